@@ -1,0 +1,61 @@
+"""Toolrest: the tool system of a coding agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest as Toolrest
+    from toolrest.agent.rest import Turn as Turn
+    from toolrest.errors import ConfigError as ConfigError
+    from toolrest.errors import Fatal as Fatal
+    from toolrest.errors import RespondToModel as RespondToModel
+    from toolrest.errors import ToolDefinitionError as ToolDefinitionError
+    from toolrest.errors import ToolrestError as ToolrestError
+    from toolrest.gate.approval import ApprovalRequest as ApprovalRequest
+    from toolrest.gate.context import Context as Context
+    from toolrest.gate.tool import Tool as Tool
+    from toolrest.gate.tool import tool as tool
+    from toolrest.items import Image as Image
+    from toolrest.items import Text as Text
+    from toolrest.items import ToolOutput as ToolOutput
+    from toolrest.policy.effects import Effects as Effects
+    from toolrest.policy.effects import Risk as Risk
+
+_HOMES = {
+    "ApprovalRequest": "toolrest.gate.approval",
+    "ConfigError": "toolrest.errors",
+    "Context": "toolrest.gate.context",
+    "Effects": "toolrest.policy.effects",
+    "Fatal": "toolrest.errors",
+    "Image": "toolrest.items",
+    "RespondToModel": "toolrest.errors",
+    "Risk": "toolrest.policy.effects",
+    "Text": "toolrest.items",
+    "Tool": "toolrest.gate.tool",
+    "ToolDefinitionError": "toolrest.errors",
+    "ToolOutput": "toolrest.items",
+    "Toolrest": "toolrest.agent.rest",
+    "ToolrestError": "toolrest.errors",
+    "Turn": "toolrest.agent.rest",
+    "tool": "toolrest.gate.tool",
+}
+
+__all__ = sorted(["__version__", *_HOMES])
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used: `import toolrest` itself costs nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'toolrest' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,125 @@
+"""What can go wrong, drawn as one tree.
+
+    ToolrestError                    everything Toolrest raises on purpose
+    ├── ConfigError                  a setting cannot be read or honoured
+    ├── ToolDefinitionError          a tool cannot be registered as it is written
+    ├── AuditError                   the audit log cannot be written or does not verify
+    └── ToolCallError                a tool call failed; carries what the model is told
+        ├── RespondToModel           the usual case: the turn goes on, the model reads the text
+        ├── MissingLocalShellCallId  a local_shell_call with neither call_id nor id
+        ├── Rejected                 approval or policy said no
+        ├── SandboxDenied            the OS sandbox blocked it
+        ├── Timeout                  the call's time ran out
+        ├── Signal                   the process died by a signal
+        └── Fatal                    a broken contract or an unwritable journal: the turn ends
+
+Exceptions are for the host program and for tool authors. What reaches a model is a
+`Failure`: a kind it can branch on, a message that says what to do, and the fields at fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+FailureKind: TypeAlias = Literal[
+    "input_invalid",
+    "tool_not_found",
+    "approval_denied",
+    "policy_denied",
+    "sandbox_denied",
+    "execution_failed",
+    "timed_out",
+    "aborted",
+    "fatal",
+]
+
+
+@dataclass(slots=True)
+class Failure:
+    """Why a call failed: the kind, the words for the model, and the argument paths at fault."""
+
+    kind: FailureKind
+    message: str
+    fields: tuple[str, ...] = ()
+
+
+class ToolrestError(Exception):
+    """Base of every error that Toolrest raises on purpose."""
+
+
+class ConfigError(ToolrestError):
+    """A setting cannot be read or honoured; the message names the key and where it was set."""
+
+
+class ToolDefinitionError(ToolrestError):
+    """A tool cannot be registered as written; the message names the tool and the cause."""
+
+
+class AuditError(ToolrestError):
+    """The audit log cannot be written, or a line of it does not verify."""
+
+
+class ToolCallError(ToolrestError):
+    """A tool call failed. `message` is what the model reads."""
+
+    kind: FailureKind = "execution_failed"
+
+    def __init__(
+        self, message: str, *, kind: FailureKind | None = None, fields: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+        if kind is not None:
+            self.kind = kind
+
+    @property
+    def failure(self) -> Failure:
+        """The typed value that goes into the output."""
+        return Failure(self.kind, self.message, self.fields)
+
+
+class RespondToModel(ToolCallError):
+    """The call failed, the turn goes on, and the model reads the message."""
+
+
+class MissingLocalShellCallId(ToolCallError):
+    """A `local_shell_call` item came with neither `call_id` nor `id`."""
+
+    kind: FailureKind = "input_invalid"
+
+    def __init__(self) -> None:
+        super().__init__("LocalShellCall without call_id or id")
+
+
+class Rejected(ToolCallError):
+    """Approval or policy said no."""
+
+    kind: FailureKind = "policy_denied"
+
+
+class SandboxDenied(ToolCallError):
+    """The OS sandbox blocked what the call tried to do."""
+
+    kind: FailureKind = "sandbox_denied"
+
+
+class Timeout(ToolCallError):
+    """The call did not finish in its time."""
+
+    kind: FailureKind = "timed_out"
+
+
+class Signal(ToolCallError):
+    """The process of the call died by a signal."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+class Fatal(ToolCallError):
+    """A handler broke its contract, or a journal cannot be written: the turn must end."""
+
+    kind: FailureKind = "fatal"

@@ -1,0 +1,150 @@
+"""The nouns of a conversation that a tool system touches: calls in, outputs back.
+
+A call item remembers the wire it came from, so that its output can go back in the same shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from toolrest.errors import Failure, FailureKind
+
+Wire: TypeAlias = Literal["responses", "chat", "anthropic", "mcp"]
+WIRES: tuple[Wire, ...] = ("responses", "chat", "anthropic", "mcp")
+
+JSONObject: TypeAlias = dict[str, Any]
+
+Provenance: TypeAlias = Literal["trusted", "workspace", "external"]
+"""Where the words of an output come from: Toolrest itself, the user's files, or elsewhere."""
+
+
+@dataclass(slots=True)
+class FunctionCall:
+    """A call with JSON arguments: as the text the model wrote, or already decoded."""
+
+    call_id: str
+    name: str
+    arguments: str | Mapping[str, Any] = "{}"
+    wire: Wire = "responses"
+    namespace: str | None = None
+
+
+@dataclass(slots=True)
+class CustomToolCall:
+    """A call of a freeform tool: the input is raw text."""
+
+    call_id: str
+    name: str
+    input: str
+    wire: Wire = "responses"
+
+
+@dataclass(slots=True)
+class LocalShellCall:
+    """The hosted shell's call. `call_id` falls back to the item's `id`; neither is an error."""
+
+    call_id: str | None
+    action: Mapping[str, Any]
+    wire: Wire = "responses"
+    name: str = "local_shell"
+
+
+@dataclass(slots=True)
+class ViewImageCall:
+    """`view_image_call`: answered by a `view_image_call_output` item."""
+
+    call_id: str
+    image_path: str
+    wire: Wire = "responses"
+    name: str = "view_image"
+
+
+@dataclass(slots=True)
+class WebSearchCall:
+    """`web_search_call` that the server has not completed: answered with results."""
+
+    call_id: str
+    query: str
+    wire: Wire = "responses"
+    name: str = "web_search"
+
+
+@dataclass(slots=True)
+class MalformedCall:
+    """Something that is a tool call by its type but cannot be used; answered with `problem`."""
+
+    call_id: str
+    problem: str
+    name: str = ""
+    wire: Wire = "responses"
+    custom: bool = False
+
+
+CallItem: TypeAlias = (
+    FunctionCall | CustomToolCall | LocalShellCall | ViewImageCall | WebSearchCall | MalformedCall
+)
+
+
+@dataclass(slots=True)
+class Text:
+    """A text part of an output."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class Image:
+    """An image part of an output, as a `data:` URL (or a URL the model's server can fetch)."""
+
+    url: str
+    detail: str | None = None
+
+
+Content: TypeAlias = Text | Image
+
+
+@dataclass(slots=True)
+class ToolOutput:
+    """What a tool hands back.
+
+    `success` is tri-state and never goes on a wire by itself; wires that have a place for it
+    (Anthropic's `is_error`, MCP's `isError`) read it from `failed`. `notes` are added after
+    truncation, one line each, and start with `[toolrest] `.
+    """
+
+    content: str | list[Content] = ""
+    success: bool | None = True
+    failure: Failure | None = None
+    provenance: Provenance = "workspace"
+    structured: Any = None
+    metadata: JSONObject = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def error(
+        cls, text: str, kind: FailureKind = "execution_failed", fields: tuple[str, ...] = ()
+    ) -> ToolOutput:
+        """An output that tells the model what went wrong."""
+        return cls(text, success=False, failure=Failure(kind, text, fields), provenance="trusted")
+
+    @property
+    def failed(self) -> bool:
+        """True when the call failed for a reason that has a kind."""
+        return self.failure is not None
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by newlines."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content if isinstance(part, Text))
+
+
+@dataclass(slots=True)
+class Answered:
+    """A call item together with its one output, ready for a wire to encode."""
+
+    item: CallItem
+    output: ToolOutput

@@ -1,0 +1,92 @@
+"""What a call will touch. Risk, approval keys, schedule and audit are all read off this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+
+class Risk(IntEnum):
+    """How much harm a call can do; a greater risk is never approved by a lesser grant."""
+
+    READ = 0
+    WRITE = 1
+    EXECUTE = 2
+    CRITICAL = 3
+
+    @property
+    def label(self) -> str:
+        """The lower-case name used in settings, events and the audit log."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What one call will touch, said before it runs.
+
+    Paths are absolute and already resolved. `serial` names in-session state (a plan, an exec
+    session) whose calls run one after the other without being any riskier. `exclusive`
+    overrides what the scheduler would derive: a call that runs programs, calls another
+    server's tool or cannot tell runs alone unless its author says otherwise.
+    """
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    runs: tuple[tuple[str, ...], ...] = ()
+    connects: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    serial: tuple[str, ...] = ()
+    exclusive: bool | None = None
+    is_unknown: bool = False
+    critical: str | None = None
+
+    @staticmethod
+    def none() -> Effects:
+        """Touches nothing outside its own return value: thought about, and safe."""
+        return _NONE
+
+    @staticmethod
+    def unknown() -> Effects:
+        """Cannot tell: runs alone, counts as execute, asks."""
+        return _UNKNOWN
+
+    @property
+    def risk(self) -> Risk:
+        """Reads are read; writes and connections write; programs, calls and the unknown execute."""
+        if self.critical is not None:
+            return Risk.CRITICAL
+        if self.runs or self.calls or self.is_unknown:
+            return Risk.EXECUTE
+        if self.writes or self.connects:
+            return Risk.WRITE
+        return Risk.READ
+
+    @property
+    def runs_alone(self) -> bool:
+        """True when nothing else may run beside this call."""
+        if self.exclusive is not None:
+            return self.exclusive
+        return bool(self.runs or self.calls or self.is_unknown)
+
+    @property
+    def mutating(self) -> bool:
+        """True when the call may change something outside Toolrest."""
+        return bool(self.writes or self.runs or self.calls or self.is_unknown or self.connects)
+
+    def with_exclusive(self, exclusive: bool) -> Effects:
+        """The same effects with the schedule decided by the tool's author."""
+        return replace(self, exclusive=exclusive)
+
+    def keys(self) -> tuple[str, ...]:
+        """The approval keys: a call is pre-approved only when every one of these is."""
+        return (
+            *(f"write:{path}" for path in self.writes),
+            *(f"run:{' '.join(argv)}" for argv in self.runs),
+            *(f"connect:{host}" for host in self.connects),
+            *(f"call:{name}" for name in self.calls),
+            *(("unknown",) if self.is_unknown else ()),
+        )
+
+
+_NONE = Effects()
+_UNKNOWN = Effects(is_unknown=True)
