@@ -1,0 +1,1 @@
+"""The toolrest command: parsing, asking, printing. No decisions."""

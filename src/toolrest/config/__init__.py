@@ -1,0 +1,1 @@
+"""Settings: TOML layers, profiles, trust, and where every value came from."""

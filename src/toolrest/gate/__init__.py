@@ -1,0 +1,1 @@
+"""Where every call passes: define, register, route, schedule, decide, run, limit, answer."""

@@ -1,0 +1,1 @@
+"""What may be touched: effects, risk, paths. Reads rules; does no other I/O."""

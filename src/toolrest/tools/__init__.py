@@ -1,0 +1,1 @@
+"""One file a tool: its arguments, its description, its effects, its run."""
