@@ -1,0 +1,1 @@
+"""Processes: starting, reading, steering and ending whole trees of them."""
