@@ -1,0 +1,240 @@
+"""From the JSON a model wrote to typed arguments, with words for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import RespondToModel
+from toolrest.items import JSONObject
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails, ValidationError
+
+PREFIX = "failed to parse function arguments: "
+_MOST_PROBLEMS = 40
+_INTEGER_ERRORS = ("int_type", "int_from_float")
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Arguments for `run`, and the fields that the schema does not know."""
+
+    args: Any
+    unknown: tuple[str, ...] = ()
+
+
+def schema_of(model: type[BaseModel]) -> JSONObject:
+    """The JSON Schema of an argument model, in the form that wires take."""
+    from toolrest.gate.schema import normalise
+
+    schema: JSONObject = normalise(model.model_json_schema(by_alias=True))
+    schema["additionalProperties"] = False
+    return schema
+
+
+def decode_model(
+    model: type[BaseModel], raw: str | Mapping[str, Any], *, strict_fields: bool = False
+) -> Decoded:
+    """Validate without coercion; a float without a fraction counts as an integer."""
+    from pydantic import ValidationError
+
+    text = as_json_text(raw)
+    try:
+        value = model.__pydantic_validator__.validate_json(text, strict=True)
+    except ValidationError as error:
+        value = _second_chance(model, text, error)
+    unknown = _unknown_fields(model, value, text)
+    if unknown and strict_fields:
+        raise _invalid([f"unknown field `{name}`" for name in unknown], unknown)
+    return Decoded(value, unknown)
+
+
+def _unknown_fields(model: type[BaseModel], value: BaseModel, text: str) -> tuple[str, ...]:
+    extra = value.__pydantic_extra__
+    if extra is not None:
+        return tuple(extra) if extra else ()
+    if model.model_config.get("extra") == "forbid":
+        return ()
+    known = {field.alias or name for name, field in model.model_fields.items()}
+    return tuple(key for key in parse_object(text) if key not in known)
+
+
+def decode_anything(raw: str | Mapping[str, Any]) -> Decoded:
+    """For tools without parameters: any JSON object is fine, its fields are only named."""
+    value = parse_object(raw)
+    return Decoded(None, tuple(value))
+
+
+def parse_object(raw: str | Mapping[str, Any]) -> JSONObject:
+    """A JSON object from text; blank text counts as an empty one."""
+    if not isinstance(raw, str):
+        return dict(raw)
+    if not raw or raw.isspace():
+        return {}
+    try:
+        value = json.loads(raw)
+    except json.JSONDecodeError as error:
+        raise _invalid(
+            [f"not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"]
+        ) from None
+    except (RecursionError, ValueError):
+        raise _invalid(["not valid JSON: nested too deeply or a number too long"]) from None
+    if not isinstance(value, dict):
+        raise _invalid([f"expected a JSON object, got {describe(value)}"])
+    return value
+
+
+def as_json_text(raw: str | Mapping[str, Any]) -> str:
+    """The text to validate: as it came, `{}` for blank, or the mapping written as JSON."""
+    if isinstance(raw, str):
+        return raw if raw and not raw.isspace() else "{}"
+    try:
+        return json.dumps(raw, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _invalid([f"arguments cannot be written as JSON: {error}"]) from None
+
+
+def _plain(value: Any) -> Any:
+    import os
+
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"a {type(value).__name__} is not a JSON value")
+
+
+def invalid(problems: Iterable[str], fields: tuple[str, ...] = ()) -> RespondToModel:
+    """The answer for wrong arguments: the documented phrase, then every problem."""
+    return _invalid(list(problems), fields)
+
+
+def _invalid(problems: list[str], fields: tuple[str, ...] = ()) -> RespondToModel:
+    more = len(problems) - _MOST_PROBLEMS
+    if more > 0:
+        problems = [*problems[:_MOST_PROBLEMS], f"and {more} more"]
+    return RespondToModel(PREFIX + "; ".join(problems), kind="input_invalid", fields=fields)
+
+
+def _second_chance(model: type[BaseModel], text: str, error: ValidationError) -> BaseModel:
+    """Try again with 2.0 as 2 where an integer was wanted; else explain."""
+    from pydantic import ValidationError
+
+    errors = error.errors(include_url=False)
+    if errors[0]["type"] == "json_invalid":
+        parse_object(text)  # json.loads has the better words, and may even accept it
+        raise _invalid([f"not valid JSON: {errors[0]['msg']}"])
+    value = parse_object(text)
+    if not any(_make_integer(value, e) for e in errors if e["type"] in _INTEGER_ERRORS):
+        raise _explain(errors, value)
+    try:
+        validated: BaseModel = model.__pydantic_validator__.validate_json(
+            json.dumps(value), strict=True
+        )
+        return validated
+    except ValidationError as again:
+        raise _explain(again.errors(include_url=False), value) from None
+
+
+def _make_integer(value: Any, error: ErrorDetails) -> bool:
+    number = error["input"]
+    if not (isinstance(number, float) and number.is_integer()):
+        return False
+    *path, last = _real_path(error["loc"], value, missing=False)
+    for key in path:
+        value = value[key]
+    value[last] = int(number)
+    return True
+
+
+def _real_path(loc: tuple[int | str, ...], value: Any, *, missing: bool) -> list[int | str]:
+    """The part of an error's location that exists in the input: union tags are left out."""
+    path: list[int | str] = []
+    for position, key in enumerate(loc):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        elif not (missing and position == len(loc) - 1):
+            continue
+        path.append(key)
+    return path
+
+
+def _explain(errors: list[ErrorDetails], value: Any) -> RespondToModel:
+    problems: dict[str, list[str]] = {}
+    got: dict[str, str] = {}
+    for error in errors:
+        lead = _LEADS.get(error["type"], "")
+        is_missing = error["type"] == "missing"
+        field = _dotted(_real_path(error["loc"], value, missing=is_missing))
+        wanted = lead or _expected(error)
+        wanteds = problems.setdefault(field, [])
+        if wanted not in wanteds:
+            wanteds.append(wanted)
+        got[field] = describe(error["input"])
+    words = [
+        f"{wanteds[0]} `{field}`"
+        if wanteds[0] in _LEADS.values()
+        else f"`{field}`: expected {' or '.join(wanteds)}, got {got[field]}"
+        for field, wanteds in problems.items()
+    ]
+    return _invalid(words, tuple(problems))
+
+
+def _dotted(path: list[int | str]) -> str:
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    return text or "arguments"
+
+
+_LEADS = {"missing": "missing field", "extra_forbidden": "unknown field"}
+
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "an array",
+    "tuple_type": "an array",
+    "set_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dataclass_type": "an object",
+    "none_required": "null",
+    "path_type": "a path",
+}
+
+
+def _expected(error: ErrorDetails) -> str:
+    known = _EXPECTED.get(error["type"])
+    if known is not None:
+        return known
+    context = error.get("ctx", {})
+    if error["type"] in ("literal_error", "enum"):
+        return f"one of {context.get('expected', '')}"
+    message = error["msg"]
+    for opening in ("Input should be ", "Value should have ", "Value error, "):
+        message = message.removeprefix(opening)
+    return message
+
+
+def describe(value: Any) -> str:
+    """A value in the words of JSON, cut short."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"number {value!r:.40}"
+    if isinstance(value, str):
+        shown = json.dumps(value[:40], ensure_ascii=False)
+        return f"string {shown}{'…' if len(value) > 40 else ''}"
+    if isinstance(value, list):
+        return f"an array of {len(value)}"
+    return "an object"

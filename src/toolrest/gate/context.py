@@ -1,0 +1,164 @@
+"""What a running tool can see and do: files, events, cancellation, approval."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from toolrest.errors import RespondToModel
+from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
+from toolrest.gate.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from toolrest.gate.approval import Approvals
+    from toolrest.gate.bus import Bus
+    from toolrest.gate.redact import Redactor
+    from toolrest.policy.paths import PathPolicy
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ReadStamp:
+    """What a file looked like when this session last read it; the stale check compares."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    sha256: str | None
+
+
+@dataclass(slots=True)
+class Services:
+    """What all calls of one session share. No globals: two sessions never meet here."""
+
+    session_id: str
+    files: PathPolicy
+    bus: Bus
+    redactor: Redactor
+    approvals: Approvals
+    mcp: Any = None
+    reads: dict[str, ReadStamp] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+class Context:
+    """The view of one call. A tool that takes a parameter of this type is handed it."""
+
+    __slots__ = ("_cancel", "_services", "call_id", "tool", "turn_id")
+
+    def __init__(self, services: Services, call_id: str, tool: str, turn_id: str) -> None:
+        self._services = services
+        self._cancel: threading.Event | None = None
+        self.call_id = call_id
+        self.tool = tool
+        self.turn_id = turn_id
+
+    @property
+    def files(self) -> PathPolicy:
+        """The path policy: every file a tool opens goes through it."""
+        return self._services.files
+
+    @property
+    def cwd(self) -> str:
+        """The folder that relative paths start from."""
+        return self._services.files.cwd
+
+    @property
+    def workspace(self) -> str:
+        """The folder the user gave to this session."""
+        return self._services.files.workspace
+
+    @property
+    def session_id(self) -> str:
+        """The session that this call belongs to."""
+        return self._services.session_id
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A dict that lives as long as the session, for tools that keep something."""
+        return self._services.state
+
+    @property
+    def mcp(self) -> Any:
+        """The session's MCP pool."""
+        if self._services.mcp is None:
+            raise RespondToModel("MCP pool is not initialized")
+        return self._services.mcp
+
+    # Files
+
+    def resolve(self, path: str | os.PathLike[str]) -> str:
+        """An absolute path, relative ones starting from `cwd`."""
+        return self.files.resolve(os.fspath(path))
+
+    def write_denied(self, path: str | os.PathLike[str]) -> str | None:
+        """Why this path may not be written, or None."""
+        return self.files.write_denied(os.fspath(path))
+
+    async def read_bytes(self, path: str | os.PathLike[str]) -> bytes:
+        """The content of a file that the policy lets this session read."""
+        return await self.in_thread(self._read, os.fspath(path))
+
+    async def read_text(self, path: str | os.PathLike[str]) -> str:
+        """The text of a file, as UTF-8 with undecodable bytes replaced."""
+        return (await self.read_bytes(path)).decode("utf-8", "replace")
+
+    async def write_text(self, path: str | os.PathLike[str], text: str) -> None:
+        """Replace a file's content at once, or create it; never through a symlink out of a root."""
+        await self.in_thread(self.files.write_bytes, os.fspath(path), text.encode())
+
+    def _read(self, path: str) -> bytes:
+        fd = self.files.open_read(path)
+        try:
+            stat = os.fstat(fd)
+            data = self.files.read_fd(fd, path)
+        finally:
+            os.close(fd)
+        self.note_read(path, stat, hashlib.sha256(data).hexdigest())
+        return data
+
+    def note_read(self, path: str, stat: os.stat_result, sha256: str | None = None) -> None:
+        """Remember what a file looked like when it was read, for the stale check of edits."""
+        key = self.files.canonical(path)
+        self._services.reads[key] = ReadStamp(stat.st_size, stat.st_mtime_ns, stat.st_ino, sha256)
+
+    # Running
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the call was cancelled; a sync tool looks at this and returns."""
+        return self._cancel is not None and self._cancel.is_set()
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Run blocking code off the event loop; cancelling the call waits for it, up to 2 s."""
+        if self._cancel is None:
+            self._cancel = threading.Event()
+        return await run_in_thread(function, args, self._cancel)
+
+    # Telling
+
+    def emit(self, event: Event | str, data: Any = None) -> None:
+        """Put an event into the session's stream: a typed one, or a name and JSON data."""
+        if isinstance(event, str):
+            event = Custom(call_id=self.call_id, name=event, data=data)
+        event.turn_id = self.turn_id
+        self._services.bus.emit(event)
+
+    def output(self, text: str, stream: Literal["stdout", "stderr"] = "stdout") -> None:
+        """Show a piece of output while the call still runs. It does not change the result."""
+        text = self._services.redactor.redact(text)
+        self.emit(ToolCallDelta(call_id=self.call_id, text=text, stream=stream))
+
+    def progress(self, message: str, fraction: float | None = None) -> None:
+        """Say how far the call has come."""
+        message = self._services.redactor.redact(message)
+        self.emit(ToolCallProgress(call_id=self.call_id, message=message, fraction=fraction))
+
+    async def ask(self, question: str) -> bool:
+        """Ask the person behind the session; False when nobody can answer or they said no."""
+        return await self._services.approvals.ask_plainly(self, question)

@@ -1,0 +1,210 @@
+"""What a tool is, and `@tool`, which makes one from a typed function.
+
+A tool says its name, its arguments, what a call will touch and how to run it. Approval,
+scheduling, limits, events, audit and the wire formats come from the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, overload
+
+from toolrest.errors import RespondToModel, ToolDefinitionError
+from toolrest.gate import arguments
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.policy.effects import Effects, Risk
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from toolrest.gate.context import Context
+
+ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
+Group: TypeAlias = Literal[
+    "shell", "mcp_resources", "plan", "patch", "files", "web", "images", "agents", "mcp", "user"
+]
+GROUPS: tuple[Group, ...] = (
+    "shell",
+    "mcp_resources",
+    "plan",
+    "patch",
+    "files",
+    "web",
+    "images",
+    "agents",
+    "mcp",
+    "user",
+)
+"""Groups in the order that models see them; inside a group tools are sorted by name."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What a freeform tool's input must look like, in a syntax that the model's server knows."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class Tool:
+    """One tool. Subclass it and give `name`, `description`, `Args`, `effects` and `run`.
+
+    A freeform tool (`kind = "custom"`) has no `Args`: `run` gets the text itself, after it was
+    checked against `grammar` and by `check`. Effects that a tool does not declare are unknown:
+    such calls run alone and ask.
+    """
+
+    name: str = ""
+    description: str = ""
+    kind: ToolKind = "function"
+    group: Group = "user"
+    aliases: tuple[str, ...] = ()
+    Args: ClassVar[type[BaseModel] | None] = None
+    typical: Effects = Effects.unknown()
+    """What a call usually touches, for tables and the model's parallel flag; never decides."""
+    risk: Risk | None = None
+    """Raises the risk that effects give; never lowers it."""
+    timeout: float | None = None
+    idempotent: bool = False
+    polling: bool = False
+    """Calling it again and again with the same arguments is its nature: no loop is seen in it."""
+    rejects_unknown_fields: bool = False
+    max_chars: int | None = None
+    grammar: Grammar | None = None
+    max_input_bytes: int = 1_000_000
+    hosted: JSONObject | None = None
+    """Extra keys of a hosted kind's spec (`web_search`)."""
+    mcp: tuple[str, str] | None = None
+    """(server, tool) when another MCP server runs it."""
+
+    def effects(self, args: Any, ctx: Context) -> Effects:
+        """What this very call will touch. Must be quick and change nothing."""
+        return self.typical
+
+    async def run(self, args: Any, ctx: Context) -> Any:
+        """Do it. Return text, a ToolOutput or any JSON value; raise RespondToModel to explain."""
+        raise NotImplementedError(f"tool {self.name} has no run method")
+
+    def check(self, text: str) -> str | None:
+        """For freeform tools: what is wrong with the input, or None."""
+        return None
+
+    def aborted_text(self, seconds: float) -> str:
+        """What the model reads when the call was cancelled."""
+        return f"aborted by user after {seconds:.1f}s"
+
+    @cached_property
+    def parameters(self) -> JSONObject:
+        """The JSON Schema of the arguments."""
+        if self.kind == "custom":
+            return {
+                "type": "object",
+                "properties": {"input": {"type": "string"}},
+                "required": ["input"],
+                "additionalProperties": False,
+            }
+        if self.Args is None:
+            return {"type": "object", "properties": {}, "additionalProperties": False}
+        return arguments.schema_of(self.Args)
+
+    def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
+        """Typed arguments from what the model sent; RespondToModel names every wrong field."""
+        if self.Args is None:
+            return arguments.decode_anything(raw)
+        return arguments.decode_model(self.Args, raw, strict_fields=self.rejects_unknown_fields)
+
+    @property
+    def parallel(self) -> bool:
+        """Whether a usual call of this tool may run beside others."""
+        return not self.typical.runs_alone and not self.typical.serial and not self.typical.writes
+
+    def level(self, effects: Effects) -> Risk:
+        """The risk of a call with these effects."""
+        risk = effects.risk
+        return risk if self.risk is None else max(risk, self.risk)
+
+
+EffectsSource: TypeAlias = "Effects | Callable[..., Effects] | None"
+Names: TypeAlias = "str | tuple[str, ...]"
+
+
+@overload
+def tool(function: F, /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    connects: Names = (),
+    effects: EffectsSource = None,
+    mutating: bool | None = None,
+    parallel: bool | None = None,
+    risk: Risk | str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    polling: bool = False,
+    parameters: JSONObject | None = None,
+    max_chars: int | None = None,
+    grammar: Grammar | str | None = None,
+    input_format: Literal["json", "freeform"] = "json",
+    aliases: tuple[str, ...] = (),
+) -> Callable[[F], Tool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool from a typed function, sync or async, plain or a generator of text pieces.
+
+    ```python
+    @tool(reads="path")
+    async def count_lines(path: Path, ctx: Context) -> str:
+        "Count the lines of a text file."
+        return str(len((await ctx.read_text(path)).splitlines()))
+    ```
+
+    `reads`, `writes` and `connects` name the parameters that hold paths or URLs. `effects` is an
+    `Effects` value or a function of the arguments that returns one. `mutating=False` says that a
+    call touches nothing, `parallel=` overrides the schedule. A tool that declares none of these
+    runs alone and asks. `parameters` is a JSON Schema that replaces the signature;
+    `grammar` or `input_format="freeform"` make it take raw text.
+    """
+    from toolrest.gate.function_tool import FunctionTool
+
+    def make(fn: Callable[..., Any]) -> Tool:
+        return FunctionTool(fn, **options)
+
+    return make if function is None else make(function)
+
+
+def as_tool(value: Any) -> Tool:
+    """A Tool from what a user handed over: a Tool, a Tool subclass or a plain typed function."""
+    if isinstance(value, Tool):
+        return value
+    if isinstance(value, type) and issubclass(value, Tool):
+        return value()
+    if callable(value):
+        made: Tool = tool(value)
+        return made
+    raise ToolDefinitionError(
+        f"tools must be functions or Tool objects, not {type(value).__name__}: {value!r}"
+    )
+
+
+__all__ = [
+    "GROUPS",
+    "Grammar",
+    "Group",
+    "RespondToModel",
+    "Tool",
+    "ToolKind",
+    "ToolOutput",
+    "as_tool",
+    "tool",
+]
