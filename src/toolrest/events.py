@@ -88,6 +88,7 @@ class ToolCallDecision(Event):
     keys: tuple[str, ...] = ()
     sandbox: str = "none"
     mutating: bool = False
+    fingerprint: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -153,14 +153,18 @@ def _real_path(loc: tuple[int | str, ...], value: Any, *, missing: bool) -> list
     """The part of an error's location that exists in the input: union tags are left out."""
     path: list[int | str] = []
     for position, key in enumerate(loc):
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+        if _has(value, key):
             value = value[key]
         elif not (missing and position == len(loc) - 1):
             continue
         path.append(key)
     return path
+
+
+def _has(value: Any, key: int | str) -> bool:
+    if isinstance(value, list):
+        return isinstance(key, int) and key < len(value)
+    return isinstance(value, dict) and key in value
 
 
 def _explain(errors: list[ErrorDetails], value: Any) -> RespondToModel:

@@ -149,6 +149,11 @@ class Context:
         event.turn_id = self.turn_id
         self._services.bus.emit(event)
 
+    def show(self, text: str) -> None:
+        """Emit a piece of output that is redacted already."""
+        if text:
+            self.emit(ToolCallDelta(call_id=self.call_id, text=text))
+
     def output(self, text: str, stream: Literal["stdout", "stderr"] = "stdout") -> None:
         """Show a piece of output while the call still runs. It does not change the result."""
         text = self._services.redactor.redact(text)

@@ -47,7 +47,7 @@ class FunctionTool(Tool):
         aliases: tuple[str, ...] = (),
     ) -> None:
         self.function = function
-        self.name = name or getattr(function, "__name__", "")
+        self.name = name or str(getattr(function, "__name__", ""))
         self.timeout = timeout
         self.idempotent = idempotent
         self.polling = polling
@@ -82,7 +82,7 @@ class FunctionTool(Tool):
         return _read_docstring(inspect.getdoc(self.function) or "")
 
     @property
-    def description(self) -> str:  # type: ignore[override]
+    def description(self) -> str:
         """The given description, else the docstring's."""
         return self.__dict__.get("_description") or self._docs[0]
 

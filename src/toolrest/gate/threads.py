@@ -7,6 +7,7 @@ whole program; here a thread that does not stop within the grace is left behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import threading
@@ -81,10 +82,8 @@ async def run_in_thread(
             result = context.run(function, *args)
         except BaseException as exc:
             error = exc
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
             loop.call_soon_threadsafe(deliver, result, error)
-        except RuntimeError:
-            pass  # the loop is closed: nobody is left to hear it
 
     _take_worker().jobs.put(job)
     try:

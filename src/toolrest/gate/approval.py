@@ -1,0 +1,104 @@
+"""The channel to whoever can say yes or no. Nobody there means no, with the setting that helps."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from toolrest.errors import Fatal, Rejected
+from toolrest.events import ApprovalRequested
+from toolrest.policy.effects import Effects, Risk
+
+if TYPE_CHECKING:
+    from toolrest.gate.bus import Bus
+    from toolrest.gate.context import Context
+
+Answer: TypeAlias = Literal["approved", "denied", "abort"]
+ANSWERS: tuple[Answer, ...] = ("approved", "denied", "abort")
+
+
+@dataclass(slots=True)
+class ApprovalRequest:
+    """What somebody is asked: this call, these effects, for this reason."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    reason: str
+    risk: Risk
+    effects: Effects = field(default_factory=Effects.none)
+    keys: tuple[str, ...] = ()
+
+
+Approver: TypeAlias = "Callable[[ApprovalRequest], Answer | bool | Awaitable[Answer | bool]]"
+OnAsk: TypeAlias = "Literal['deny', 'allow', 'fail'] | Approver"
+
+
+class Approvals:
+    """Asks the session's approver, or answers by `on_ask` when there is none."""
+
+    def __init__(self, bus: Bus, on_ask: OnAsk = "deny") -> None:
+        self._bus = bus
+        self._on_ask = on_ask
+
+    async def ask(self, request: ApprovalRequest, turn_id: str) -> None:
+        """Return when the call may run; raise Rejected when it may not."""
+        self._bus.emit(
+            ApprovalRequested(
+                call_id=request.call_id,
+                tool=request.tool,
+                reason=request.reason,
+                risk=request.risk.label,
+                keys=request.keys,
+                turn_id=turn_id,
+            )
+        )
+        if self._on_ask == "allow":
+            return
+        if self._on_ask == "fail":
+            raise Fatal(f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`")
+        if self._on_ask == "deny":
+            raise Rejected(_nobody(request), kind="approval_denied")
+        answer = await self._answer(self._on_ask, request)
+        if answer == "denied":
+            raise Rejected("rejected by user", kind="approval_denied")
+        if answer == "abort":
+            raise Fatal("rejected by user, who also ended the turn", kind="approval_denied")
+
+    async def _answer(self, approver: Approver, request: ApprovalRequest) -> Answer:
+        try:
+            answer = approver(request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Exception as error:
+            raise Rejected(
+                f"not run: asking for approval failed: {type(error).__name__}: {error}",
+                kind="approval_denied",
+            ) from error
+        if isinstance(answer, bool):
+            return "approved" if answer else "denied"
+        if answer not in ANSWERS:
+            raise Rejected(
+                f"not run: the approver answered {answer!r}, not one of {', '.join(ANSWERS)}",
+                kind="approval_denied",
+            )
+        return answer
+
+    async def ask_plainly(self, ctx: Context, question: str) -> bool:
+        """A tool's own yes-or-no question; False when nobody can answer."""
+        request = ApprovalRequest(ctx.call_id, ctx.tool, "", question, Risk.EXECUTE)
+        try:
+            await self.ask(request, ctx.turn_id)
+        except Rejected:
+            return False
+        return True
+
+
+def _nobody(request: ApprovalRequest) -> str:
+    return (
+        f"not run: {request.tool} needs approval ({request.reason}), and nobody can answer here. "
+        'Whoever runs Toolrest can allow it: answer through on_ask, set on_ask = "allow", '
+        'or set approval_policy = "never".'
+    )

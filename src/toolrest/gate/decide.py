@@ -1,0 +1,104 @@
+"""May this call run? One small table over risk, mode and paths.
+
+| risk    | untrusted | on-request, on-failure | never | danger-full-access (but untrusted) |
+|---------|-----------|------------------------|-------|------------------------------------|
+| read    | allow     | allow                  | allow | allow                              |
+| write   | ask       | allow inside the roots | same  | allow                              |
+| connect | ask       | ask, allow with network| deny  | allow                              |
+| execute | ask       | ask                    | allow | allow                              |
+| critical| ask       | ask                    | deny  | ask                                |
+
+A hidden path is denied in every mode, and so is a write that the path policy refuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from toolrest.events import Verdict
+from toolrest.policy.effects import Effects, Risk
+
+if TYPE_CHECKING:
+    from toolrest.policy.paths import PathPolicy
+
+ApprovalMode = Literal["untrusted", "on-failure", "on-request", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The verdict on one call, the rule that gave it and the reason in words."""
+
+    verdict: Verdict
+    rule: str
+    reason: str = ""
+
+
+_ALLOW_READ = Decision("allow", "risk.read")
+
+
+@dataclass(slots=True)
+class Decider:
+    """Decides by effects. Explicit denies come first, so no mode can lift them."""
+
+    files: PathPolicy
+    mode: ApprovalMode = "on-request"
+    full_access: bool = False
+    network: bool = False
+
+    def decide(self, effects: Effects, risk: Risk) -> Decision:
+        """The verdict on a call with these effects and this risk."""
+        if effects.reads or effects.writes:
+            denied = self._paths(effects)
+            if denied is not None:
+                return denied
+        if risk == Risk.READ:
+            return _ALLOW_READ
+        if self.mode == "untrusted":
+            return Decision("ask", "mode.untrusted", _why(effects, risk))
+        if risk == Risk.CRITICAL:
+            verdict: Verdict = "deny" if self.mode == "never" else "ask"
+            return Decision(verdict, "risk.critical", _why(effects, risk))
+        if self.full_access:
+            return Decision("allow", "sandbox.danger-full-access")
+        if effects.connects and not self.network:
+            return self._no_network(effects)
+        if risk == Risk.WRITE:
+            return Decision("allow", "path.writable")
+        if self.mode == "never":
+            return Decision("allow", "mode.never")
+        return Decision("ask", f"mode.{self.mode}", _why(effects, risk))
+
+    def _paths(self, effects: Effects) -> Decision | None:
+        for path in effects.reads:
+            reason = self.files.read_denied(path)
+            if reason is not None:
+                return Decision("deny", "path.read", reason)
+        for path in effects.writes:
+            reason = self.files.write_denied(path)
+            if reason is not None:
+                return Decision("deny", "path.write", reason)
+        return None
+
+    def _no_network(self, effects: Effects) -> Decision:
+        verdict: Verdict = "deny" if self.mode == "never" else "ask"
+        hosts = ", ".join(effects.connects)
+        reason = (
+            f"it connects to {hosts}, and the network is off "
+            "(sandbox_workspace_write.network_access = true turns it on)"
+        )
+        return Decision(verdict, "network.off", reason)
+
+
+def _why(effects: Effects, risk: Risk) -> str:
+    if effects.critical is not None:
+        return f"critical: {effects.critical}"
+    if effects.is_unknown:
+        return "it declares no effects, so anything may happen"
+    touched = [
+        *(f"writes {path}" for path in effects.writes[:3]),
+        *(f"runs {' '.join(argv)}" for argv in effects.runs[:3]),
+        *(f"connects to {host}" for host in effects.connects[:3]),
+        *(f"calls {name}" for name in effects.calls[:3]),
+    ]
+    return f"risk {risk.label}: {', '.join(touched) or 'as its author declared'}"

@@ -1,0 +1,55 @@
+"""Notice a model that makes the same call with the same result again and again (R-73)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NUDGE_AT = 3
+STOP_AT = 5
+_REMEMBERED = 512
+
+
+@dataclass(slots=True)
+class _Seen:
+    result: int
+    times: int
+
+
+class LoopWatch:
+    """Counts identical results of identical calls since the last new mutating call.
+
+    A mutating call that was not seen before may change what the others return, so it starts
+    the count anew: edit, test, edit, test is work, not a loop. Results that differ do too.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+
+    def refusal(self, fingerprint: str) -> str | None:
+        """Why this call is not run once more, or None."""
+        seen = self._seen.get(fingerprint)
+        if seen is None or seen.times < STOP_AT - 1:
+            return None
+        return (
+            f"not run: this exact call has given the same result {seen.times} times. "
+            "Use the earlier result, change the arguments, or tell the user what blocks you."
+        )
+
+    def record(self, fingerprint: str, result: str, *, mutating: bool) -> str | None:
+        """Take note of a result; returns a nudge when it is the third of its kind."""
+        digest = hash(result)
+        seen = self._seen.get(fingerprint)
+        if seen is None:
+            if mutating:
+                self._seen.clear()
+            elif len(self._seen) >= _REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            self._seen[fingerprint] = _Seen(digest, 1)
+            return None
+        if seen.result != digest:
+            seen.result, seen.times = digest, 1
+            return None
+        seen.times += 1
+        if seen.times != NUDGE_AT:
+            return None
+        return f"the same call has now given the same result {seen.times} times"

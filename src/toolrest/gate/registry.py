@@ -1,0 +1,74 @@
+"""Which tools there are. One bad tool is set aside with a reason; the rest work."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from toolrest.errors import ToolDefinitionError
+from toolrest.gate.names import NameMap
+from toolrest.gate.tool import GROUPS, Tool
+
+
+class Registry:
+    """Names to tools. What is listed is sorted, so that prompts stay byte-identical."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._lookup: dict[str, Tool] = {}
+        self._names = NameMap()
+        self.quarantined: dict[str, str] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool, *, override: bool = False) -> None:
+        """Register a tool; taking the name of another needs `override`."""
+        name = tool.name
+        if not name:
+            raise ToolDefinitionError(f"a tool needs a name: {tool!r}")
+        known = self._lookup.get(name)
+        if known is not None and not override:
+            raise ToolDefinitionError(
+                f"there already is a tool named {name}; register yours with override=True "
+                "to replace it, or give it another name"
+            )
+        if known is not None:
+            self.remove(known.name)
+        self._tools[name] = tool
+        for spelling in (name, self._names.wire(name), *tool.aliases):
+            self._lookup.setdefault(spelling, tool)
+        if tool.mcp is not None:
+            self._lookup.setdefault("/".join(tool.mcp), tool)
+
+    def remove(self, name: str) -> None:
+        """Take a tool out: its name, its aliases, its handler."""
+        tool = self._tools.pop(name, None)
+        self._lookup = {key: known for key, known in self._lookup.items() if known is not tool}
+
+    def quarantine(self, name: str, reason: str) -> None:
+        """Set a tool aside: it is not offered, and calling it says why."""
+        self.remove(name)
+        self.quarantined[name] = reason
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name, wire name, alias or `server/tool` spelling."""
+        return self._lookup.get(name)
+
+    def wire_name(self, tool: Tool) -> str:
+        """The name that models see: legal on every wire, unique, reversible."""
+        return self._names.wire(tool.name)
+
+    def listed(self) -> list[Tool]:
+        """Every tool, groups in their fixed order, sorted by name inside a group."""
+        return sorted(self._tools.values(), key=lambda t: (GROUPS.index(t.group), t.name))
+
+    def nearest(self, name: str) -> str | None:
+        """The known name that looks most like this one."""
+        close = difflib.get_close_matches(name[:64], list(self._lookup), n=1, cutoff=0.75)
+        return close[0] if close else None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._lookup
+
+    def __len__(self) -> int:
+        return len(self._tools)

@@ -1,0 +1,124 @@
+"""When a call may run, read off its effects.
+
+A call waits for every earlier call that it conflicts with and for nothing else, so readers run
+together, writers of one path run in call order, exclusive calls run alone, and nothing that
+comes later can hold up something that came earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import heappop, heappush
+
+from toolrest.policy.effects import Effects
+
+
+class Ticket:
+    """A call's place: first in the queue, then running, then released."""
+
+    __slots__ = ("_blockers", "_dependents", "_number", "_reader", "_ready", "_state", "effects")
+
+    def __init__(self, number: int, effects: Effects, reader: bool) -> None:
+        self.effects = effects
+        self._number = number
+        self._reader = reader
+        self._blockers = 0
+        self._dependents: list[Ticket] = []
+        self._ready: asyncio.Future[None] | None = None
+        self._state = "queued"
+
+    def __lt__(self, other: Ticket) -> bool:
+        return self._number < other._number
+
+
+class Scheduler:
+    """Admits calls by their effects, at most `limit` at once, in the order they came."""
+
+    def __init__(self, limit: int = 16) -> None:
+        if limit < 1:
+            raise ValueError("at least one call must be able to run")
+        self._limit = limit
+        self._running = 0
+        self._count = 0
+        self._open: dict[int, Ticket] = {}
+        self._non_readers = 0
+        self._waiting_for_slot: list[Ticket] = []
+
+    def enter(self, effects: Effects) -> Ticket:
+        """Take a place in the queue; the order of these calls is the order of conflicts."""
+        self._count += 1
+        reader = not (effects.writes or effects.serial or effects.runs_alone)
+        ticket = Ticket(self._count, effects, reader)
+        if self._open and not (reader and self._non_readers == 0):
+            for other in self._open.values():
+                if conflict(other.effects, effects):
+                    other._dependents.append(ticket)
+                    ticket._blockers += 1
+        self._open[ticket._number] = ticket
+        if not reader:
+            self._non_readers += 1
+        if ticket._blockers == 0:
+            self._admit(ticket)
+        return ticket
+
+    async def wait(self, ticket: Ticket) -> None:
+        """Return when the call may run. If cancelled, the ticket must still be released."""
+        if ticket._state == "queued":
+            ticket._ready = asyncio.get_running_loop().create_future()
+            await ticket._ready
+
+    def release(self, ticket: Ticket) -> None:
+        """Give the place back, whether or not the call ever ran. Twice does no harm."""
+        if self._open.pop(ticket._number, None) is None:
+            return
+        if not ticket._reader:
+            self._non_readers -= 1
+        if ticket._state == "running":
+            self._running -= 1
+        ticket._state = "released"
+        for dependent in ticket._dependents:
+            dependent._blockers -= 1
+            if dependent._blockers == 0 and dependent._state == "queued":
+                heappush(self._waiting_for_slot, dependent)
+        while self._waiting_for_slot and self._running < self._limit:
+            self._start(heappop(self._waiting_for_slot))
+
+    def _admit(self, ticket: Ticket) -> None:
+        if self._running < self._limit:
+            self._start(ticket)
+        else:
+            heappush(self._waiting_for_slot, ticket)
+
+    def _start(self, ticket: Ticket) -> None:
+        if ticket._state != "queued":
+            return
+        ticket._state = "running"
+        self._running += 1
+        if ticket._ready is not None and not ticket._ready.done():
+            ticket._ready.set_result(None)
+
+
+def conflict(first: Effects, second: Effects) -> bool:
+    """Whether two calls must not run at the same time."""
+    if first.runs_alone or second.runs_alone:
+        return True
+    if first.serial and second.serial and not set(first.serial).isdisjoint(second.serial):
+        return True
+    return (
+        _overlap(first.writes, second.writes)
+        or _overlap(first.writes, second.reads)
+        or _overlap(first.reads, second.writes)
+    )
+
+
+def _overlap(paths: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether a path of one is, holds or lies in a path of the other."""
+    return any(_nested(path, other) for path in paths for other in others)
+
+
+def _nested(path: str, other: str) -> bool:
+    if len(path) > len(other):
+        path, other = other, path
+    return other.startswith(path) and (
+        len(path) == len(other) or path.endswith("/") or other[len(path)] == "/"
+    )
