@@ -1,1 +1,42 @@
 """Settings: TOML layers, profiles, trust, and where every value came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolrest.config.codex import import_codex as import_codex
+    from toolrest.config.families import Family as Family
+    from toolrest.config.families import family_for as family_for
+    from toolrest.config.loader import load as load
+    from toolrest.config.model import Settings as Settings
+    from toolrest.config.resolved import Config as Config
+    from toolrest.config.resolved import Row as Row
+    from toolrest.config.write import set_value as set_value
+
+# Lower rooms take single names from here (the list of secret names, say) and must not pay for
+# pydantic, so nothing is loaded before it is asked for.
+_HOMES = {
+    "Config": "toolrest.config.resolved",
+    "Family": "toolrest.config.families",
+    "Row": "toolrest.config.resolved",
+    "Settings": "toolrest.config.model",
+    "family_for": "toolrest.config.families",
+    "import_codex": "toolrest.config.codex",
+    "load": "toolrest.config.loader",
+    "set_value": "toolrest.config.write",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'toolrest.config' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,119 @@
+"""Codex's settings as Toolrest's: what can be taken over, and what was left out and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolrest.config.check import Place, check_layer
+from toolrest.config.home import user_home
+from toolrest.config.keys import Key, flatten, format_key, nest
+from toolrest.config.pending import PENDING_KEYS
+from toolrest.config.read import read_toml
+from toolrest.errors import ConfigError
+
+_PROFILE_FILE = ".config.toml"
+_ROOTS = "sandbox_workspace_write"
+
+TAKEN: dict[Key, Key] = {
+    ("model",): ("model",),
+    ("profile",): ("profile",),
+    ("approval_policy",): ("approval_policy",),
+    ("sandbox_mode",): ("sandbox_mode",),
+    (_ROOTS, "writable_roots"): (_ROOTS, "writable_roots"),
+    (_ROOTS, "network_access"): (_ROOTS, "network_access"),
+    (_ROOTS, "exclude_tmpdir_env_var"): (_ROOTS, "exclude_tmpdir_env_var"),
+    (_ROOTS, "exclude_slash_tmp"): (_ROOTS, "exclude_slash_tmp"),
+    ("tool_output_token_limit",): ("tool_output_token_limit",),
+    ("include_apply_patch_tool",): ("tools", "include_apply_patch_tool"),
+    ("tools", "view_image"): ("tools", "include_view_image_tool"),
+    ("tools", "update_plan", "enabled"): ("tools", "include_plan_tool"),
+    ("features", "unified_exec"): ("tools", "use_experimental_streamable_shell_tool"),
+    ("experimental_use_unified_exec_tool",): ("tools", "use_experimental_streamable_shell_tool"),
+}
+"""Codex's key and ours."""
+
+LEFT_OUT = {
+    "projects": "trust is not taken over; run `toolrest trust PATH` for the folders you trust",
+    "features": "Toolrest has no such feature switch",
+}
+
+
+def import_codex(codex_home: str | os.PathLike[str] | None = None) -> tuple[str, list[str]]:
+    """TOML for our config.toml, and one line for each setting left out. Writes nothing.
+
+    Reads `config.toml` and the profiles `NAME.config.toml` beside it, never `auth.json`;
+    without a folder, `$CODEX_HOME` or `~/.codex`.
+    """
+    home = os.fspath(codex_home) if codex_home is not None else _codex_home()
+    file = os.path.join(home, "config.toml")
+    raw = read_toml(file)
+    if raw is None:
+        raise ConfigError(f"{file}: there is no such file to import")
+    place = Place("flags", file, os.path.abspath(home), user_home(os.environ))
+    skipped: list[str] = []
+    converted = _convert({k: v for k, v in raw.items() if k != "profiles"}, place, (), skipped)
+    for name, profile in _profiles(home, raw):
+        for key, value in _convert(profile, place, ("profiles", name), skipped).items():
+            converted["profiles", name, *key] = value
+    return _document(nest(converted)), skipped
+
+
+def _codex_home() -> str:
+    return os.environ.get("CODEX_HOME") or os.path.join(user_home(os.environ), ".codex")
+
+
+def _profiles(home: str, raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    tables = raw.get("profiles")
+    if isinstance(tables, dict):
+        yield from ((name, table) for name, table in tables.items() if isinstance(table, dict))
+    try:
+        names = sorted(os.listdir(home))
+    except OSError as error:
+        raise ConfigError(f"{home}: cannot be listed: {error.strerror}") from None
+    for name in names:
+        if name.endswith(_PROFILE_FILE) and (table := read_toml(os.path.join(home, name))):
+            yield name.removesuffix(_PROFILE_FILE), table
+
+
+def _convert(
+    table: Mapping[str, Any], place: Place, prefix: Key, skipped: list[str]
+) -> dict[Key, Any]:
+    taken: dict[Key, Any] = {}
+    reasons: dict[str, str] = {}
+    for key, value in flatten(table).items():
+        target = TAKEN.get(key)
+        if target is None:
+            shown, reason = _why_not(key)
+            reasons.setdefault(format_key((*prefix, *shown)), reason)
+            continue
+        try:
+            taken |= check_layer(nest({target: value}), place).values
+        except ConfigError as error:
+            reasons[format_key((*prefix, *key))] = str(error).partition(": ")[2]
+    skipped.extend(f"{name}: {reason}" for name, reason in reasons.items())
+    return taken
+
+
+def _why_not(key: Key) -> tuple[Key, str]:
+    """How much of the key to show (a whole table is one line), and why it is left out."""
+    head = key[0]
+    if head == "approval_policy":
+        return (head,), "granular approval has no counterpart"
+    shown = key if head in (_ROOTS, "tools", "features") else (head,)
+    if head in LEFT_OUT:
+        return shown, LEFT_OUT[head]
+    feature = PENDING_KEYS.get(format_key(key)) or PENDING_KEYS.get(head)
+    return shown, f"not available yet: {feature}" if feature else "Toolrest has no such setting"
+
+
+def _document(table: Mapping[str, Any]) -> str:
+    import tomlkit
+
+    document = tomlkit.document()
+    document.add(tomlkit.comment("Taken over from Codex; save as config.toml in $TOOLREST_HOME."))
+    simple = {name: value for name, value in table.items() if not isinstance(value, dict)}
+    for name, value in {**simple, **table}.items():
+        document[name] = value
+    return tomlkit.dumps(document)

@@ -1,0 +1,87 @@
+"""Which keys there are at all, and which of them somebody meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin
+
+from toolrest.config.keys import Key, format_key, parse_key
+from toolrest.config.model import Settings, Table
+from toolrest.config.pending import PENDING_KEYS
+
+ANY = "*"
+"""Stands for a name that the user chooses, as in `tools.limits.*`."""
+
+
+class Alias(NamedTuple):
+    """A second spelling of a setting; `values` translates what is written there."""
+
+    target: Key
+    values: Mapping[Any, Any] | None = None
+
+
+ALIASES: dict[Key, Alias] = {
+    ("tool_config", "approval_policy"): Alias(("approval_policy",)),
+    ("tool_security", "approval_policy"): Alias(("approval_policy",)),
+    ("tool_config", "sandbox_policy"): Alias(("sandbox_policy",)),
+    ("tool_security", "sandbox_policy"): Alias(("sandbox_policy",)),
+    ("tool_config", "tools_web_search_request"): Alias(("tools", "tools_web_search_request")),
+    ("tools", "use_experimental_streamable_shell_tool"): Alias(
+        ("tools", "shell_type"), {True: "unified_exec", False: "family"}
+    ),
+}
+
+
+@cache
+def known_keys() -> frozenset[Key]:
+    """Every path a file may hold, tables included; names that users choose are `*`."""
+    paths = {*_model_keys(Settings, ()), *ALIASES, *(parse_key(k) for k in PENDING_KEYS)}
+    return frozenset(path[:end] for path in paths for end in range(1, len(path) + 1))
+
+
+def _model_keys(model: type[Table], prefix: Key) -> Iterator[Key]:
+    for name, field in model.model_fields.items():
+        path = (*prefix, name)
+        yield path
+        yield from _inner_keys(field.annotation, path)
+
+
+def _inner_keys(annotation: Any, path: Key) -> Iterator[Key]:
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        yield from _model_keys(annotation, path)
+    elif get_origin(annotation) is dict:
+        yield (*path, ANY)
+        yield from _inner_keys(get_args(annotation)[1], (*path, ANY))
+    elif get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _inner_keys(member, path)
+
+
+def pattern_of(key: Key) -> Key | None:
+    """The known path that a key is an instance of, or None."""
+    known = known_keys()
+    pattern: Key = ()
+    for name in key:
+        exact, chosen = (*pattern, name), (*pattern, ANY)
+        if exact not in known and chosen not in known:
+            return None
+        pattern = exact if exact in known else chosen
+    return pattern
+
+
+def nearest(key: Key) -> str | None:
+    """The dotted key that was probably meant, or None."""
+    known = known_keys()
+    parent = pattern_of(key[:-1]) if len(key) > 1 else ()
+    if parent is not None:
+        names = [path[-1] for path in known if path[:-1] == parent and path[-1] != ANY]
+        if close := difflib.get_close_matches(key[-1], sorted(names), 1, 0.6):
+            return format_key((*key[:-1], close[0]))
+    plain = sorted(path for path in known if ANY not in path)
+    if namesakes := [path for path in plain if path[-1] == key[-1]]:
+        return format_key(namesakes[0])
+    spelled = difflib.get_close_matches(format_key(key), [format_key(p) for p in plain], 1, 0.7)
+    return spelled[0] if spelled else None

@@ -1,0 +1,115 @@
+"""Which layer's value counts, and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolrest.config.check import Layer, Place, check_layer
+from toolrest.config.keys import Key, format_key, parse_key, toml_text
+from toolrest.errors import ConfigError
+
+UNITED: frozenset[Key] = frozenset(
+    {("hidden_paths",), ("tools", "disabled"), ("redact", "patterns"), ("redact", "names")}
+)
+"""What any layer forbids or hides stays so: these lists are joined, never replaced."""
+
+CEILINGS: frozenset[Key] = frozenset(
+    {
+        ("max_parallel_calls",),
+        ("max_calls_per_session",),
+        ("tool_security", "max_file_access_size"),
+        ("tool_security", "max_shell_commands_per_session"),
+        ("agents", "max_agents"),
+    }
+)
+"""The lowest value that any layer sets counts, whatever a higher layer says."""
+
+
+@dataclass
+class Merged:
+    """The values that count, the source of each, and what a person should know about it."""
+
+    values: dict[Key, Any] = field(default_factory=dict)
+    sources: dict[Key, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def merge(layers: Sequence[Layer]) -> Merged:
+    """One set of values from layers given lowest first."""
+    merged = Merged()
+    for layer in layers:
+        for key, value in layer.values.items():
+            _put(merged, key, value, layer.source(key))
+    return merged
+
+
+def _put(merged: Merged, key: Key, value: Any, source: str) -> None:
+    old = merged.values.get(key)
+    if key in UNITED and old:
+        added = tuple(item for item in value if item not in old)
+        if added:
+            merged.values[key] = (*old, *added)
+            merged.sources[key] += f" + {source}"
+        return
+    if key in CEILINGS and old is not None and old < value:
+        merged.warnings.append(
+            f"{format_key(key)} = {toml_text(value)} ({source}) is above the ceiling "
+            f"{toml_text(old)} ({merged.sources[key]}); the lower one counts"
+        )
+        return
+    merged.values[key] = value
+    merged.sources[key] = source
+
+
+def override_layer(overrides: Sequence[str], place: Place) -> Layer:
+    """The layer of `-c KEY=VALUE`; of the same key the last one counts."""
+    raw: dict[str, Any] = {}
+    for text in overrides:
+        dotted, equals, value = text.partition("=")
+        if not equals or not dotted.strip():
+            raise ConfigError(f"-c {toml_text(text[:80])}: write it as KEY=VALUE")
+        _set_in(raw, parse_key(dotted.strip()), parse_value(value), place)
+    return check_layer(raw, place)
+
+
+def flags_layer(flags: Mapping[str, Any], place: Place) -> Layer:
+    """The layer of settings given as nested tables or by dotted key; None means not given."""
+    raw: dict[str, Any] = {}
+    for dotted, value in flags.items():
+        if value is not None:
+            _set_in(raw, parse_key(dotted), _without_none(value), place)
+    return check_layer(raw, place)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    return value
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML, or the text itself where it is not TOML (`-c model=gpt-5`)."""
+    import tomllib
+
+    try:
+        parsed = tomllib.loads(f"value = {text.strip()}")
+    except (ValueError, RecursionError):
+        return text.strip().strip("\"'")
+    return parsed["value"] if parsed.keys() == {"value"} else text.strip().strip("\"'")
+
+
+def _set_in(raw: dict[str, Any], key: Key, value: Any, place: Place) -> None:
+    table = raw
+    for depth, name in enumerate(key[:-1], 1):
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ConfigError(
+                f"{place.label}: {format_key(key[:depth])} is set to a value and used as a table"
+            )
+    if isinstance(value, Mapping) and isinstance(table.get(key[-1]), dict):
+        for name, inner in value.items():
+            _set_in(table[key[-1]], (name,), inner, place)
+    else:
+        table[key[-1]] = dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,223 @@
+"""The settings of a session: every layer found, checked and merged into one typed value."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from toolrest.config.check import Layer, Place, check_layer
+from toolrest.config.env import environment_layer
+from toolrest.config.home import config_file, toolrest_home, user_home
+from toolrest.config.keys import flatten, nest
+from toolrest.config.layers import Merged, flags_layer, merge, override_layer
+from toolrest.config.model import Settings, TrustLevel
+from toolrest.config.resolved import Config, PathLike, Surface
+from toolrest.config.trust import git_root, nearest_level
+from toolrest.errors import ConfigError
+
+PROJECT_FILE = os.path.join(".toolrest", "config.toml")
+_PROFILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def load(
+    *,
+    home: PathLike | None = None,
+    workspace: PathLike | None = None,
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+    profile: str | None = None,
+    env: Mapping[str, str] | None = None,
+    surface: Surface = "library",
+) -> Config:
+    """The settings for a workspace, from every layer.
+
+    Highest first: `overrides` (`-c`), `flags`, the environment, the profile, the files of a
+    trusted project, the user's file, defaults. Lists that forbid or hide are joined over all
+    layers, and of ceilings the lowest counts. A project that is not trusted is not even read.
+    """
+    env = os.environ if env is None else env
+    start = _Start(toolrest_home(home, env), user_home(env), _real(workspace), surface)
+    user = _file_layer(start.place("user", config_file(start.home)))
+    top = [
+        environment_layer(env),
+        flags_layer(flags or {}, start.place("flags", "flag")),
+        override_layer(overrides, start.place("override", "-c")),
+    ]
+    level = nearest_level(start.workspace, _projects(user)) if start.workspace else None
+    below = [_default_layer(start, level), *([user] if user else [])]
+    project, warnings = _project_layers(start, level, user, below)
+    chosen = profile or top[-1].values.get(("profile",)) or _value(user, "profile")
+    profiles = _profile_layers(start, chosen, user) if chosen else []
+    if profile:
+        top.append(Layer("flags", "--profile", {("profile",): profile}))
+    layers = [*below, *project, *profiles, *top]
+    return _assemble(start, level, layers, warnings, project)
+
+
+def without_files(
+    settings: Mapping[str, Any],
+    workspace: PathLike | None,
+    home: PathLike | None,
+    env: Mapping[str, str] | None,
+    surface: Surface,
+) -> Config:
+    """What `Config.default` returns."""
+    env = os.environ if env is None else env
+    start = _Start(toolrest_home(home, env), user_home(env), _real(workspace), surface)
+    layers = [_default_layer(start, None), environment_layer(env)]
+    if settings:
+        layers.append(flags_layer(settings, start.place("flags", "argument")))
+    return _assemble(start, None, layers, (), ())
+
+
+class _Start(NamedTuple):
+    home: str
+    user_home: str
+    workspace: str | None
+    surface: Surface
+
+    def place(self, kind: Any, label: str, folder: str | None = None) -> Place:
+        if kind in ("flags", "override"):
+            folder = self.workspace or os.getcwd()
+        return Place(kind, label, folder, self.user_home)
+
+
+def _real(path: PathLike | None) -> str | None:
+    return None if path is None else os.path.realpath(path)
+
+
+def _value(layer: Layer | None, *key: str) -> Any:
+    return layer.values.get(key) if layer else None
+
+
+def _default_layer(start: _Start, level: TrustLevel | None) -> Layer:
+    if start.surface == "library":
+        return Layer("default", "default", {("sandbox_mode",): "workspace-write"})
+    mode = "workspace-write" if level == "trusted" else "read-only"
+    why = "default in a trusted folder" if level == "trusted" else "default in an untrusted folder"
+    return Layer("default", why, {("sandbox_mode",): mode})
+
+
+def _file_layer(place: Place) -> Layer | None:
+    from toolrest.config.read import read_toml
+
+    raw = read_toml(place.label)
+    return None if raw is None else check_layer(raw, place)
+
+
+def _projects(user: Layer | None) -> dict[str, TrustLevel]:
+    if user is None:
+        return {}
+    return {key[1]: level for key, level in user.values.items() if key[0] == "projects"}
+
+
+def _project_folders(start: _Start) -> Iterator[str]:
+    """Outermost first; never the folder whose `.toolrest` is the user's own home."""
+    workspace = start.workspace
+    if workspace is None:
+        return
+    own = os.path.realpath(start.home)
+    for folder in dict.fromkeys((git_root(workspace) or workspace, workspace)):
+        if os.path.realpath(os.path.join(folder, ".toolrest")) != own:
+            yield folder
+
+
+def _project_layers(
+    start: _Start, level: TrustLevel | None, user: Layer | None, below: Sequence[Layer]
+) -> tuple[list[Layer], list[str]]:
+    layers: list[Layer] = []
+    warnings: list[str] = []
+    for folder in _project_folders(start):
+        file = os.path.join(folder, PROJECT_FILE)
+        if not os.path.lexists(file):
+            continue
+        if level != "trusted" or nearest_level(folder, _projects(user)) != "trusted":
+            warnings.append(
+                f"{file} is ignored because the folder is not trusted; "
+                f"read it, then run: toolrest trust {folder}"
+            )
+            continue
+        layer = _project_layer(start, folder, file, [*below, *layers])
+        if layer is not None:
+            layers.append(layer)
+    return layers, warnings
+
+
+def _project_layer(start: _Start, folder: str, file: str, below: Sequence[Layer]) -> Layer | None:
+    from toolrest.config.project import check_project
+
+    if os.path.realpath(file) != file:
+        raise ConfigError(f"{file}: a project's file may not be reached through a symlink")
+    layer = _file_layer(start.place("project", file, folder))
+    if layer is not None:
+        base = flatten(Settings.model_construct().model_dump()) | merge(below).values
+        check_project(layer, base, start.workspace or folder)
+    return layer
+
+
+def _profile_layers(start: _Start, name: str, user: Layer | None) -> list[Layer]:
+    if not _PROFILE_NAME.fullmatch(name):
+        raise ConfigError(f"profile {name!r}: a name has only letters, digits, _ and -")
+    file = os.path.join(start.home, f"{name}.config.toml")
+    from_file = _file_layer(start.place("profile", file))
+    layers = [from_file] if from_file else []
+    if user and name in user.profiles:
+        label = f"profile {name} ({config_file(start.home)})"
+        layers.insert(0, check_layer(user.profiles[name], start.place("profile", label)))
+    if not layers:
+        raise ConfigError(
+            f"there is no profile {name!r}: neither [profiles.{name}] in "
+            f"{config_file(start.home)} nor the file {file}"
+        )
+    return layers
+
+
+def _assemble(
+    start: _Start,
+    level: TrustLevel | None,
+    layers: Sequence[Layer],
+    warnings: Sequence[str],
+    project: Sequence[Layer],
+) -> Config:
+    merged = merge(layers)
+    settings = _settings(merged)
+    _refuse_approving_project(settings, project)
+    sources = {key: merged.sources[key] for key in merged.values}
+    files = tuple(layer.label for layer in layers if layer.kind in ("user", "project"))
+    config = Config(
+        settings,
+        start.home,
+        start.workspace,
+        level,
+        (*warnings, *merged.warnings, *_loose_files(files)),
+        files,
+        sources,
+    )
+    if settings.model_family or settings.model_families:
+        _ = config.family  # A row or name that cannot be used is an error now, not at first use.
+    return config
+
+
+def _settings(merged: Merged) -> Settings:
+    if merged.values.keys() == {("sandbox_mode",)}:
+        # Nothing to check: building pydantic's validators would be most of the time.
+        return Settings.model_construct(sandbox_mode=merged.values["sandbox_mode",])
+    return Settings.model_validate(nest(merged.values))
+
+
+def _refuse_approving_project(settings: Settings, project: Sequence[Layer]) -> None:
+    """With `on_ask = "allow"` more asking means more allowing, so a project may not change it."""
+    for layer in project:
+        if settings.on_ask == "allow" and ("approval_policy",) in layer.values:
+            raise ConfigError(
+                f"{layer.label}: a project's file may not set approval_policy while "
+                'on_ask = "allow" answers every question with yes'
+            )
+
+
+def _loose_files(files: Sequence[str]) -> Iterator[str]:
+    from toolrest.config.read import unsafe_owner
+
+    return (warning for file in files[:1] if (warning := unsafe_owner(file)))

@@ -1,0 +1,188 @@
+"""Which settings there are, their types, their defaults and what each one does."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from toolrest.config.families import PatchForm, ShellForm, TruncationMode
+from toolrest.items import Wire
+
+ApprovalPolicy: TypeAlias = Literal[
+    "untrusted", "on-failure", "on-request", "never", "auto", "strict"
+]
+SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
+OnAsk: TypeAlias = Literal["deny", "allow", "fail"]
+TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
+FileTool: TypeAlias = Literal["read_file", "list_dir", "grep_files"]
+
+APPROVAL_PRESETS = {"none": "never", "required": "strict", "sandbox": "on-failure"}
+SHELL_SPELLINGS = {"default": "shell", "local": "local_shell"}
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)}
+_UNITS |= {f"{letter}IB": 1024**power for power, letter in enumerate("KMGT", 1)}
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]{0,3})", re.ASCII)
+
+
+def parse_size(value: Any) -> Any:
+    """Bytes from a number or a text like `100MB` (1000s) or `64KiB` (1024s)."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip())
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise ValueError('expected bytes or a size like "100MB" or "64KiB"')
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+
+
+def _spelled(spellings: dict[str, str]) -> BeforeValidator:
+    def canonical(value: Any) -> Any:
+        return spellings.get(value, value) if isinstance(value, str) else value
+
+    return BeforeValidator(canonical)
+
+
+def _pattern(value: str) -> str:
+    if not value or "\0" in value:
+        raise ValueError("expected a name, path or glob that is not empty")
+    if value.startswith("!"):
+        raise ValueError("a pattern that starts with ! would take back another one; remove it")
+    return value
+
+
+def _listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
+Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+_Pattern: TypeAlias = Annotated[
+    str, BeforeValidator(lambda v: v if not isinstance(v, str) else _pattern(v))
+]
+Patterns: TypeAlias = Annotated[tuple[_Pattern, ...], BeforeValidator(_listed)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=2**53)]
+Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=2**60)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=30 * 86400, allow_inf_nan=False)]
+Approval: TypeAlias = Annotated[ApprovalPolicy, _spelled(APPROVAL_PRESETS)]
+Shell: TypeAlias = Annotated[Literal["family"] | ShellForm, _spelled(SHELL_SPELLINGS)]
+
+
+class Table(BaseModel):
+    """A TOML table whose keys are all known and whose values are never coerced."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+class SandboxWorkspaceWrite(Table):
+    """`[sandbox_workspace_write]`: what `workspace-write` adds to the workspace itself."""
+
+    writable_roots: Texts = ()
+    network_access: bool = False
+    exclude_tmpdir_env_var: bool = False
+    exclude_slash_tmp: bool = False
+
+
+class Tools(Table):
+    """`[tools]`: which tools are offered and in which form.
+
+    `enabled` unset means the default set; else only what matches it. `disabled` wins.
+    """
+
+    enabled: Patterns | None = None
+    disabled: Patterns = ()
+    shell_type: Shell = "family"
+    experimental_tools: Annotated[tuple[FileTool, ...], BeforeValidator(_listed)] | None = None
+    include_plan_tool: bool = True
+    include_apply_patch_tool: bool = True
+    include_view_image_tool: bool = True
+    include_collab_tools: bool = True
+    include_memory_tool: bool = True
+    tools_web_search_request: bool = False
+    limits: dict[str, Count] = {}
+
+
+class ToolSecurity(Table):
+    """`[tool_security]`: ceilings and the audit log. Sizes are bytes or `"100MB"`."""
+
+    max_file_access_size: Size = 100_000_000
+    max_shell_commands_per_session: Count | None = None
+    allowed_network_domains: Texts = ()
+    audit_log_enabled: bool = True
+    audit_log_path: Text | None = None
+
+
+class Redact(Table):
+    """`[redact]`: regular expressions and names of variables whose values are secret."""
+
+    patterns: Texts = ()
+    names: Patterns = ()
+
+
+class Agents(Table):
+    """`[agents]`: how many sub-agents may run at once."""
+
+    max_agents: Count = 4
+
+
+class Otel(Table):
+    """`[otel]`: tracing; without the opentelemetry package it does nothing."""
+
+    enabled: bool = True
+
+
+class TruncationRow(Table):
+    """How much of an output a model family is shown."""
+
+    mode: TruncationMode
+    limit: Count
+
+
+class FamilyRow(Table):
+    """`[model_families.NAME]`: a row of one's own; what is unset comes from `like`."""
+
+    prefixes: Texts = ()
+    like: Text | None = None
+    shell: Annotated[ShellForm, _spelled(SHELL_SPELLINGS)] | None = None
+    prefer_function_tools: bool | None = None
+    patch: PatchForm | None = None
+    reasoning_tools: bool | None = None
+    parallel: bool | None = None
+    truncation: TruncationRow | None = None
+    wire: Wire | None = None
+
+
+class Project(Table):
+    """`[projects."PATH"]`: whether the files of that folder may configure Toolrest."""
+
+    trust_level: TrustLevel
+
+
+class Settings(Table):
+    """Every setting that can be honoured today, with its default."""
+
+    model: Text | None = None
+    model_family: Text | None = None
+    approval_policy: Approval = "on-request"
+    on_ask: OnAsk = "deny"
+    sandbox_mode: SandboxMode = "workspace-write"
+    sandbox_policy: Literal["docker", "vm", "chroot"] | None = None
+    sandbox_workspace_write: SandboxWorkspaceWrite = SandboxWorkspaceWrite.model_construct()
+    read_roots: Texts | None = None
+    hidden_paths: Patterns = ()
+    tool_output_token_limit: Count | None = None
+    tool_result_max_chars: Count | None = None
+    tool_timeout_sec: Seconds = 600.0
+    max_parallel_calls: Annotated[int, Field(ge=1, le=1024)] = 16
+    max_calls_per_session: Count | None = None
+    tools: Tools = Tools.model_construct()
+    tool_security: ToolSecurity = ToolSecurity.model_construct()
+    redact: Redact = Redact.model_construct()
+    agents: Agents = Agents.model_construct()
+    otel: Otel = Otel.model_construct()
+    model_families: dict[str, FamilyRow] = {}
+    projects: dict[str, Project] = {}
+    profile: Text | None = None
+    profiles: dict[str, dict[str, Any]] = {}

@@ -1,0 +1,64 @@
+"""Which known settings cannot be honoured yet. A feature that lands deletes its lines here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolrest.config.keys import Key, find, parse_key
+
+PENDING_KEYS = {
+    "hooks": "hooks around tool calls",
+    "rules": "rules files for commands",
+    "mcp_servers": "MCP servers",
+    "active_mcp_servers": "MCP servers",
+    "model_provider": "model providers",
+    "model_providers": "model providers",
+    "model_context_window": "the agent loop",
+    "model_auto_compact_token_limit": "compaction of the conversation",
+    "model_reasoning_effort": "the agent loop",
+    "model_reasoning_summary": "the agent loop",
+    "model_verbosity": "the agent loop",
+    "model_instructions_file": "the agent loop",
+    "model_catalog_json": "model providers",
+    "developer_instructions": "the agent loop",
+    "compact_prompt": "compaction of the conversation",
+    "project_doc_max_bytes": "AGENTS.md files",
+    "project_doc_fallback_filenames": "AGENTS.md files",
+    "project_root_markers": "AGENTS.md files",
+    "hide_agent_reasoning": "the terminal app",
+    "show_raw_agent_reasoning": "the terminal app",
+    "history": "session history",
+    "notify": "notifications",
+    "features": "feature switches; the switches that exist are under [tools]",
+    "web_search": "web search",
+    "tools.web_search": "web search",
+    "agents.roles": "sub-agents",
+    "shell_environment_policy": "the environment policy of commands",
+    "sandbox": "what the sandbox must be able to enforce",
+    "sandbox_policy": "container, chroot and vm sandboxes",
+    "sandbox_tmp": "the sandbox's own temporary folder",
+    "network_proxy": "the network allow list",
+    "permissions": "permission profiles",
+    "default_permissions": "permission profiles",
+    "legacy_encoding": "patches of files in older encodings",
+    "tool_security.allowed_network_domains": "the network allow list",
+    "tool_security.max_shell_commands_per_session": "shell tools",
+}
+
+PENDING_VALUES: dict[tuple[str, Any], str] = {
+    ("approval_policy", "auto"): "the approval mode auto",
+    ("tools.tools_web_search_request", True): "web search",
+}
+
+
+def pending_in(table: dict[str, Any]) -> tuple[Key, str] | None:
+    """The first setting of a table that must wait, as its path and what it waits for."""
+    for dotted, feature in PENDING_KEYS.items():
+        key = parse_key(dotted)
+        parent = find(table, key[:-1]) if len(key) > 1 else table
+        if isinstance(parent, dict) and key[-1] in parent:
+            return key, feature
+    for (dotted, value), feature in PENDING_VALUES.items():
+        if find(table, key := parse_key(dotted)) == value and value is not None:
+            return key, feature
+    return None

@@ -1,0 +1,147 @@
+"""What the files of a project may say about its own handling: only what tightens it (S9)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+from toolrest.config.check import Layer
+from toolrest.config.keys import Key, format_key, toml_text
+from toolrest.config.known import ANY, pattern_of
+from toolrest.errors import ConfigError
+
+Rule: TypeAlias = Callable[[Any, Any, str], str | None]
+"""(wanted, value without the project, workspace) -> why not, or None when it may be set."""
+
+_APPROVAL = ("never", "on-failure", "on-request", "untrusted", "auto", "strict")
+_SANDBOX = ("danger-full-access", "workspace-write", "read-only")
+_DEFAULT_TOKENS = 10_000
+
+
+def _free(wanted: Any, base: Any, workspace: str) -> str | None:
+    return None
+
+
+def _ranked(order: Sequence[str]) -> Rule:
+    def rule(wanted: Any, base: Any, workspace: str) -> str | None:
+        if order.index(wanted) >= order.index(base):
+            return None
+        return f"it would loosen {toml_text(base)}"
+
+    return rule
+
+
+def _on_ask(wanted: Any, base: Any, workspace: str) -> str | None:
+    return "it would allow what should be asked" if wanted == "allow" != base else None
+
+
+def _at_most(wanted: Any, base: Any, workspace: str) -> str | None:
+    return None if base is None or wanted <= base else f"it would raise {toml_text(base)}"
+
+
+def _tokens(wanted: Any, base: Any, workspace: str) -> str | None:
+    return _at_most(wanted, _DEFAULT_TOKENS if base is None else base, workspace)
+
+
+def _only(strict: bool) -> Rule:
+    def rule(wanted: Any, base: Any, workspace: str) -> str | None:
+        return None if wanted == strict or base != strict else "it would loosen what you have set"
+
+    return rule
+
+
+def _inside_workspace(wanted: Any, base: Any, workspace: str) -> str | None:
+    outside = [path for path in wanted if not _beneath(path, (workspace,))]
+    return f"{toml_text(outside[0])} is outside of the workspace" if outside else None
+
+
+def _narrower_roots(wanted: Any, base: Any, workspace: str) -> str | None:
+    if base is None:
+        return None
+    outside = [path for path in wanted if not _beneath(path, base)]
+    return f"{toml_text(outside[0])} is outside of your read_roots" if outside else None
+
+
+def _narrower_tools(wanted: Any, base: Any, workspace: str) -> str | None:
+    if base is None:
+        return "it could switch on what is off by default; use tools.disabled"
+    wider = [name for name in wanted if not _covered(name, base)]
+    return f"{toml_text(wider[0])} is not in your tools.enabled" if wider else None
+
+
+def _covered(name: str, patterns: Sequence[str]) -> bool:
+    if name in patterns:
+        return True
+    # Whether one glob covers another is not worth proving: only plain names can be narrower.
+    return not set("*?[") & set(name) and any(fnmatchcase(name, item) for item in patterns)
+
+
+def _fewer(wanted: Any, base: Any, workspace: str) -> str | None:
+    return None if base is None or set(wanted) <= set(base) else f"you allow only {toml_text(base)}"
+
+
+def _shell_form(wanted: Any, base: Any, workspace: str) -> str | None:
+    return "you have switched the shell off" if base == "disabled" != wanted else None
+
+
+def _beneath(path: str, roots: Sequence[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(os.path.commonpath((real, r := os.path.realpath(root))) == r for root in roots)
+
+
+# A key that has no line here cannot be set by a project: provider addresses and keys, hooks and
+# anything else that runs a program, telemetry, the audit log's place, trust, profiles.
+RULES: dict[Key, Rule] = {
+    ("model",): _free,
+    ("model_family",): _free,
+    ("approval_policy",): _ranked(_APPROVAL),
+    ("on_ask",): _on_ask,
+    ("sandbox_mode",): _ranked(_SANDBOX),
+    ("sandbox_workspace_write", "writable_roots"): _inside_workspace,
+    ("sandbox_workspace_write", "network_access"): _only(False),
+    ("sandbox_workspace_write", "exclude_tmpdir_env_var"): _only(True),
+    ("sandbox_workspace_write", "exclude_slash_tmp"): _only(True),
+    ("read_roots",): _narrower_roots,
+    ("hidden_paths",): _free,
+    ("tool_output_token_limit",): _tokens,
+    ("tool_result_max_chars",): _at_most,
+    ("tool_timeout_sec",): _at_most,
+    ("max_parallel_calls",): _at_most,
+    ("max_calls_per_session",): _at_most,
+    ("tools", "enabled"): _narrower_tools,
+    ("tools", "disabled"): _free,
+    ("tools", "shell_type"): _shell_form,
+    ("tools", "experimental_tools"): _fewer,
+    ("tools", "include_plan_tool"): _only(False),
+    ("tools", "include_apply_patch_tool"): _only(False),
+    ("tools", "include_view_image_tool"): _only(False),
+    ("tools", "include_collab_tools"): _only(False),
+    ("tools", "include_memory_tool"): _only(False),
+    ("tools", "tools_web_search_request"): _only(False),
+    ("tools", "limits", ANY): _at_most,
+    ("tool_security", "max_file_access_size"): _at_most,
+    ("tool_security", "max_shell_commands_per_session"): _at_most,
+    ("tool_security", "audit_log_enabled"): _only(True),
+    ("redact", "patterns"): _free,
+    ("redact", "names"): _free,
+    ("agents", "max_agents"): _at_most,
+}
+
+
+def check_project(layer: Layer, base: Mapping[Key, Any], workspace: str) -> None:
+    """Refuse a project's layer that would widen anything; `base` is what counts without it."""
+    for key, wanted in layer.values.items():
+        rule = RULES.get(pattern_of(key) or key)
+        if rule is None:
+            raise ConfigError(
+                f"{layer.label}: a project's file may not set {format_key(key)}; "
+                "set it in your own config.toml"
+            )
+        reason = rule(wanted, base.get(key), workspace)
+        if reason is not None:
+            raise ConfigError(
+                f"{layer.label}: a project's file may not set {format_key(key)} = "
+                f"{toml_text(wanted)}: {reason}"
+            )

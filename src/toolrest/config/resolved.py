@@ -1,0 +1,120 @@
+"""What the layers come to: typed settings, and where each of them came from."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from toolrest.config.families import Family, Truncation, family_for, family_named, user_families
+from toolrest.config.keys import Key, flatten, format_key, parse_key, toml_text
+from toolrest.config.model import Settings, TrustLevel
+from toolrest.errors import ConfigError
+
+Surface: TypeAlias = Literal["library", "cli"]
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+_SECRET_NAME = re.compile(r"key|secret|token|passw|credential|auth|bearer", re.IGNORECASE)
+_NEVER_SECRET = frozenset({"tool_output_token_limit"})
+_ALWAYS_HIDDEN = frozenset({("redact", "patterns")})
+
+
+class Row(NamedTuple):
+    """One setting as `toolrest config show` prints it; `text` is TOML, secrets left out."""
+
+    key: str
+    value: Any
+    source: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Config:
+    """Typed settings and where each of them came from."""
+
+    value: Settings
+    home: str
+    workspace: str | None = None
+    trust_level: TrustLevel | None = None
+    warnings: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    sources: Mapping[Key, str] = field(default_factory=dict)
+
+    @classmethod
+    def default(
+        cls,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        workspace: PathLike | None = None,
+        home: PathLike | None = None,
+        env: Mapping[str, str] | None = None,
+        surface: Surface = "library",
+    ) -> Config:
+        """Defaults, the environment's variables and the given settings; no file is read."""
+        from toolrest.config.loader import without_files
+
+        return without_files(settings or {}, workspace, home, env, surface)
+
+    @property
+    def trusted(self) -> bool:
+        """True when the user has marked the workspace as trusted."""
+        return self.trust_level == "trusted"
+
+    @cached_property
+    def family(self) -> Family:
+        """The model's family, with `tool_output_token_limit` applied to its truncation."""
+        rows = user_families(self.value.model_families)
+        if self.value.model_family is not None:
+            family = family_named(self.value.model_family, rows)
+        else:
+            family = family_for(self.value.model, rows)
+        tokens = self.value.tool_output_token_limit
+        if tokens is None:
+            return family
+        policy = family.truncation or Truncation("tokens", tokens)
+        return replace(family, truncation=policy.limited_to(tokens))
+
+    @property
+    def audit_folder(self) -> str:
+        """Where the audit log's files go."""
+        return self.value.tool_security.audit_log_path or os.path.join(self.home, "audit")
+
+    def source(self, dotted: str) -> str:
+        """Where a setting's value came from: a file, a variable, a flag, or `default`."""
+        return self.get(dotted).source
+
+    def get(self, dotted: str) -> Row:
+        """One setting, by any of its spellings."""
+        from toolrest.config.known import ALIASES, nearest, pattern_of
+
+        key = parse_key(dotted)
+        if key in ALIASES:
+            key = ALIASES[key].target
+        if key in self._leaves:
+            return self._row(key, self._leaves[key])
+        if pattern_of(key) is not None:
+            raise ConfigError(f"{format_key(key)} is a table or is not set; see config show")
+        meant = nearest(key)
+        hint = f"; did you mean {meant}?" if meant else ""
+        raise ConfigError(f"unknown key {format_key(key)}{hint}")
+
+    def rows(self) -> list[Row]:
+        """Every setting with its value and source."""
+        return [self._row(key, value) for key, value in self._leaves.items()]
+
+    @cached_property
+    def _leaves(self) -> dict[Key, Any]:
+        return flatten(self.value.model_dump())
+
+    def _row(self, key: Key, value: Any) -> Row:
+        shown = toml_text(value)
+        if value and (key in _ALWAYS_HIDDEN or _looks_secret(key)):
+            shown = f"({len(value)} hidden)" if isinstance(value, tuple) else "(hidden)"
+        return Row(format_key(key), value, self.sources.get(key, "default"), shown)
+
+
+def _looks_secret(key: Key) -> bool:
+    return key[-1] not in _NEVER_SECRET and _SECRET_NAME.search(key[-1]) is not None

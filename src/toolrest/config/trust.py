@@ -1,0 +1,107 @@
+"""Which folders the user trusts to configure Toolrest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolrest.config.model import TrustLevel
+
+
+def git_root(folder: str) -> str | None:
+    """The nearest folder, upwards, that has a `.git`; what a `.git` file points to is not asked.
+
+    A folder could otherwise claim, by a file of its own, to belong to a repository that is
+    trusted.
+    """
+    for candidate in _upwards(folder):
+        if os.path.lexists(os.path.join(candidate, ".git")):
+            return candidate
+    return None
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    while True:
+        yield folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return
+        folder = parent
+
+
+def nearest_level(folder: str, projects: Mapping[str, TrustLevel]) -> TrustLevel | None:
+    """The entry of a canonical folder, or the nearest above it up to its git root.
+
+    Entries are compared as written: resolving a symlink here would hand the trust in what it
+    pointed to yesterday to what it points to today.
+    """
+    if not projects:
+        return None
+    root = git_root(folder) or folder
+    for candidate in _upwards(folder):
+        if candidate in projects:
+            return projects[candidate]
+        if candidate == root:
+            return None
+    return None
+
+
+def trust_of(path: str | os.PathLike[str], *, home: str | None = None) -> TrustLevel | None:
+    """What the user's file says about a folder; None when it says nothing."""
+    return nearest_level(os.path.realpath(path), _stored(_home(home)))
+
+
+def trust(path: str | os.PathLike[str], *, home: str | None = None) -> str:
+    """Mark a folder as trusted; returns the canonical path that was stored."""
+    return _store(_canonical(path), "trusted", _home(home))
+
+
+def revoke(path: str | os.PathLike[str], *, home: str | None = None) -> str:
+    """Take trust back, also where a folder above would still give it; returns the path."""
+    from toolrest.config.write import edit_user_file
+
+    folder, where = os.path.realpath(path), _home(home)
+    stored = _stored(where)
+    if folder in stored:
+        edit_user_file(where, ("projects", folder), None)
+        del stored[folder]
+    if nearest_level(folder, stored) == "trusted":
+        _store(folder, "untrusted", where)
+    return folder
+
+
+def _canonical(path: str | os.PathLike[str]) -> str:
+    folder = os.path.realpath(path)
+    if not os.path.isdir(folder):
+        raise ConfigError(f"{folder} is not a folder, so it cannot be trusted")
+    return folder
+
+
+def _store(folder: str, level: TrustLevel, home: str) -> str:
+    from toolrest.config.write import edit_user_file
+
+    edit_user_file(home, ("projects", folder, "trust_level"), level)
+    return folder
+
+
+def _home(home: str | None) -> str:
+    from toolrest.config.home import toolrest_home
+
+    return toolrest_home(home, os.environ)
+
+
+def _stored(home: str) -> dict[str, Any]:
+    from toolrest.config.check import Place, check_layer
+    from toolrest.config.home import config_file
+    from toolrest.config.read import read_toml
+
+    file = config_file(home)
+    raw = read_toml(file)
+    if raw is None:
+        return {}
+    values = check_layer({"projects": raw.get("projects", {})}, Place("user", file)).values
+    return {key[1]: level for key, level in values.items()}

@@ -1,0 +1,160 @@
+"""Changing the user's file: comments stay, nothing half-written, nothing that will not load."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from toolrest.config.check import Place, check_layer
+from toolrest.config.home import config_file, toolrest_home, user_home
+from toolrest.config.keys import Key, format_key, nest, parse_key
+from toolrest.config.layers import parse_value
+from toolrest.config.model import Settings
+from toolrest.config.read import parse_toml, read_text
+from toolrest.config.resolved import Config
+from toolrest.errors import ConfigError
+
+LOCK_PATIENCE = 5.0
+
+
+def set_value(dotted: str, text: str, *, home: str | os.PathLike[str] | None = None) -> str:
+    """Set one key of the user's file to a TOML value (or bare text); returns the file's path."""
+    return edit_user_file(toolrest_home(home, os.environ), parse_key(dotted), parse_value(text))
+
+
+def edit_user_file(home: str, key: Key, value: Any) -> str:
+    """Set a key, or remove it where the value is None, if the outcome is a file that loads."""
+    file = config_file(home)
+    _make_private(home)
+    with _locked(home):
+        # Beside the real file: a config.toml that is a link into other dotfiles stays a link.
+        target = os.path.realpath(file)
+        old = read_text(target) or ""
+        new = _edited(old, key, value, file)
+        _check(new, file)
+        if new != old:
+            replace_file(target, new)
+    return file
+
+
+def _check(text: str, file: str) -> None:
+    layer = check_layer(parse_toml(text, file), Place("user", file, home=user_home(os.environ)))
+    settings = Settings.model_validate(nest(layer.values))
+    _ = Config(settings, "").family  # Raises where a family's name or row cannot be used.
+
+
+def _edited(text: str, key: Key, value: Any, file: str) -> str:
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    before = parse_toml(text, file)
+    wanted = _changed(before, key, value, file)
+    try:
+        document = tomlkit.parse(text)
+        _change(document, key, value, tomlkit.table)
+        new = tomlkit.dumps(document)
+    except (TOMLKitError, UnicodeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot set {format_key(key)}: {error}") from None
+    if _parsed(new, file) != wanted:
+        raise ConfigError(f"{file}: cannot change {format_key(key)} safely; edit the file by hand")
+    return new
+
+
+def _parsed(text: str, file: str) -> Any:
+    try:
+        return parse_toml(text, file)
+    except ConfigError:
+        return None
+
+
+def _changed(table: dict[str, Any], key: Key, value: Any, file: str) -> dict[str, Any]:
+    """The tables as they must read afterwards, to hold the edited text against."""
+    head, rest = key[0], key[1:]
+    if not rest:
+        kept = {name: old for name, old in table.items() if name != head}
+        return kept if value is None else kept | {head: value}
+    inner = table.get(head, {})
+    if not isinstance(inner, dict):
+        raise ConfigError(f"{file}: {format_key(key[:1])} is not a table")
+    return table | {head: _changed(inner, rest, value, file)}
+
+
+def _change(document: Any, key: Key, value: Any, new_table: Any) -> None:
+    table = document
+    for depth, name in enumerate(key[:-1]):
+        if name not in table:
+            # `[projects."/x"]` reads better than an empty `[projects]` above it.
+            table[name] = new_table(is_super_table=depth < len(key) - 2)
+        table = table[name]
+    if value is None:
+        del table[key[-1]]
+    else:
+        table[key[-1]] = value
+
+
+def _make_private(home: str) -> None:
+    try:
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        info = os.stat(home)
+        if info.st_uid == os.geteuid() and info.st_mode & 0o077:
+            os.chmod(home, 0o700)
+    except OSError as error:
+        raise ConfigError(f"{home}: cannot be made: {error.strerror}") from None
+
+
+@contextmanager
+def _locked(home: str) -> Iterator[None]:
+    """One writer at a time, or the slower of two would undo the faster one's change."""
+    import fcntl
+
+    path = os.path.join(home, ".config.lock")
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be opened: {error.strerror}") from None
+    try:
+        deadline = time.monotonic() + LOCK_PATIENCE
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConfigError(f"{path}: another process is writing; try again") from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: str, text: str) -> None:
+    """Put a new 0600 file in the place of the old one in a single step."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(temporary, flags, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(fd)
+            os.rename(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        _sync_folder(folder)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
