@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.names import NameMap
+from toolrest.gate.names import DEFAULT_NAMESPACE, NameMap, full_name
 from toolrest.gate.tool import GROUPS, Tool
 
 
@@ -16,7 +16,7 @@ class Registry:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._lookup: dict[str, Tool] = {}
-        self._names = NameMap()
+        self._map: NameMap | None = None
         self.quarantined: dict[str, str] = {}
         for tool in tools:
             self.add(tool)
@@ -34,14 +34,16 @@ class Registry:
             )
         if known is not None:
             self.remove(known.name)
+        self._map = None
+        self.quarantined.pop(name, None)
         self._tools[name] = tool
-        for spelling in (name, self._names.wire(name), *tool.aliases):
-            self._lookup.setdefault(spelling, tool)
-        if tool.mcp is not None:
-            self._lookup.setdefault("/".join(tool.mcp), tool)
+        self._lookup[name] = tool
+        for alias in tool.aliases:
+            self._lookup.setdefault(alias, tool)
 
     def remove(self, name: str) -> None:
         """Take a tool out: its name, its aliases, its handler."""
+        self._map = None
         tool = self._tools.pop(name, None)
         self._lookup = {key: known for key, known in self._lookup.items() if known is not tool}
 
@@ -50,13 +52,25 @@ class Registry:
         self.remove(name)
         self.quarantined[name] = reason
 
-    def get(self, name: str) -> Tool | None:
-        """The tool of this name, wire name, alias or `server/tool` spelling."""
-        return self._lookup.get(name)
+    def get(self, name: str, namespace: str | None = None) -> Tool | None:
+        """The tool of this name, alias, wire name, `server/tool` or namespace and name."""
+        found = self._lookup.get(name)
+        if found is not None and not namespace:
+            return found
+        raw = self._names.resolve(name, namespace)
+        if raw is None:
+            return found if namespace == DEFAULT_NAMESPACE else None
+        return self._tools[full_name(raw)]
+
+    @property
+    def _names(self) -> NameMap:
+        if self._map is None:
+            self._map = NameMap(tool.mcp or tool.name for tool in self._tools.values())
+        return self._map
 
     def wire_name(self, tool: Tool) -> str:
         """The name that models see: legal on every wire, unique, reversible."""
-        return self._names.wire(tool.name)
+        return self._names.wire(tool.mcp or tool.name)
 
     def listed(self) -> list[Tool]:
         """Every tool, groups in their fixed order, sorted by name inside a group."""
@@ -66,9 +80,6 @@ class Registry:
         """The known name that looks most like this one."""
         close = difflib.get_close_matches(name[:64], list(self._lookup), n=1, cutoff=0.75)
         return close[0] if close else None
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._lookup
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -61,7 +61,7 @@ def route(item: CallItem, registry: Registry) -> Route:
 
 
 def _function(item: FunctionCall, registry: Registry) -> Route:
-    tool = registry.get(item.name)
+    tool = registry.get(item.name, item.namespace)
     if tool is None:
         raise _unknown(item.name, registry, "unsupported call")
     if tool.kind != "custom":

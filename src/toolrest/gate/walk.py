@@ -19,7 +19,7 @@ from toolrest.gate.approval import ApprovalRequest
 from toolrest.gate.context import Context, Services
 from toolrest.gate.decide import Decider, Decision
 from toolrest.gate.files import hash_file
-from toolrest.gate.limits import Collector, Limiter
+from toolrest.gate.limits import Limiter
 from toolrest.gate.loops import LoopWatch
 from toolrest.gate.output import to_output
 from toolrest.gate.registry import Registry
@@ -257,26 +257,24 @@ class Walk:
     async def _collect(self, pieces: AsyncIterator[Any], call: Ready) -> ToolOutput:
         """A streaming tool: each piece is shown as it comes; memory stays bounded."""
         tool, ctx = call.tool, call.ctx
-        collector: Collector = self.gate.limiter.collector(self.call_id, tool.max_chars)
+        collector = self.gate.limiter.collector(self.call_id, tool.name, tool.max_chars)
         final: ToolOutput | None = None
-        shown = self.gate.services.redactor.stream()
-        try:
-            async for piece in pieces:
-                if isinstance(piece, ToolOutput):
-                    final = piece
-                    continue
-                text = piece if isinstance(piece, str) else to_output(piece, tool.name).text
-                collector.write(text)
-                ctx.show(shown.feed(text))
-            ctx.show(shown.flush())
-        finally:
-            close = getattr(pieces, "aclose", None)
-            if close is not None:
-                await close()
+        with collector:
+            try:
+                async for piece in pieces:
+                    if isinstance(piece, ToolOutput):
+                        final = piece
+                        continue
+                    text = piece if isinstance(piece, str) else to_output(piece, tool.name).text
+                    ctx.show(collector.write(text))
+            finally:
+                close = getattr(pieces, "aclose", None)
+                if close is not None:
+                    await close()
         collected = collector.finish()
         if final is not None:
             return final
-        return self.gate.limiter.from_collected(collected)
+        return ToolOutput(collected.text, metadata={"collected": collected.summary()})
 
     # 4: the answer
 
@@ -317,7 +315,10 @@ class Walk:
             if tool is not None and self.fingerprint and not tool.polling:
                 self._watch_loop(output)
             limited = gate.limiter.apply(
-                output, call_id=self.call_id, ceiling=tool.max_chars if tool else None
+                output,
+                call_id=self.call_id,
+                tool=self.name,
+                ceiling=tool.max_chars if tool else None,
             )
             output = limited.output
             gate.services.bus.emit(

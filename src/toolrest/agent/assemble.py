@@ -1,0 +1,133 @@
+"""From settings to a session: every part built once, put together in one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from toolrest.errors import ConfigError
+from toolrest.gate.approval import Approvals, OnAsk
+from toolrest.gate.bus import Bus
+from toolrest.gate.context import Services
+from toolrest.gate.decide import ApprovalMode, Decider
+from toolrest.gate.limits import Limit, Limiter
+from toolrest.gate.redact import Redactor
+from toolrest.gate.registry import Registry
+from toolrest.gate.scheduler import Scheduler
+from toolrest.gate.spill import Spill
+from toolrest.gate.walk import Gate
+from toolrest.policy.paths import PathPolicy
+
+if TYPE_CHECKING:
+    from toolrest.config import Config, Settings
+    from toolrest.gate.audit import AuditLog
+
+
+@dataclass(slots=True)
+class Session:
+    """A gate and what has to be closed after it."""
+
+    gate: Gate
+    spill: Spill
+    audit: AuditLog | None
+
+    def close(self) -> None:
+        """Close the session's own files."""
+        self.spill.close()
+        if self.audit is not None:
+            self.audit.close()
+
+
+def assemble(
+    config: Config,
+    *,
+    workspace: str,
+    session_id: str,
+    on_ask: OnAsk,
+    environ: Mapping[str, str],
+) -> Session:
+    """Build a session. Nothing is written to disk before the first call needs it."""
+    from toolrest.tools.catalog import built_in, switched_on
+
+    settings = config.value
+    spill = Spill(config.home, session_id)
+    redactor = _redactor(settings, environ)
+    files = PathPolicy(
+        workspace,
+        mode=settings.sandbox_mode,
+        writable_roots=settings.sandbox_workspace_write.writable_roots,
+        read_roots=settings.read_roots,
+        hidden=settings.hidden_paths,
+        toolrest_home=config.home,
+        exceptions=(spill.path,),
+        max_file_size=settings.tool_security.max_file_access_size,
+    )
+    bus = Bus()
+    services = Services(session_id, files, bus, redactor, Approvals(bus, on_ask))
+    gate = Gate(
+        services,
+        Registry(switched_on(built_in(settings.tools, config.family), settings.tools)),
+        Decider(
+            files,
+            _mode(settings),
+            full_access=settings.sandbox_mode == "danger-full-access",
+            network=settings.sandbox_workspace_write.network_access,
+        ),
+        _limiter(config, redactor, spill),
+        Scheduler(settings.max_parallel_calls),
+        default_timeout=settings.tool_timeout_sec,
+        max_calls=settings.max_calls_per_session,
+    )
+    return Session(gate, spill, _listeners(config, session_id, files, bus))
+
+
+def _mode(settings: Settings) -> ApprovalMode:
+    mode = settings.approval_policy
+    if mode in ("auto", "strict"):
+        raise ConfigError(f"approval_policy = {mode!r} is known but not available yet")
+    return cast(ApprovalMode, mode)
+
+
+def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
+    from toolrest.config.secret_names import SECRET_NAMES
+
+    return Redactor.from_env(
+        environ,
+        names=(*SECRET_NAMES, *settings.redact.names),
+        patterns=settings.redact.patterns,
+    )
+
+
+def _limiter(config: Config, redactor: Redactor, spill: Spill) -> Limiter:
+    truncation = config.family.truncation
+    family = Limit(truncation.limit, truncation.mode) if truncation is not None else None
+    return Limiter(
+        family,
+        ceiling=config.value.tool_result_max_chars,
+        ceilings=config.value.tools.limits,
+        redactor=redactor,
+        spill=spill,
+    )
+
+
+def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> AuditLog | None:
+    from toolrest.gate.telemetry import subscribe_telemetry
+
+    subscribe_telemetry(bus, enabled=config.value.otel.enabled)
+    if not config.value.tool_security.audit_log_enabled:
+        return None
+    from toolrest.gate.audit import AuditLog
+
+    audit = AuditLog(config.audit_folder, session_id, writable_roots=files.writable_roots)
+    bus.subscribe(audit.on_event)
+    return audit
+
+
+def default_workspace(path: str | os.PathLike[str] | None) -> str:
+    """The folder given, else the current one; must exist."""
+    workspace = os.path.realpath(path if path is not None else os.getcwd())
+    if not os.path.isdir(workspace):
+        raise ConfigError(f"the workspace {workspace} is not a folder")
+    return workspace

@@ -1,0 +1,241 @@
+"""`Toolrest`: a session's tools behind one gate. Hand it what a model sent, get back the answer."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from toolrest.errors import RespondToModel, ToolDefinitionError
+from toolrest.events import Event
+from toolrest.gate.bus import Listener
+from toolrest.gate.tool import Tool, as_tool
+from toolrest.gate.turn import Running
+from toolrest.gate.turn import Turn as CallTurn
+from toolrest.gate.walk import Gate
+from toolrest.items import Answered, FunctionCall, JSONObject, ToolOutput, Wire
+
+if TYPE_CHECKING:
+    from toolrest.config import Config, Settings
+    from toolrest.gate.approval import OnAsk
+
+
+class Turn(CallTurn):
+    """Calls that belong together; also takes a model's reply as JSON and answers in kind."""
+
+    def __init__(self, gate: Gate, open_turns: set[Turn]) -> None:
+        super().__init__(gate)
+        self._open_turns = open_turns
+
+    async def __aenter__(self) -> Self:
+        self._open_turns.add(self)
+        return await super().__aenter__()
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            await super().__aexit__(*exc)
+        finally:
+            self._open_turns.discard(self)
+
+    async def answer(self, reply: Any) -> list[JSONObject]:
+        """Run every tool call in a reply; the items to send back, in call order."""
+        from toolrest.wire.decode import calls_in
+        from toolrest.wire.encode import encode
+
+        started = [self.start(item) for item in calls_in(reply)]
+        return encode([Answered(call.item, await call.output()) for call in started])
+
+
+class Toolrest:
+    """Tools for one workspace, with their policy, schedule, limits, events and audit.
+
+    ```python
+    async with Toolrest(workspace=".", tools=[count_lines]) as rest:
+        specs = rest.specs("chat")                # offer these to the model
+        messages += await rest.answer(message)    # hand over its reply, send these back
+    ```
+
+    Many instances can live in one process; nothing is shared between them, and nothing global
+    (signals, working folder, environment, root logger) is touched. Settings come from the
+    arguments; pass `config=toolrest.config.load(...)` to honour the user's files as the command
+    line does. `settings` takes any setting by its dotted name.
+    """
+
+    def __init__(
+        self,
+        workspace: str | os.PathLike[str] = ".",
+        *,
+        tools: Iterable[Any] = (),
+        override: bool | Iterable[str] = False,
+        approval_policy: str | None = None,
+        sandbox_mode: str | None = None,
+        on_ask: OnAsk | None = None,
+        model: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        config: Config | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        from toolrest.agent.assemble import assemble
+        from toolrest.config.loader import Config
+
+        environ = os.environ if env is None else env
+        if config is None:
+            given = {
+                "approval_policy": approval_policy,
+                "sandbox_mode": sandbox_mode,
+                "model": model,
+                "on_ask": on_ask if isinstance(on_ask, str) else None,
+                **(settings or {}),
+            }
+            config = Config.default(given, workspace=workspace, env=environ)
+        elif settings or approval_policy or sandbox_mode or model:
+            raise TypeError("give either config or single settings, not both")
+        self.config = config
+        self.session_id = uuid.uuid4().hex
+        self._session = assemble(
+            config,
+            workspace=os.fspath(workspace),
+            session_id=self.session_id,
+            on_ask=on_ask if on_ask is not None else config.value.on_ask,
+            environ=environ,
+        )
+        self._gate = self._session.gate
+        self._turns: set[Turn] = set()
+        self._specs: dict[str, list[JSONObject]] = {}
+        self._closed = False
+        for value in tools:
+            tool = as_tool(value)
+            chosen = override if isinstance(override, bool) else tool.name in set(override)
+            self.add_tool(tool, override=chosen)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel what still runs and close the session's files. Twice does no harm."""
+        if self._closed:
+            return
+        self._closed = True
+        for turn in list(self._turns):
+            await turn.cancel()
+        self._session.close()
+
+    # What there is
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.config.value
+
+    @property
+    def tools(self) -> list[Tool]:
+        """Every tool on offer, in the order models see them."""
+        return self._gate.registry.listed()
+
+    @property
+    def quarantined(self) -> dict[str, str]:
+        """Tools that were set aside, and why."""
+        return dict(self._gate.registry.quarantined)
+
+    def add_tool(self, value: Any, *, override: bool = False) -> None:
+        """Register one more tool; taking the name of another needs `override=True`."""
+        from toolrest.tools.catalog import is_on
+
+        tool = as_tool(value)
+        if not is_on(tool.name, self.settings.tools):
+            return
+        self._gate.registry.add(tool, override=override)
+        self._specs.clear()
+
+    def supports_parallel(self, name: str) -> bool:
+        """Whether a usual call of this tool may run beside others."""
+        tool = self._gate.registry.get(name)
+        if tool is None:
+            raise KeyError(f"no tool named {name}")
+        return tool.parallel
+
+    def table(self) -> list[dict[str, object]]:
+        """One row a tool: name, risk, mutating, parallel, kind and description."""
+        return [
+            {
+                "name": tool.name,
+                "kind": tool.kind,
+                "risk": tool.level(tool.typical).label,
+                "mutating": tool.typical.mutating,
+                "parallel": tool.parallel,
+                "description": tool.description,
+            }
+            for tool in self.tools
+        ]
+
+    def specs(self, wire: Wire) -> list[JSONObject]:
+        """The tools in the form that a model API takes; byte-identical between runs.
+
+        A tool whose schema cannot be used is set aside (see `quarantined`); the rest work.
+        """
+        if wire not in self._specs:
+            self._specs[wire] = self._render(wire)
+        return self._specs[wire]
+
+    def _render(self, wire: Wire) -> list[JSONObject]:
+        from toolrest.wire.specs import render
+
+        registry = self._gate.registry
+        rendered = []
+        for tool in registry.listed():
+            try:
+                rendered.append(render(tool, wire, name=registry.wire_name(tool)))
+            except ToolDefinitionError as error:
+                registry.quarantine(tool.name, str(error))
+        return rendered
+
+    # Calling
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        call_id: str | None = None,
+    ) -> ToolOutput:
+        """Call a tool by name, as a turn of its own. Failures come back in the output."""
+        item = FunctionCall(call_id or f"call-{uuid.uuid4().hex[:12]}", name, arguments or {})
+        async with self.turn() as turn:
+            return await turn.start(item).output()
+
+    async def answer(self, reply: Any) -> list[JSONObject]:
+        """Run every tool call in a model's reply and return what to send back, in its own wire.
+
+        Takes a Responses response, its output list or one item; a Chat Completions message (or
+        the whole completion); an Anthropic message or its content. No calls: an empty list.
+        """
+        async with self.turn() as turn:
+            return await turn.answer(reply)
+
+    def turn(self) -> Turn:
+        """A turn: start calls as they arrive, take the outputs in call order."""
+        if self._closed:
+            raise RuntimeError("this Toolrest is closed")
+        return Turn(self._gate, self._turns)
+
+    async def cancel(self, call_id: str) -> ToolOutput:
+        """Cancel a running call and return its aborted output, once its work is gone."""
+        for turn in list(self._turns):
+            running: Running | None = turn.abort(call_id)
+            if running is not None:
+                return await running.output()
+        raise RespondToModel(f"no running call has the id {call_id}")
+
+    # Listening
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every event from now on; returns what stops it."""
+        return self._gate.services.bus.subscribe(listener)
+
+    def events(self) -> AsyncIterator[Event]:
+        """Every event from now on, in order."""
+        return self._gate.services.bus.stream()

@@ -1,0 +1,83 @@
+"""The command tree. A command's code is loaded when that command runs, not before."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from toolrest import __version__
+from toolrest.errors import ToolrestError
+
+COMMANDS = {
+    "audit": ("toolrest.cli.audit", "Check or read the audit log."),
+    "call": ("toolrest.cli.call", "Call one tool and print what a model would read."),
+    "completion": ("toolrest.cli.completion", "Print a shell's completion script."),
+    "config": ("toolrest.cli.config", "Show, change or import settings."),
+    "demo": ("toolrest.cli.demo", "A short tour: real tools, real gate, a temporary folder."),
+    "tools": ("toolrest.cli.tools", "List the tools on offer, or their specs for a model API."),
+    "trust": ("toolrest.cli.trust", "Trust a folder's own settings, or stop to."),
+}
+
+
+class Lazy(click.Group):
+    """A group that knows its commands' names and one-line helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command's name."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was probably meant."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from what is known here."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+
+@click.group(
+    cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, message="toolrest %(version)s")
+@click.pass_context
+def app(ctx: click.Context) -> None:
+    """The tool system of a coding agent: check a model's tool call, decide, run it, answer.
+
+    \b
+    toolrest call read_file '{"file_path": "README.md"}'
+    toolrest tools --wire chat --json
+    toolrest demo
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run() -> None:
+    """Run the command line; Toolrest's own errors are one line on stderr and exit code 2."""
+    try:
+        app(prog_name="toolrest")
+    except ToolrestError as error:
+        click.echo(f"toolrest: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader (head, less) went away. Closing quietly is what a Unix tool does.
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,0 +1,57 @@
+"""`toolrest call`: one tool call through the whole gate, from a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.items import Answered
+
+
+@click.command("call")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print the output item instead of its text.")
+@click.argument("name")
+@click.argument("arguments", metavar="JSON|-", default="{}")
+def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
+    """Call the tool NAME and print what a model would read.
+
+    The arguments are a JSON object, or - to read it from standard input; a freeform tool takes
+    its raw text instead. Exit code: 0 when the tool succeeded, 1 when it failed, 2 for bad usage.
+
+    \b
+    toolrest call read_file '{"file_path": "README.md", "limit": 5}'
+    toolrest call -C ~/project list_dir '{"dir_path": "."}'
+    echo '{"plan": []}' | toolrest call update_plan - --json
+    """
+    from_stdin = arguments == "-"
+    text = click.get_text_stream("stdin").read() if from_stdin else arguments
+    from toolrest.cli.ask import ask_on_terminal
+
+    can_ask = not from_stdin and sys.stdin.isatty() and sys.stderr.isatty()
+    rest = choices.open(ask_on_terminal if can_ask else None)
+    answered = asyncio.run(_call(rest, name, text))
+    if as_json:
+        from toolrest.wire.encode import dumps, encode
+
+        click.echo(dumps(encode([answered])[0]))
+    else:
+        click.echo(answered.output.text)
+    sys.exit(0 if answered.output.success is not False and not answered.output.failed else 1)
+
+
+async def _call(rest: Toolrest, name: str, text: str) -> Answered:
+    from toolrest.items import Answered, CustomToolCall, FunctionCall
+
+    known = next((tool for tool in rest.tools if tool.name == name), None)
+    raw = known is not None and known.kind == "custom"
+    item = CustomToolCall("call-1", name, text) if raw else FunctionCall("call-1", name, text)
+    async with rest, rest.turn() as turn:
+        return Answered(item, await turn.start(item).output())

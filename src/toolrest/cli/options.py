@@ -1,0 +1,108 @@
+"""Options that several commands share, and a session made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.config import Config
+    from toolrest.gate.approval import OnAsk
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
+APPROVAL_MODES = ("untrusted", "on-failure", "on-request", "never")
+
+
+@dataclass(slots=True)
+class Choices:
+    """What the shared options said."""
+
+    folder: str | None
+    sandbox: str | None
+    approval: str | None
+    overrides: tuple[str, ...]
+    profile: str | None
+    tools: str | None
+
+    def load(self) -> Config:
+        """The settings for these options."""
+        from toolrest.agent.assemble import default_workspace
+        from toolrest.config.loader import load
+
+        flags: dict[str, Any] = {"sandbox_mode": self.sandbox, "approval_policy": self.approval}
+        if self.tools is not None:
+            flags["tools.enabled"] = [
+                name.strip() for name in self.tools.split(",") if name.strip()
+            ]
+        return load(
+            workspace=default_workspace(self.folder),
+            overrides=self.overrides,
+            flags=flags,
+            profile=self.profile,
+            surface="cli",
+        )
+
+    def open(self, on_ask: OnAsk | None = None) -> Toolrest:
+        """A session for these options, with the user's own tools in it."""
+        from toolrest.agent.rest import Toolrest
+        from toolrest.agent.user_tools import add_user_tools
+
+        config = self.load()
+        for warning in config.warnings:
+            click.echo(f"toolrest: {warning}", err=True)
+        rest = Toolrest(config.workspace or ".", config=config, on_ask=on_ask)
+        for problem in add_user_tools(rest):
+            click.echo(f"toolrest: {problem}", err=True)
+        return rest
+
+
+def session_options(function: F) -> F:
+    """Add -C, -s, -a, -c, --profile and --tools; the command gets them as one `Choices`."""
+
+    def wrapped(
+        folder: str | None,
+        sandbox: str | None,
+        approval: str | None,
+        overrides: tuple[str, ...],
+        profile: str | None,
+        tools: str | None,
+        **rest: Any,
+    ) -> Any:
+        return function(Choices(folder, sandbox, approval, overrides, profile, tools), **rest)
+
+    wrapped.__doc__ = function.__doc__
+    wrapped.__name__ = function.__name__
+    options: list[Callable[[Any], Any]] = [
+        click.option("-C", "--cd", "folder", metavar="DIR", help="Work in DIR."),
+        click.option(
+            "-s", "--sandbox", type=click.Choice(SANDBOX_MODES), help="What may be written."
+        ),
+        click.option(
+            "-a",
+            "--ask-for-approval",
+            "approval",
+            type=click.Choice(APPROVAL_MODES),
+            help="When to ask before running.",
+        ),
+        click.option(
+            "-c",
+            "--config",
+            "overrides",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Set any setting for this run; the value is TOML or plain text.",
+        ),
+        click.option("--profile", metavar="NAME", help="Use the settings of a profile."),
+        click.option("--tools", metavar="NAMES", help="Offer only these (names or globs, commas)."),
+    ]
+    decorated: Any = wrapped
+    for option in reversed(options):
+        decorated = option(decorated)
+    result: F = decorated
+    return result
