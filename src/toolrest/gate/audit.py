@@ -1,0 +1,249 @@
+"""What was decided and what came of it, written where no tool can change it.
+
+The log is a listener: it turns events, whose texts are already redacted, into lines of a hash
+chain. One session writes one file and its head file; nobody else ever writes to either.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from threading import Lock
+from typing import Any
+
+from toolrest.errors import AuditError, ConfigError
+from toolrest.events import Event, ToolCallDecision, ToolCallEnd
+from toolrest.gate.audit_chain import GENESIS, HEAD_SUFFIX, head_record, seal
+from toolrest.gate.audit_read import AuditRow, VerifyResult, show, verify
+from toolrest.gate.cut import Limit, encoded, truncate
+from toolrest.gate.private import private_file, private_folder, reason, write_all
+from toolrest.items import JSONObject
+
+__all__ = ["AuditLog", "AuditRow", "VerifyResult", "show", "verify"]
+
+_LONGEST = 8192
+_MAX_KEYS = 256
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_SAME_NAME = 1000
+
+
+class AuditLog:
+    """The audit log of one session; the file is made with the first line.
+
+    `path` is a folder, or a file name with a suffix, before which the session's id is put;
+    by default `$TOOLREST_HOME/audit/`. A place inside a writable root is refused, except
+    under `home`, which the path policy keeps from every tool.
+    """
+
+    def __init__(
+        self,
+        home: str | os.PathLike[str],
+        session_id: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        writable_roots: Iterable[str | os.PathLike[str]] = (),
+        facts: Mapping[str, Any] | None = None,
+        sync: bool = True,
+    ) -> None:
+        self._home = os.path.abspath(os.path.expanduser(os.fspath(home)))
+        self._session = session_id
+        self._given = None if path is None else os.path.expanduser(os.fspath(path))
+        self._folder, self._stem, self._suffix = _place(self._home, self._given, session_id)
+        self._facts = dict(facts or {})
+        self._sync = sync
+        self._lock = Lock()
+        self._log = self._head = -1
+        self._count = 0
+        self._last = GENESIS
+        self._broken = ""
+        self._ended = False
+        self.path: str | None = None
+        _refuse_inside(self._folder, self._home, writable_roots)
+
+    def __enter__(self) -> AuditLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> str:
+        """Make the file now and return its path; otherwise the first line does."""
+        with self._lock:
+            self._ensure_open()
+        return self.path or ""
+
+    def on_event(self, event: Event) -> None:
+        """Write a line for a decision or a result; other events are not for the audit.
+
+        When this returns for a call that may change something, its decision is on disk.
+        AuditError means that it is not, and that the call must not start.
+        """
+        if isinstance(event, ToolCallDecision):
+            self._append(_decision(event), sync=event.mutating and event.verdict != "deny")
+        elif isinstance(event, ToolCallEnd):
+            self._append(_result(event), sync=False)
+
+    def close(self) -> None:
+        """Write the last line and let go of the files; may be called twice."""
+        try:
+            if self._log >= 0 and not self._ended and not self._broken:
+                self._append({"type": "session_end", "time": time.time()}, sync=True)
+        finally:
+            self._ended = True
+            log, head, self._log, self._head = self._log, self._head, -1, -1
+            for descriptor in (log, head):
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    def _append(self, record: JSONObject, *, sync: bool) -> None:
+        with self._lock:
+            self._ensure_open()
+            self._write(record)
+            if sync and self._sync:
+                try:
+                    os.fsync(self._log)
+                except OSError as error:
+                    raise self._failed(error) from error
+
+    def _write(self, record: JSONObject) -> None:
+        numbered = {"n": self._count + 1, **record, "prev": self._last}
+        line, digest = seal(numbered)
+        try:
+            write_all(self._log, line)
+            # The line first: a head that is behind tells of a crash, one ahead of a cut.
+            os.pwrite(self._head, head_record(self._count + 1, digest), 0)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._count += 1
+        self._last = digest
+
+    def _ensure_open(self) -> None:
+        if self._broken or self._ended:
+            raise AuditError(self._broken or f"the audit log {self.path} is closed")
+        if self._log >= 0:
+            return
+        try:
+            self._create()
+        except OSError as error:
+            raise self._failed(error) from error
+        facts = {"session": self._session, "pid": os.getpid(), **self._facts}
+        self._write({"type": "session_start", "time": time.time(), **facts})
+
+    def _create(self) -> None:
+        if self._given is None:
+            folder = private_folder(self._home, "audit")
+        else:
+            folder = private_folder(self._folder)
+        try:
+            name, self._log = self._new_file(folder)
+            self._head = private_file(folder, name + HEAD_SUFFIX)
+            self.path = os.path.join(self._folder, name)
+            if self._sync:
+                os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _new_file(self, folder: int) -> tuple[str, int]:
+        for number in range(1, _MAX_SAME_NAME):
+            name = f"{self._stem}{f'.{number}' if number > 1 else ''}{self._suffix}"
+            try:
+                return name, private_file(folder, name, append=True)
+            except FileExistsError:
+                continue
+        raise FileExistsError(
+            errno.EEXIST, f"{_MAX_SAME_NAME} logs of this session exist", self._stem
+        )
+
+    def _failed(self, error: OSError) -> AuditError:
+        where = self.path or os.path.join(self._folder, self._stem + self._suffix)
+        self._broken = (
+            f"the audit log {where} cannot be written: {reason(error)}; make room or set "
+            "tool_security.audit_log_path to a folder that can be written"
+        )
+        return AuditError(self._broken)
+
+
+def _place(home: str, given: str | None, session_id: str) -> tuple[str, str, str]:
+    session = _UNSAFE.sub("_", session_id)[:100].lstrip(".") or "session"
+    if given is None:
+        return os.path.join(home, "audit"), session, ".jsonl"
+    stem, suffix = os.path.splitext(os.path.basename(given))
+    given = os.path.abspath(given)
+    if suffix and not os.path.isdir(given):
+        return os.path.dirname(given), f"{stem}-{session}", suffix
+    return given, session, ".jsonl"
+
+
+def _refuse_inside(folder: str, home: str, roots: Iterable[str | os.PathLike[str]]) -> None:
+    real = os.path.realpath(folder)
+    if _is_inside(real, os.path.realpath(home)):
+        return
+    for root in roots:
+        if _is_inside(real, os.path.realpath(os.path.expanduser(os.fspath(root)))):
+            raise ConfigError(
+                f"tool_security.audit_log_path: {folder} is inside the writable root "
+                f"{os.fspath(root)}, where a tool could change it; choose a folder outside"
+            )
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+
+
+def _decision(event: ToolCallDecision) -> JSONObject:
+    record: JSONObject = {
+        "type": "decision",
+        "time": event.time or time.time(),
+        "seq": event.seq,
+        "turn": event.turn_id,
+        "call_id": event.call_id,
+        "tool": event.tool,
+        "verdict": event.verdict,
+        "rule": event.rule,
+        "risk": event.risk,
+        "source": event.source,
+        "reason": _short(event.reason),
+        "keys": [_short(key) for key in event.keys[:_MAX_KEYS]],
+        "sandbox": event.sandbox,
+        "mutating": event.mutating,
+        "arguments": _short(event.arguments),
+    }
+    if len(event.arguments) > _LONGEST:
+        record["arguments_sha256"] = sha256(encoded(event.arguments)).hexdigest()
+    if len(event.keys) > _MAX_KEYS:
+        record["keys_in_all"] = len(event.keys)
+    fingerprint = getattr(event, "fingerprint", None)
+    if fingerprint:
+        record["fingerprint"] = fingerprint
+    return record
+
+
+def _result(event: ToolCallEnd) -> JSONObject:
+    return {
+        "type": "result",
+        "time": event.time or time.time(),
+        "seq": event.seq,
+        "turn": event.turn_id,
+        "call_id": event.call_id,
+        "tool": event.tool,
+        "success": event.success,
+        "failure": event.failure,
+        "fields": event.fields,
+        "duration": event.duration,
+        "exit_code": event.exit_code,
+        "sandbox": event.sandbox,
+        "bytes": event.bytes,
+        "truncated": event.truncated,
+        "spill": event.spill,
+        "files": [
+            {"path": file.path, "before": file.before, "after": file.after} for file in event.files
+        ],
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else truncate(text, Limit(_LONGEST))

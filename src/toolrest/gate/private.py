@@ -1,0 +1,70 @@
+"""How a folder and a file are made that nobody else can read, foresee or redirect.
+
+Everything goes through directory descriptors: a name is created exclusively and never through
+a symlink, so what another user plants in a shared place is refused, not followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def private_folder(base: str, *names: str) -> int:
+    """Open `base/names…` as a descriptor, making what is missing; each name is 0700 and ours.
+
+    A folder that belongs neither to us nor to the owner of `base` is refused (OSError).
+    """
+    os.makedirs(base, mode=0o700, exist_ok=True)
+    folder = os.open(base, _FOLDER)
+    try:
+        trusted = {os.geteuid(), os.fstat(folder).st_uid}
+        for name in names:
+            inner = _claimed(folder, name, trusted)
+            os.close(folder)
+            folder = inner
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def private_file(folder: int, name: str, *, append: bool = False) -> int:
+    """Create a 0600 file that did not exist, inside an open folder."""
+    flags = _NEW_FILE | os.O_APPEND if append else _NEW_FILE
+    descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write everything, or raise OSError."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, memoryview(data)[written:])
+
+
+def reason(error: OSError) -> str:
+    """Put an operating-system error in words, without Python's own decoration."""
+    return f"{error.strerror} (os error {error.errno})" if error.errno else str(error)
+
+
+def _claimed(parent: int, name: str, trusted: set[int]) -> int:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+    folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+    status = os.fstat(folder)
+    try:
+        if status.st_uid not in trusted:
+            raise PermissionError(errno.EPERM, "the folder belongs to another user", name)
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != 0o700:
+            os.fchmod(folder, 0o700)
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
