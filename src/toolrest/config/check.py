@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
-from toolrest.config.keys import Key, find, flatten, format_key, toml_text, too_deep
-from toolrest.config.known import ALIASES, nearest
+from toolrest.config.aliases import ALIASES
+from toolrest.config.keys import Key, find, flatten, format_key, looks_secret, toml_text, too_deep
 from toolrest.config.model import APPROVAL_PRESETS, SHELL_SPELLINGS, Settings
 from toolrest.config.pending import pending_in
 from toolrest.errors import ConfigError
@@ -34,8 +34,7 @@ _EXPECTED = {
 }
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a layer comes from: its kind, its name in messages, and what paths are relative to.
 
     Without a `folder` a relative path is an error: what it means would depend on where
@@ -48,15 +47,14 @@ class Place:
     home: str = "~"
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """Checked values by path. `labels` names a value's source where the layer's is too coarse."""
 
     kind: LayerKind
     label: str
     values: dict[Key, Any]
-    labels: dict[Key, str] = field(default_factory=dict)
-    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    labels: Mapping[Key, str] = MappingProxyType({})
+    profiles: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def source(self, key: Key) -> str:
         """Where this layer got the value."""
@@ -65,6 +63,8 @@ class Layer:
 
 def check_layer(raw: Mapping[str, Any], place: Place) -> Layer:
     """The checked values of one layer; the first thing that cannot be honoured is an error."""
+    if not raw:
+        return Layer(place.kind, place.label, {})
     if too_deep(raw):
         raise ConfigError(f"{place.label}: tables are nested deeper than any setting is")
     for name in USER_FILE_ONLY & raw.keys():
@@ -115,9 +115,17 @@ def _resolve_aliases(raw: Mapping[str, Any], place: Place) -> tuple[dict[str, An
         if name not in home:
             home[name] = value
             spelled[alias.target] = written
-    if table.get("tool_config") == {}:
-        del table["tool_config"]
+    _drop_tool_config(table, place)
     return table, spelled
+
+
+def _drop_tool_config(table: dict[str, Any], place: Place) -> None:
+    """All its keys are second spellings, so whatever is still there is not a setting."""
+    left = table.pop("tool_config", {})
+    if not isinstance(left, dict):
+        raise ConfigError(_mismatch(place, ("tool_config",), "a table", left))
+    if left:
+        raise ConfigError("\n".join(_unknown_line(place, ("tool_config", name)) for name in left))
 
 
 def _copy_tables(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,9 +175,8 @@ def _problem_line(place: Place, key: Key, problem: Mapping[str, Any]) -> str:
     if kind == "missing":
         return f"{place.label}: {format_key(key)} is missing"
     if kind == "value_error":
-        return (
-            f"{place.label}: {format_key(key)}: {context['error']}, got {_shown(problem['input'])}"
-        )
+        got = _shown(key, problem["input"])
+        return f"{place.label}: {format_key(key)}: {context['error']}, got {got}"
     if kind in _EXPECTED:
         expected = _EXPECTED[kind]
     elif kind == "literal_error":
@@ -182,6 +189,8 @@ def _problem_line(place: Place, key: Key, problem: Mapping[str, Any]) -> str:
 
 
 def _unknown_line(place: Place, key: Key) -> str:
+    from toolrest.config.known import nearest
+
     meant = nearest(key)
     hint = f"; did you mean {meant}?" if meant else "; `toolrest config show` lists every key"
     return f"{place.label}: unknown key {format_key(key)}{hint}"
@@ -191,10 +200,12 @@ def _mismatch(place: Place, key: Key, expected: str, got: Any) -> str:
     hint = ""
     if place.kind == "override" and expected == _EXPECTED["string_type"]:
         hint = f"; to pass it as a text write -c {format_key(key)}='\"…\"'"
-    return f"{place.label}: {format_key(key)}: expected {expected}, got {_shown(got)}{hint}"
+    return f"{place.label}: {format_key(key)}: expected {expected}, got {_shown(key, got)}{hint}"
 
 
-def _shown(value: Any) -> str:
+def _shown(key: Key, value: Any) -> str:
+    if looks_secret(key):
+        return "something else"
     if isinstance(value, bool | int | float):
         return toml_text(value)[:40]
     if isinstance(value, str):

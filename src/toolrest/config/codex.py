@@ -91,7 +91,8 @@ def _convert(
         try:
             taken |= check_layer(nest({target: value}), place).values
         except ConfigError as error:
-            reasons[format_key((*prefix, *key))] = str(error).partition(": ")[2]
+            problem = str(error).removeprefix(f"{place.label}: ")
+            reasons[format_key((*prefix, *key))] = problem.removeprefix(f"{format_key(target)}: ")
     skipped.extend(f"{name}: {reason}" for name, reason in reasons.items())
     return taken
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolrest.errors import ConfigError
 from toolrest.items import Wire
@@ -17,8 +16,7 @@ PatchForm: TypeAlias = Literal["freeform", "function", "unified", "string_edits"
 TruncationMode: TypeAlias = Literal["bytes", "tokens"]
 
 
-@dataclass(frozen=True, slots=True)
-class Truncation:
+class Truncation(NamedTuple):
     """How much of one output a family is shown, and in which unit that is counted."""
 
     mode: TruncationMode
@@ -26,11 +24,10 @@ class Truncation:
 
     def limited_to(self, tokens: int) -> Truncation:
         """The same unit with a limit given in tokens (four bytes each)."""
-        return replace(self, limit=tokens if self.mode == "tokens" else 4 * tokens)
+        return self._replace(limit=tokens if self.mode == "tokens" else 4 * tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """A row of the table. `truncation` None means the default for families without a policy.
 
     `prefer_function_tools`: offer custom and hosted kinds as functions even where the wire has
@@ -83,10 +80,9 @@ BUILT_IN: tuple[Family, ...] = (
     _openai(
         "codex-mini-latest", "codex-mini-latest", "local_shell", "function", _BYTES, parallel=False
     ),
-    replace(
-        _openai("gpt-oss", "gpt-oss openai/gpt-oss", "shell", "function", _BYTES, parallel=False),
-        prefer_function_tools=True,
-    ),
+    _openai(
+        "gpt-oss", "gpt-oss openai/gpt-oss", "shell", "function", _BYTES, parallel=False
+    )._replace(prefer_function_tools=True),
     _openai("test-gpt-5", "test-gpt-5", "shell_command", "function", _TOKENS, parallel=True),
     _openai("exp-codex", "exp-codex codex-1p", "shell_command", "freeform", _TOKENS, parallel=True),
     _openai("exp", "exp-", "unified_exec", "freeform", _BYTES, parallel=True),
@@ -139,14 +135,14 @@ def family_for(model: str | None, user_rows: Iterable[Family] = ()) -> Family:
     return UNKNOWN
 
 
-def family_named(name: str, user_rows: Sequence[Family] = ()) -> Family:
-    """The row of that name, for `model_family` and `like`."""
-    rows = (*user_rows, *BUILT_IN, UNKNOWN)
-    for row in rows:
-        if row.name == name:
-            return row
-    known = ", ".join(dict.fromkeys(row.name for row in rows))
-    raise ConfigError(f"no model family is called {name!r}; there are {known}")
+def family_named(name: str, user_rows: Sequence[Family] = (), key: str = "family") -> Family:
+    """The row of that name, for the setting `key` (`model_family`, `like`)."""
+    rows = {row.name: row for row in (UNKNOWN, *reversed(BUILT_IN), *reversed(user_rows))}
+    if name not in rows:
+        raise ConfigError(
+            f"{key}: no model family is called {name!r}; there are {', '.join(sorted(rows))}"
+        )
+    return rows[name]
 
 
 def user_families(rows: Mapping[str, FamilyRow]) -> tuple[Family, ...]:
@@ -156,11 +152,9 @@ def user_families(rows: Mapping[str, FamilyRow]) -> tuple[Family, ...]:
 
 def _filled(name: str, row: FamilyRow) -> Family:
     prefixes = row.prefixes or (name,)
-    try:
-        base = family_named(row.like) if row.like else family_for(prefixes[0])
-    except ConfigError as error:
-        raise ConfigError(f"model_families.{name}.like: {error}") from None
-    stated = {
+    key = f"model_families.{name}.like"
+    base = family_named(row.like, key=key) if row.like else family_for(prefixes[0])
+    stated: dict[str, Any] = {
         field: value
         for field in (
             "shell",
@@ -174,4 +168,4 @@ def _filled(name: str, row: FamilyRow) -> Family:
     }
     if row.truncation is not None:
         stated["truncation"] = Truncation(row.truncation.mode, row.truncation.limit)
-    return replace(base, name=name, prefixes=prefixes, **stated)
+    return base._replace(name=name, prefixes=prefixes, **stated)

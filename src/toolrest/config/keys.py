@@ -14,6 +14,8 @@ Key: TypeAlias = tuple[str, ...]
 MAX_DEPTH = 12
 """No setting is nested deeper; a file that is wants to exhaust us."""
 
+_SECRET_NAME = re.compile(r"key|secret|token|passw|credential|auth|bearer", re.IGNORECASE)
+_NEVER_SECRET = frozenset({"tool_output_token_limit"})
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BARE_DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -103,6 +105,13 @@ def too_deep(value: Any, room: int = MAX_DEPTH) -> bool:
     if isinstance(value, list | tuple):
         return any(too_deep(item, room - 1) for item in value)
     return False
+
+
+def looks_secret(key: Key) -> bool:
+    """Whether a value must not be shown: by its name, or because a pattern is often the secret."""
+    if key[:2] == ("redact", "patterns"):
+        return True
+    return key[-1] not in _NEVER_SECRET and _SECRET_NAME.search(key[-1]) is not None
 
 
 def toml_text(value: Any) -> str:

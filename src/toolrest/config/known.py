@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
+from toolrest.config.aliases import ALIASES
 from toolrest.config.keys import Key, format_key, parse_key
 from toolrest.config.model import Settings, Table
 from toolrest.config.pending import PENDING_KEYS
 
 ANY = "*"
 """Stands for a name that the user chooses, as in `tools.limits.*`."""
-
-
-class Alias(NamedTuple):
-    """A second spelling of a setting; `values` translates what is written there."""
-
-    target: Key
-    values: Mapping[Any, Any] | None = None
-
-
-ALIASES: dict[Key, Alias] = {
-    ("tool_config", "approval_policy"): Alias(("approval_policy",)),
-    ("tool_security", "approval_policy"): Alias(("approval_policy",)),
-    ("tool_config", "sandbox_policy"): Alias(("sandbox_policy",)),
-    ("tool_security", "sandbox_policy"): Alias(("sandbox_policy",)),
-    ("tool_config", "tools_web_search_request"): Alias(("tools", "tools_web_search_request")),
-    ("tools", "use_experimental_streamable_shell_tool"): Alias(
-        ("tools", "shell_type"), {True: "unified_exec", False: "family"}
-    ),
-}
 
 
 @cache

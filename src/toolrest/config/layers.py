@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolrest.config.check import Layer, Place, check_layer
 from toolrest.config.keys import Key, format_key, parse_key, toml_text
@@ -27,18 +26,17 @@ CEILINGS: frozenset[Key] = frozenset(
 """The lowest value that any layer sets counts, whatever a higher layer says."""
 
 
-@dataclass
-class Merged:
+class Merged(NamedTuple):
     """The values that count, the source of each, and what a person should know about it."""
 
-    values: dict[Key, Any] = field(default_factory=dict)
-    sources: dict[Key, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    values: dict[Key, Any]
+    sources: dict[Key, str]
+    warnings: list[str]
 
 
 def merge(layers: Sequence[Layer]) -> Merged:
     """One set of values from layers given lowest first."""
-    merged = Merged()
+    merged = Merged({}, {}, [])
     for layer in layers:
         for key, value in layer.values.items():
             _put(merged, key, value, layer.source(key))

@@ -13,7 +13,8 @@ from toolrest.config.home import config_file, toolrest_home, user_home
 from toolrest.config.keys import flatten, nest
 from toolrest.config.layers import Merged, flags_layer, merge, override_layer
 from toolrest.config.model import Settings, TrustLevel
-from toolrest.config.resolved import Config, PathLike, Surface
+from toolrest.config.resolved import Config as Config
+from toolrest.config.resolved import PathLike, Surface
 from toolrest.config.trust import git_root, nearest_level
 from toolrest.errors import ConfigError
 

@@ -45,11 +45,23 @@ def _spelled(spellings: dict[str, str]) -> BeforeValidator:
     return BeforeValidator(canonical)
 
 
-def _pattern(value: str) -> str:
+def _pattern(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
     if not value or "\0" in value:
         raise ValueError("expected a name, path or glob that is not empty")
     if value.startswith("!"):
         raise ValueError("a pattern that starts with ! would take back another one; remove it")
+    return value
+
+
+def _regex(value: Any) -> Any:
+    try:
+        re.compile(value)
+    except TypeError:
+        return value
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"not a regular expression ({error})") from None
     return value
 
 
@@ -59,15 +71,15 @@ def _listed(value: Any) -> Any:
 
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
 Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
-_Pattern: TypeAlias = Annotated[
-    str, BeforeValidator(lambda v: v if not isinstance(v, str) else _pattern(v))
-]
+_Pattern: TypeAlias = Annotated[str, BeforeValidator(_pattern)]
+_Regex: TypeAlias = Annotated[Text, BeforeValidator(_regex)]
+Regexes: TypeAlias = Annotated[tuple[_Regex, ...], BeforeValidator(_listed)]
 Patterns: TypeAlias = Annotated[tuple[_Pattern, ...], BeforeValidator(_listed)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=2**53)]
 Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=2**60)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=30 * 86400, allow_inf_nan=False)]
 Approval: TypeAlias = Annotated[ApprovalPolicy, _spelled(APPROVAL_PRESETS)]
-Shell: TypeAlias = Annotated[Literal["family"] | ShellForm, _spelled(SHELL_SPELLINGS)]
+Shell: TypeAlias = Annotated[Literal["family", ShellForm], _spelled(SHELL_SPELLINGS)]
 
 
 class Table(BaseModel):
@@ -117,7 +129,7 @@ class ToolSecurity(Table):
 class Redact(Table):
     """`[redact]`: regular expressions and names of variables whose values are secret."""
 
-    patterns: Texts = ()
+    patterns: Regexes = ()
     names: Patterns = ()
 
 

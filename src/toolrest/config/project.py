@@ -136,12 +136,12 @@ def check_project(layer: Layer, base: Mapping[Key, Any], workspace: str) -> None
         rule = RULES.get(pattern_of(key) or key)
         if rule is None:
             raise ConfigError(
-                f"{layer.label}: a project's file may not set {format_key(key)}; "
+                f"{layer.source(key)}: a project's file may not set {format_key(key)}; "
                 "set it in your own config.toml"
             )
         reason = rule(wanted, base.get(key), workspace)
         if reason is not None:
             raise ConfigError(
-                f"{layer.label}: a project's file may not set {format_key(key)} = "
+                f"{layer.source(key)}: a project's file may not set {format_key(key)} = "
                 f"{toml_text(wanted)}: {reason}"
             )

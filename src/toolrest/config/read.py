@@ -29,17 +29,28 @@ def read_text(path: str) -> str | None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
-    with os.fdopen(fd, "rb") as file:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ConfigError(f"{path}: not a regular file")
-        if info.st_size > MAX_FILE or len(data := file.read(MAX_FILE + 1)) > MAX_FILE:
-            raise ConfigError(f"{path}: larger than {MAX_FILE} bytes, which no settings file is")
+        data = _read_all(fd)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    finally:
+        os.close(fd)
+    if len(data) > MAX_FILE:
+        raise ConfigError(f"{path}: larger than {MAX_FILE} bytes, which no settings file is")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}: line {line}: not UTF-8") from None
+
+
+def _read_all(fd: int) -> bytes:
+    parts: list[bytes] = []
+    while sum(map(len, parts)) <= MAX_FILE and (part := os.read(fd, MAX_FILE + 1)):
+        parts.append(part)
+    return b"".join(parts)
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
@@ -50,9 +61,10 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name}: {_located(str(error), text)}") from None
-    except (ValueError, RecursionError) as error:
-        detail = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ConfigError(f"{name}: not valid TOML: {detail}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested deeper than any setting is") from None
+    except ValueError:
+        raise ConfigError(f"{name}: not valid TOML: a number or date out of range") from None
 
 
 def _located(message: str, text: str) -> str:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolrest.config.families import Family, Truncation, family_for, family_named, user_families
-from toolrest.config.keys import Key, flatten, format_key, parse_key, toml_text
+from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
 from toolrest.config.model import Settings, TrustLevel
 from toolrest.errors import ConfigError
 
 Surface: TypeAlias = Literal["library", "cli"]
 PathLike: TypeAlias = "str | os.PathLike[str]"
-
-_SECRET_NAME = re.compile(r"key|secret|token|passw|credential|auth|bearer", re.IGNORECASE)
-_NEVER_SECRET = frozenset({"tool_output_token_limit"})
-_ALWAYS_HIDDEN = frozenset({("redact", "patterns")})
 
 
 class Row(NamedTuple):
@@ -31,7 +26,7 @@ class Row(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Config:
     """Typed settings and where each of them came from."""
 
@@ -67,15 +62,15 @@ class Config:
     def family(self) -> Family:
         """The model's family, with `tool_output_token_limit` applied to its truncation."""
         rows = user_families(self.value.model_families)
-        if self.value.model_family is not None:
-            family = family_named(self.value.model_family, rows)
-        else:
+        if self.value.model_family is None:
             family = family_for(self.value.model, rows)
+        else:
+            family = family_named(self.value.model_family, rows, "model_family")
         tokens = self.value.tool_output_token_limit
         if tokens is None:
             return family
         policy = family.truncation or Truncation("tokens", tokens)
-        return replace(family, truncation=policy.limited_to(tokens))
+        return family._replace(truncation=policy.limited_to(tokens))
 
     @property
     def audit_folder(self) -> str:
@@ -88,7 +83,8 @@ class Config:
 
     def get(self, dotted: str) -> Row:
         """One setting, by any of its spellings."""
-        from toolrest.config.known import ALIASES, nearest, pattern_of
+        from toolrest.config.aliases import ALIASES
+        from toolrest.config.known import nearest, pattern_of
 
         key = parse_key(dotted)
         if key in ALIASES:
@@ -111,10 +107,6 @@ class Config:
 
     def _row(self, key: Key, value: Any) -> Row:
         shown = toml_text(value)
-        if value and (key in _ALWAYS_HIDDEN or _looks_secret(key)):
+        if value and looks_secret(key):
             shown = f"({len(value)} hidden)" if isinstance(value, tuple) else "(hidden)"
         return Row(format_key(key), value, self.sources.get(key, "default"), shown)
-
-
-def _looks_secret(key: Key) -> bool:
-    return key[-1] not in _NEVER_SECRET and _SECRET_NAME.search(key[-1]) is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolrest.config.check import Place, check_layer
 from toolrest.config.home import config_file, toolrest_home, user_home
-from toolrest.config.keys import Key, format_key, nest, parse_key
+from toolrest.config.keys import Key, flatten, format_key, nest, parse_key
 from toolrest.config.layers import parse_value
 from toolrest.config.model import Settings
 from toolrest.config.read import parse_toml, read_text
@@ -51,36 +51,33 @@ def _edited(text: str, key: Key, value: Any, file: str) -> str:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    before = parse_toml(text, file)
-    wanted = _changed(before, key, value, file)
+    wanted = _changed(flatten(parse_toml(text, file)), key, value, file)
     try:
         document = tomlkit.parse(text)
         _change(document, key, value, tomlkit.table)
         new = tomlkit.dumps(document)
+        new.encode()
     except (TOMLKitError, UnicodeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{file}: cannot set {format_key(key)}: {error}") from None
-    if _parsed(new, file) != wanted:
+    if _leaves(new, file) != wanted:
         raise ConfigError(f"{file}: cannot change {format_key(key)} safely; edit the file by hand")
     return new
 
 
-def _parsed(text: str, file: str) -> Any:
+def _leaves(text: str, file: str) -> dict[Key, Any] | None:
     try:
-        return parse_toml(text, file)
+        return flatten(parse_toml(text, file))
     except ConfigError:
         return None
 
 
-def _changed(table: dict[str, Any], key: Key, value: Any, file: str) -> dict[str, Any]:
-    """The tables as they must read afterwards, to hold the edited text against."""
-    head, rest = key[0], key[1:]
-    if not rest:
-        kept = {name: old for name, old in table.items() if name != head}
-        return kept if value is None else kept | {head: value}
-    inner = table.get(head, {})
-    if not isinstance(inner, dict):
-        raise ConfigError(f"{file}: {format_key(key[:1])} is not a table")
-    return table | {head: _changed(inner, rest, value, file)}
+def _changed(leaves: dict[Key, Any], key: Key, value: Any, file: str) -> dict[Key, Any]:
+    """The values as they must read afterwards, to hold the edited text against."""
+    for end in range(1, len(key)):
+        if key[:end] in leaves:
+            raise ConfigError(f"{file}: {format_key(key[:end])} is not a table")
+    kept = {path: old for path, old in leaves.items() if path[: len(key)] != key}
+    return kept if value is None else kept | flatten({key[-1]: value}, key[:-1])
 
 
 def _change(document: Any, key: Key, value: Any, new_table: Any) -> None:
@@ -139,10 +136,7 @@ def replace_file(path: str, text: str) -> None:
     try:
         fd = os.open(temporary, flags, 0o600)
         try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(fd)
+            _write_all(fd, text.encode())
             os.rename(temporary, path)
         except BaseException:
             os.unlink(temporary)
@@ -150,6 +144,15 @@ def replace_file(path: str, text: str) -> None:
         _sync_folder(folder)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _sync_folder(folder: str) -> None:
