@@ -179,13 +179,13 @@ class HiddenList:
                             return Hit("env", f".env* ({name})")
         return None
 
-    def filter(self, directory: str) -> Callable[[str], bool]:
-        """A quick test for the names in one folder: True for those that are hidden."""
+    def filter(self, directory: str) -> Callable[[str], bool] | None:
+        """A quick test for the names in one folder, or None when nothing in it is hidden."""
         base = directory if directory.endswith("/") else directory + "/"
         folded = fold(base)
         special = fold(directory) in self._parents
         if not (special or self._globs or folded.startswith(self._env_roots)):
-            return _nothing
+            return None
         only_env = not (special or self._globs)
 
         def hidden(name: str) -> bool:
@@ -211,7 +211,7 @@ class HiddenList:
             with entries:
                 for entry in entries:
                     limit -= 1
-                    if hidden(entry.name):
+                    if hidden is not None and hidden(entry.name):
                         yield entry.path
                     elif _worth_entering(entry):
                         pending.append(entry.path)
@@ -232,10 +232,6 @@ def _compiled(glob: str, roots: Sequence[str], homes: Sequence[str]) -> re.Patte
         return re.compile(pattern_of(glob, roots[0] if roots else "/", homes))
     except re.error as error:
         raise ConfigError(f"hidden_paths: {glob!r} is not a usable glob: {error}") from None
-
-
-def _nothing(name: str) -> bool:
-    return False
 
 
 def _places(

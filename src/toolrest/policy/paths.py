@@ -11,9 +11,11 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from types import TracebackType
+from typing import Literal, TypeAlias
 
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.policy import pseudo
@@ -30,19 +32,14 @@ from toolrest.policy.path_rules import (
 from toolrest.policy.replacing import replace
 
 EntryKind: TypeAlias = Literal["file", "dir", "symlink", "other"]
+Entry: TypeAlias = tuple[str, EntryKind]
+"""One name in a folder, and what it is; symlinks are not followed."""
 
 _READ = os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK
 _CHUNK = 1 << 20
 _UNKNOWN_PLACE = "where it really is cannot be told, or it keeps changing"
 
-__all__ = ["MAX_FILE_SIZE", "AnyPath", "Entry", "EntryKind", "PathPolicy", "SandboxMode"]
-
-
-class Entry(NamedTuple):
-    """One name in a folder, and what it is; symlinks are not followed."""
-
-    name: str
-    kind: EntryKind
+__all__ = ["MAX_FILE_SIZE", "AnyPath", "Entry", "EntryKind", "Folder", "PathPolicy", "SandboxMode"]
 
 
 class PathPolicy(PathRules):
@@ -81,23 +78,27 @@ class PathPolicy(PathRules):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
             return found.open(_READ)
 
-    def open_dir(self, path: AnyPath) -> tuple[int, str]:
-        """A descriptor to list this folder, and the folder's real path."""
+    def open_dir(self, path: AnyPath) -> Folder:
+        """A folder to list. Rejected when policy refuses it, else OSError."""
         full = self.resolve(path)
         with self._judged(full) as found:
             if not stat.S_ISDIR(found.stat.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), full)
-            return found.open(_READ | os.O_DIRECTORY), found.real
+            return Folder(self, found.open(_READ | os.O_DIRECTORY), found.real)
 
     def scan(self, path: AnyPath) -> list[Entry]:
         """The entries of a folder in no order, without the hidden ones."""
-        fd, real = self.open_dir(path)
-        try:
-            hidden = self._hidden.filter(real)
-            with os.scandir(fd) as entries:
-                return [Entry(e.name, _kind(e)) for e in entries if not hidden(e.name)]
-        finally:
-            os.close(fd)
+        with self.open_dir(path) as folder:
+            return folder.entries()
+
+    def folder_rule(self, real: str, device: int) -> str | None:
+        """The rule that a folder runs into whose parent is readable and does not hide it."""
+        rule = self.read_rule(real) if real.startswith(("/proc", "/sys", "/dev")) else None
+        return rule or self._mounts.refused(real, device)
+
+    def hidden_names(self, real: str) -> Callable[[str], bool] | None:
+        """A test for the names in a real folder: True for hidden ones. None: none is."""
+        return self._hidden.filter(real)
 
     def read_bytes(self, path: AnyPath, limit: int | None = None) -> bytes:
         """The content of a file, or its first `limit` bytes."""
@@ -224,12 +225,55 @@ class PathPolicy(PathRules):
         return None
 
 
+@dataclass(slots=True)
+class Folder:
+    """An open folder: what is in it is listed and entered without naming it again."""
+
+    policy: PathPolicy
+    fd: int
+    real: str
+
+    def entries(self) -> list[Entry]:
+        """Names and kinds in no order, without the hidden ones."""
+        hidden = self.policy.hidden_names(self.real)
+        with os.scandir(self.fd) as found:
+            if hidden is None:
+                return [(entry.name, _kind(entry)) for entry in found]
+            return [(entry.name, _kind(entry)) for entry in found if not hidden(entry.name)]
+
+    def enter(self, name: str) -> Folder:
+        """A folder that `entries` showed; a symlink put in its place is not followed."""
+        real = os.path.join(self.real, name)
+        flags = _READ | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        below = Folder(self.policy, os.open(name, flags, dir_fd=self.fd), real)
+        rule = self.policy.folder_rule(real, os.fstat(below.fd).st_dev)
+        if rule is not None:
+            below.close()
+            raise Rejected(unreadable(real, real, rule))
+        return below
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self.fd)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
 def _kind(entry: os.DirEntry[str]) -> EntryKind:
     if entry.is_symlink():
         return "symlink"
-    if entry.is_dir(follow_symlinks=False):
-        return "dir"
-    return "file" if entry.is_file(follow_symlinks=False) else "other"
+    if entry.is_file():
+        return "file"
+    return "dir" if entry.is_dir() else "other"
 
 
 def _descend(folder: int, names: Sequence[str]) -> int:

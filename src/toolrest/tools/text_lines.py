@@ -1,0 +1,80 @@
+r"""The lines of a file of any size, read piece by piece.
+
+A line ends at `\n`; that and one `\r` before it are dropped, a last line without an end counts.
+Only the beginning of a long line is kept, so memory follows the number of lines asked for and
+not the size of the file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Callable, Iterator
+
+LINE_BYTES = 500
+KEPT_BYTES = LINE_BYTES + 12
+"""Raw bytes that settle what the first 500 bytes of a line's text are: lossy decoding never
+shrinks, and the spare bytes end a character that crosses the 500th."""
+
+PIECE = 1 << 18
+
+
+def pieces(
+    fd: int, head: bytes, utf16: bool, check: Callable[[int], None] = lambda total: None
+) -> Iterator[bytes]:
+    """`head`, which was read already, and the rest of the file, as UTF-8.
+
+    `check` is told how many bytes were read so far, and may raise.
+    """
+    decode = codecs.getincrementaldecoder("utf-16")("replace").decode if utf16 else None
+    total = 0
+    piece = head
+    while piece:
+        total += len(piece)
+        check(total)
+        yield piece if decode is None else decode(piece).encode("utf-8", "replace")
+        piece = os.read(fd, PIECE)
+    if decode is not None:
+        yield decode(b"", True).encode("utf-8", "replace")
+
+
+def skip(source: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """What comes after the first `count` lines; whole pieces are skipped without splitting."""
+    for piece in source:
+        here = piece.count(b"\n")
+        if here < count:
+            count -= here
+            continue
+        yield piece.split(b"\n", count)[count] if count else piece
+        yield from source
+        return
+
+
+def lines(source: Iterator[bytes], keep: int = KEPT_BYTES) -> Iterator[bytes]:
+    """Each line's first `keep` bytes, without its end."""
+    held = b""
+    length = 0
+    most = keep + 1  # one more, so that a `\r` right behind the kept bytes is known
+    for piece in source:
+        first, *rest = piece.split(b"\n")
+        held += first[: most - len(held)]
+        length += len(first)
+        for part in rest:
+            if held.endswith(b"\r") and length == len(held):
+                held = held[:-1]
+            yield held[:keep]
+            held = part[:most]
+            length = len(part)
+    if length:
+        yield held[:keep]
+
+
+def shown(raw: bytes) -> tuple[str, bool]:
+    """The text of a line, at most 500 bytes of it, and whether that cut something off."""
+    text = raw.decode("utf-8", "replace")
+    if len(raw) * 3 <= LINE_BYTES:
+        return text, False
+    encoded = text.encode()
+    if len(encoded) <= LINE_BYTES:
+        return text, False
+    return encoded[:LINE_BYTES].decode("utf-8", "ignore"), True
