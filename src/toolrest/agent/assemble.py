@@ -120,7 +120,20 @@ def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> 
         return None
     from toolrest.gate.audit import AuditLog
 
-    audit = AuditLog(config.audit_folder, session_id, writable_roots=files.writable_roots)
+    # With full access every folder is writable and nothing can keep the log from a program; the
+    # folders that the user named are still no place for it.
+    roots = (files.workspace, *config.value.sandbox_workspace_write.writable_roots)
+    audit = AuditLog(
+        config.audit_folder,
+        session_id,
+        home=config.home,
+        writable_roots=roots,
+        facts={
+            "workspace": files.workspace,
+            "approval_policy": config.value.approval_policy,
+            "sandbox_mode": config.value.sandbox_mode,
+        },
+    )
     bus.subscribe(audit.on_event)
     return audit
 

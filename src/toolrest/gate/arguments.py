@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import ErrorDetails, ValidationError
+
 from toolrest.errors import RespondToModel
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from pydantic_core import ErrorDetails, ValidationError
 
 PREFIX = "failed to parse function arguments: "
 _MOST_PROBLEMS = 40
@@ -40,8 +41,6 @@ def decode_model(
     model: type[BaseModel], raw: str | Mapping[str, Any], *, strict_fields: bool = False
 ) -> Decoded:
     """Validate without coercion; a float without a fraction counts as an integer."""
-    from pydantic import ValidationError
-
     text = as_json_text(raw)
     try:
         value = model.__pydantic_validator__.validate_json(text, strict=True)
@@ -120,14 +119,12 @@ def _invalid(problems: list[str], fields: tuple[str, ...] = ()) -> RespondToMode
 
 def _second_chance(model: type[BaseModel], text: str, error: ValidationError) -> BaseModel:
     """Try again with 2.0 as 2 where an integer was wanted; else explain."""
-    from pydantic import ValidationError
-
     errors = error.errors(include_url=False)
     if errors[0]["type"] == "json_invalid":
         parse_object(text)  # json.loads has the better words, and may even accept it
         raise _invalid([f"not valid JSON: {errors[0]['msg']}"])
     value = parse_object(text)
-    if not any(_make_integer(value, e) for e in errors if e["type"] in _INTEGER_ERRORS):
+    if not any([_make_integer(value, e) for e in errors if e["type"] in _INTEGER_ERRORS]):
         raise _explain(errors, value)
     try:
         validated: BaseModel = model.__pydantic_validator__.validate_json(

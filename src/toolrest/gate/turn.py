@@ -6,6 +6,7 @@ Cancelling gives every call that is still running its aborted output, once its w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Literal, Self
 
@@ -19,64 +20,67 @@ from toolrest.items import Answered, CallItem, MalformedCall, ToolOutput
 class Running:
     """A call that was started: its item, and its one output when it comes."""
 
-    __slots__ = ("_output", "_task", "_walk", "item")
+    __slots__ = ("_output", "_task", "_waiters", "_walk", "item")
 
     def __init__(self, item: CallItem, walk: Walk) -> None:
-        loop = asyncio.get_running_loop()
         self.item = item
         self._walk = walk
-        self._output: asyncio.Future[ToolOutput] = loop.create_future()
+        self._output: ToolOutput | None = None
+        self._waiters: list[asyncio.Future[ToolOutput]] = []
         walk.deliver = self._deliver
-        self._task = loop.create_task(walk.run())
-        self._task.add_done_callback(self._finished)
+        self._task = asyncio.get_running_loop().create_task(walk.run())
 
     def _deliver(self, output: ToolOutput) -> None:
-        if not self._output.done():
-            self._output.set_result(output)
+        if self._output is not None:
+            return
+        self._output = output
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(output)
 
-    def _finished(self, task: asyncio.Task[ToolOutput]) -> None:
+    def _finished(self, task: asyncio.Task[None]) -> None:
         # A task that is cancelled before its first step never enters the walk.
-        if task.cancelled():
-            self._deliver(self._walk.end(self._walk.aborted()))
-        else:
-            self._deliver(task.result())
+        self._deliver(self._walk.end(self._walk.aborted()))
 
     @property
     def done(self) -> bool:
         """True once there is an output."""
-        return self._output.done()
+        return self._output is not None
 
     def abort(self) -> None:
         """Cancel the work. The output follows when it is gone, or after the grace without it."""
-        if self._output.done() or self._task.cancelling():
+        if self.done or self._task.cancelling():
             return
-        if not self._task.cancel():
-            return
+        self._task.add_done_callback(self._finished)
+        self._task.cancel()
         timer = asyncio.get_running_loop().call_later(GRACE_SECONDS + 0.5, self._leave_behind)
         self._task.add_done_callback(lambda _: timer.cancel())
 
     def _leave_behind(self) -> None:
-        self._walk.leave_behind(self._walk.aborted())
+        self._walk.leave_behind()
 
     async def output(self) -> ToolOutput:
         """The output. If the waiting task is cancelled, the call is aborted first."""
-        if self._output.done():
-            return self._output.result()
+        if self._output is not None:
+            return self._output
         try:
-            return await asyncio.shield(self._output)
+            return await self._waiter()
         except asyncio.CancelledError:
             self.abort()
-            await _settle(self._output)
+            await self._settle()
             raise
 
+    def _waiter(self) -> asyncio.Future[ToolOutput]:
+        # Each waiter has a future of its own: cancelling one must not take the others' result.
+        waiter: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
 
-async def _settle(future: asyncio.Future[ToolOutput]) -> None:
-    """Wait for a future that is sure to be set soon, however often the waiter is cancelled."""
-    while not future.done():
-        try:
-            await asyncio.wait({future})
-        except asyncio.CancelledError:
-            continue
+    async def _settle(self) -> None:
+        """Wait for an aborted call, however often the waiting task is cancelled meanwhile."""
+        while self._output is None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._waiter()
 
 
 class Turn:

@@ -17,6 +17,7 @@ from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, Timeout
 from toolrest.events import FileChange, ToolCallBegin, ToolCallDecision, ToolCallEnd
 from toolrest.gate.approval import ApprovalRequest
 from toolrest.gate.context import Context, Services
+from toolrest.gate.deadline import Deadline
 from toolrest.gate.decide import Decider, Decision
 from toolrest.gate.files import hash_file
 from toolrest.gate.limits import Limiter
@@ -25,7 +26,7 @@ from toolrest.gate.output import to_output
 from toolrest.gate.registry import Registry
 from toolrest.gate.router import route
 from toolrest.gate.scheduler import Scheduler, Ticket
-from toolrest.gate.threads import GRACE_SECONDS, Abandoned
+from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Tool
 from toolrest.items import CallItem, ToolOutput
 from toolrest.policy.effects import Effects, Risk
@@ -55,6 +56,10 @@ class Gate:
     turns_made: int = 0
 
 
+def _nowhere(output: ToolOutput) -> None:
+    """Drops an output: for walks that nobody waits for."""
+
+
 @dataclass(slots=True)
 class Ready:
     """A call that was understood: its tool, typed arguments, and what it will touch."""
@@ -82,16 +87,16 @@ class Walk:
     files: list[FileChange] = field(default_factory=list)
     ticket: Ticket | None = None
     ended: bool = False
-    deliver: Callable[[ToolOutput], None] | None = None
-    """Hands over an output while the work is still going on, for work that will not stop."""
+    deliver: Callable[[ToolOutput], None] = _nowhere
+    """Takes the output: at the end, or before it for work that will not stop."""
 
     @property
     def name(self) -> str:
         """The tool's own name, or what the model called it."""
         return self.tool.name if self.tool is not None else self.item.name
 
-    async def run(self) -> ToolOutput:
-        """The one output of this call."""
+    async def run(self) -> None:
+        """Take the call through the gate and deliver its one output."""
         try:
             output = await self._scheduled(self._enter())
         except asyncio.CancelledError:
@@ -106,7 +111,7 @@ class Walk:
             output = self._fatal(error)
         except Exception as error:
             output = ToolOutput.error(f"{self.name} failed: {_words(error)}")
-        return self.end(output)
+        self.deliver(self.end(output))
 
     # 1: which tool, which arguments, what will it touch
 
@@ -230,23 +235,19 @@ class Walk:
         seconds = own if own is not None else self.gate.default_timeout
         if seconds is None:
             return await self._perform(call)
-        late = ToolOutput.error(f"{call.tool.name} timed out after {seconds:g} s", Timeout.kind)
-        loop = asyncio.get_running_loop()
-        give_up = loop.call_later(seconds + GRACE_SECONDS + 0.5, self.leave_behind, late)
+        deadline = Deadline(seconds, self.leave_behind)
         try:
-            async with asyncio.timeout(seconds) as scope:
-                try:
-                    return await self._perform(call)
-                except Abandoned:
-                    if not scope.expired():
-                        raise
-                    late.notes.append(LEFT_BEHIND)
-        except TimeoutError:
-            if not scope.expired():
+            return await self._perform(call)
+        except asyncio.CancelledError:
+            if not deadline.take():
                 raise
+            return _timed_out(call.tool, seconds)
+        except Abandoned:
+            if not deadline.take():
+                raise
+            return _timed_out(call.tool, seconds, LEFT_BEHIND)
         finally:
-            give_up.cancel()
-        return late
+            deadline.stop()
 
     async def _perform(self, call: Ready) -> ToolOutput:
         value = await call.tool.run(call.args, call.ctx)
@@ -292,11 +293,15 @@ class Walk:
             output.notes.append(note)
         return output
 
-    def leave_behind(self, output: ToolOutput) -> None:
-        """Answer for work that does not stop when it is told to."""
-        if not self.ended and self.deliver is not None:
-            output.notes.append(LEFT_BEHIND)
-            self.deliver(self.end(output))
+    def leave_behind(self, seconds: float | None = None) -> None:
+        """Answer for work that does not stop when it is told to: cancelled, or out of time."""
+        if self.ended:
+            return
+        if seconds is None or self.tool is None:
+            output = self.aborted(LEFT_BEHIND)
+        else:
+            output = _timed_out(self.tool, seconds, LEFT_BEHIND)
+        self.deliver(self.end(output))
 
     def _fatal(self, error: Exception) -> ToolOutput:
         fatal = Fatal(f"{self.name} stopped: {error}")
@@ -350,6 +355,13 @@ class Walk:
         )
         if nudge is not None:
             output.notes.append(nudge)
+
+
+def _timed_out(tool: Tool, seconds: float, note: str | None = None) -> ToolOutput:
+    output = ToolOutput.error(f"{tool.name} timed out after {seconds:g} s", Timeout.kind)
+    if note is not None:
+        output.notes.append(note)
+    return output
 
 
 def _hash_all(paths: tuple[str, ...]) -> dict[str, str | None]:

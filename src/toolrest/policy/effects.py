@@ -79,6 +79,8 @@ class Effects:
 
     def keys(self) -> tuple[str, ...]:
         """The approval keys: a call is pre-approved only when every one of these is."""
+        if not self.mutating:
+            return ()
         return (
             *(f"write:{path}" for path in self.writes),
             *(f"run:{' '.join(argv)}" for argv in self.runs),

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 _escape = json.JSONEncoder(ensure_ascii=False).encode
+_flat = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_PLAIN = (str, int, bool, type(None))
 
 
 def canonical(value: Any) -> str:
@@ -20,7 +22,10 @@ def canonical(value: Any) -> str:
     if isinstance(value, str):
         return _escape(value)
     if isinstance(value, Mapping):
-        keys = sorted(value, key=_order) if len(value) > 1 else value
+        keys = sorted(value, key=_order) if len(value) > 1 else list(value)
+        if all(type(value[key]) in _PLAIN for key in keys):
+            # One run of the encoder for the usual case, a flat object of words and numbers.
+            return _flat({key: value[key] for key in keys})
         return "{" + ",".join([f"{_escape(str(k))}:{canonical(value[k])}" for k in keys]) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(canonical, value)) + "]"
