@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest.errors import Failure
@@ -23,9 +23,6 @@ from toolrest.gate.limits import (
 from toolrest.gate.redact import Redactor
 from toolrest.gate.spill import Spill
 from toolrest.items import Content, Image, Text, ToolOutput
-
-FULL = bool(os.environ.get("TOOLREST_TEST_FULL"))
-EXAMPLES = settings(max_examples=3000 if FULL else 150, deadline=None)
 
 # Lone surrogates included: models and broken files do send them.
 any_text = st.text(st.characters(exclude_categories=()), max_size=60)
@@ -80,7 +77,6 @@ def _size(text: str, limit: Limit) -> int:
     return len(text) if limit.unit == "chars" else len(text.encode("utf-8", "surrogatepass"))
 
 
-@EXAMPLES
 @given(any_text, limits)
 def test_truncate_laws(text: str, limit: Limit) -> None:
     short = truncate(text, limit)
@@ -108,7 +104,6 @@ def test_truncate_laws(text: str, limit: Limit) -> None:
     pytest.fail(f"no head and tail explain {short!r}")
 
 
-@EXAMPLES
 @given(any_text)
 def test_byte_length(text: str) -> None:
     assert byte_length(text) == len(text.encode("utf-8", "surrogatepass"))
@@ -157,7 +152,6 @@ def test_a_spent_budget_omits_what_follows() -> None:
     ]
 
 
-@EXAMPLES
 @given(st.lists(any_text, max_size=5), limits)
 def test_items_never_keep_more_than_the_budget(texts: list[str], limit: Limit) -> None:
     items: list[Content] = [Text(text) for text in texts]
@@ -213,7 +207,6 @@ def test_ceilings_only_lower_the_limit() -> None:
     assert not _apply(Limiter(ceilings={"other": 100}), ToolOutput(text))[1]
 
 
-@EXAMPLES
 @given(any_text, st.integers(0, 40), st.integers(0, 40))
 def test_a_cut_satisfies_family_and_ceiling(text: str, family: int, ceiling: int) -> None:
     limiter = Limiter(Limit(family, "bytes"), ceiling=ceiling)
@@ -290,8 +283,11 @@ def test_cut_json_is_marked_as_not_parseable(text: str, marked: bool) -> None:
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [("", "[toolrest] one\n[toolrest] two"), ("a", "a\n[toolrest] one\n[toolrest] two")]
-    + [("a\n", "a\n[toolrest] one\n[toolrest] two")],
+    [
+        ("", "[toolrest] one\n[toolrest] two"),
+        ("a", "a\n[toolrest] one\n[toolrest] two"),
+        ("a\n", "a\n[toolrest] one\n[toolrest] two"),
+    ],
 )
 def test_notes_come_last_one_line_each(content: str, expected: str) -> None:
     output = ToolOutput(content, notes=["one", "[toolrest] two"])
@@ -368,6 +364,26 @@ def test_the_totals_and_the_file_of_a_collector_win(tmp_path: Path) -> None:
         assert f"3890 bytes and 1000 lines in all, {shown} shown; the whole is in " in str(
             limited.output.content
         )
+    spill.close()
+
+
+def test_a_streamed_output_is_cut_once_at_the_limit_of_its_call(tmp_path: Path) -> None:
+    spill = Spill(tmp_path, "s1")
+    for limiter, ceiling, expected in (
+        (Limiter(spill=spill), None, Limit(12_000)),
+        (Limiter(spill=spill, ceiling=500), None, Limit(500)),
+        (Limiter(spill=spill, ceilings={"t": 400}), 300, Limit(300)),
+        (Limiter(Limit(100, "tokens"), spill=spill), None, Limit(120, "tokens")),
+    ):
+        whole = "0123456789" * 5000
+        with limiter.collector("c", "t", ceiling) as collector:
+            collector.write(whole)
+        collected = collector.finish()
+        output = ToolOutput(collected.text, metadata={"collected": collected.summary()})
+        limited = limiter.apply(output, call_id="c", tool="t", ceiling=ceiling)
+        assert isinstance(limited.output.content, str)
+        assert limited.output.content.startswith(truncate(whole, expected) + "\n[toolrest] ")
+        assert limited.spill == collected.spill_path
     spill.close()
 
 

@@ -32,27 +32,26 @@ _MAX_SAME_NAME = 1000
 
 
 class AuditLog:
-    """The audit log of one session; the file is made with the first line.
+    """The audit log of one session, in `folder`; the file is made with the first line.
 
-    `path` is a folder, or a file name with a suffix, before which the session's id is put;
-    by default `$TOOLREST_HOME/audit/`. A place inside a writable root is refused, except
-    under `home`, which the path policy keeps from every tool.
+    A folder inside a writable root is refused, except under `home` (`$TOOLREST_HOME`), which
+    the path policy keeps from every tool. `facts` go into the first line.
     """
 
     def __init__(
         self,
-        home: str | os.PathLike[str],
+        folder: str | os.PathLike[str],
         session_id: str,
         *,
-        path: str | os.PathLike[str] | None = None,
+        home: str | os.PathLike[str] | None = None,
         writable_roots: Iterable[str | os.PathLike[str]] = (),
         facts: Mapping[str, Any] | None = None,
         sync: bool = True,
     ) -> None:
-        self._home = os.path.abspath(os.path.expanduser(os.fspath(home)))
+        self._folder = _absolute(folder)
+        self._home = None if home is None else _absolute(home)
         self._session = session_id
-        self._given = None if path is None else os.path.expanduser(os.fspath(path))
-        self._folder, self._stem, self._suffix = _place(self._home, self._given, session_id)
+        self._stem = _UNSAFE.sub("_", session_id)[:100].lstrip(".") or "session"
         self._facts = dict(facts or {})
         self._sync = sync
         self._lock = Lock()
@@ -134,10 +133,10 @@ class AuditLog:
         self._write({"type": "session_start", "time": time.time(), **facts})
 
     def _create(self) -> None:
-        if self._given is None:
-            folder = private_folder(self._home, "audit")
-        else:
-            folder = private_folder(self._folder)
+        # Under our own home the folder is ours to close; one that a person chose stays as it is.
+        parent, name = os.path.split(self._folder)
+        ours = self._home is not None and _is_inside(self._folder, self._home)
+        folder = private_folder(parent, name) if ours else private_folder(self._folder)
         try:
             name, self._log = self._new_file(folder)
             self._head = private_file(folder, name + HEAD_SUFFIX)
@@ -149,7 +148,7 @@ class AuditLog:
 
     def _new_file(self, folder: int) -> tuple[str, int]:
         for number in range(1, _MAX_SAME_NAME):
-            name = f"{self._stem}{f'.{number}' if number > 1 else ''}{self._suffix}"
+            name = f"{self._stem}{f'.{number}' if number > 1 else ''}.jsonl"
             try:
                 return name, private_file(folder, name, append=True)
             except FileExistsError:
@@ -159,7 +158,7 @@ class AuditLog:
         )
 
     def _failed(self, error: OSError) -> AuditError:
-        where = self.path or os.path.join(self._folder, self._stem + self._suffix)
+        where = self.path or os.path.join(self._folder, self._stem + ".jsonl")
         self._broken = (
             f"the audit log {where} cannot be written: {reason(error)}; make room or set "
             "tool_security.audit_log_path to a folder that can be written"
@@ -167,23 +166,16 @@ class AuditLog:
         return AuditError(self._broken)
 
 
-def _place(home: str, given: str | None, session_id: str) -> tuple[str, str, str]:
-    session = _UNSAFE.sub("_", session_id)[:100].lstrip(".") or "session"
-    if given is None:
-        return os.path.join(home, "audit"), session, ".jsonl"
-    stem, suffix = os.path.splitext(os.path.basename(given))
-    given = os.path.abspath(given)
-    if suffix and not os.path.isdir(given):
-        return os.path.dirname(given), f"{stem}-{session}", suffix
-    return given, session, ".jsonl"
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return os.path.abspath(os.path.expanduser(os.fspath(path)))
 
 
-def _refuse_inside(folder: str, home: str, roots: Iterable[str | os.PathLike[str]]) -> None:
+def _refuse_inside(folder: str, home: str | None, roots: Iterable[str | os.PathLike[str]]) -> None:
     real = os.path.realpath(folder)
-    if _is_inside(real, os.path.realpath(home)):
+    if home is not None and _is_inside(real, os.path.realpath(home)):
         return
     for root in roots:
-        if _is_inside(real, os.path.realpath(os.path.expanduser(os.fspath(root)))):
+        if _is_inside(real, os.path.realpath(_absolute(root))):
             raise ConfigError(
                 f"tool_security.audit_log_path: {folder} is inside the writable root "
                 f"{os.fspath(root)}, where a tool could change it; choose a folder outside"

@@ -44,6 +44,7 @@ DEFAULT_LIMIT = Limit(12_000, "chars")
 NOTE_PREFIX = "[toolrest] "
 _MAX_NOTES = 32
 _MAX_NOTE_CHARS = 2000
+_MARKER_ROOM = 64
 
 
 @dataclass(slots=True)
@@ -67,6 +68,12 @@ class _Whole:
     path_bytes: int
     problem: str | None
     was_json: bool = False
+
+    def beside(self, later: _Whole | None) -> _Whole:
+        """Keep these totals and this file when the text was cut again later."""
+        if later is None:
+            return self
+        return replace(self, shown=f"at most {later.shown}", was_json=later.was_json)
 
     def notice(self) -> str:
         where = f"the rest was not kept: {self.problem or NOT_KEPT}"
@@ -129,6 +136,16 @@ class Limiter:
             return Limited(output, False, byte_length(content), None)
         return self._apply(output, call_id, tool, self._limits(tool, ceiling))
 
+    def collector(self, call_id: str, tool: str, ceiling: int | None = None) -> Collector:
+        """Return what gathers a streamed output of this call, up to the stricter limit."""
+        limits = self._limits(tool, ceiling)
+        return Collector(
+            min(limits, key=lambda limit: limit.budget),
+            redactor=self._redactor,
+            spill=self._spill,
+            hint=f"{tool}-{call_id}",
+        )
+
     def _limits(self, tool: str, ceiling: int | None) -> list[Limit]:
         given = (self._ceiling, self._ceilings.get(tool), ceiling)
         ceilings = [max(0, value) for value in given if value is not None]
@@ -137,13 +154,17 @@ class Limiter:
     def _apply(self, output: ToolOutput, call_id: str, tool: str, limits: list[Limit]) -> Limited:
         if self._redactor is not None:
             output = _redacted(output, self._redactor)
-        hint = f"{tool}-{call_id}"
+        # A producer that cut its text already has its totals, and a file with the whole.
+        summary = _summary(output)
+        if summary is not None and cut(output.text, [_with_room(one) for one in limits]) is None:
+            limits = []
+        hint = f"{tool}-{call_id}" if summary is None else None
         content: str | list[Content]
         if isinstance(output.content, str):
             content, total, whole = self._text(output.content, hint, limits)
         else:
             content, total, whole = self._items(output.content, hint, limits)
-        whole = _with_collected(output, whole)
+        whole = summary.beside(whole) if summary is not None else whole
         if whole is None and not output.notes:
             return Limited(output, False, total, None)
         notes = [_note(note) for note in output.notes[:_MAX_NOTES]]
@@ -153,7 +174,9 @@ class Limiter:
         output = replace(output, content=_with_notes(content, notes), notes=[])
         return Limited(output, whole is not None, total, whole.path if whole else None)
 
-    def _text(self, text: str, hint: str, limits: list[Limit]) -> tuple[str, int, _Whole | None]:
+    def _text(
+        self, text: str, hint: str | None, limits: list[Limit]
+    ) -> tuple[str, int, _Whole | None]:
         total = byte_length(text)
         short = cut(text, limits)
         if short is None:
@@ -161,19 +184,19 @@ class Limiter:
         return short.text, total, self._kept(text, total, short.shown_bytes, hint)
 
     def _items(
-        self, items: list[Content], hint: str, limits: list[Limit]
+        self, items: list[Content], hint: str | None, limits: list[Limit]
     ) -> tuple[list[Content], int, _Whole | None]:
         texts = [item.text for item in items if isinstance(item, Text)]
         text = "\n".join(texts)
         total = byte_length(text)
         cuts = [cut_items(items, limit) for limit in limits]
-        short, shown = min(cuts, key=lambda kept_and_shown: kept_and_shown[1])
-        if shown == sum(map(byte_length, texts)):
+        if all(shown == sum(map(byte_length, texts)) for _, shown in cuts):
             return items, total, None
+        short, shown = min(cuts, key=lambda kept_and_shown: kept_and_shown[1])
         return short, total, self._kept(text, total, shown, hint)
 
-    def _kept(self, text: str, total: int, shown: int, hint: str) -> _Whole:
-        file = self._spill.save(text, hint) if self._spill is not None else None
+    def _kept(self, text: str, total: int, shown: int, hint: str | None) -> _Whole:
+        file = self._spill.save(text, hint) if self._spill is not None and hint else None
         return _Whole(
             total_bytes=total,
             total_lines=line_count(text),
@@ -185,24 +208,29 @@ class Limiter:
         )
 
 
-def _with_collected(output: ToolOutput, whole: _Whole | None) -> _Whole | None:
-    """Prefer the totals and the file of a producer that had to cut before the limiter did."""
+def _summary(output: ToolOutput) -> _Whole | None:
+    """What a producer says that had to cut before the limiter did."""
     summary = output.metadata.get("collected") if output.metadata else None
     if not isinstance(summary, dict) or not summary.get("truncated"):
-        return whole
+        return None
     try:
-        shown = int(summary["shown_bytes"])
         return _Whole(
             total_bytes=int(summary["total_bytes"]),
             total_lines=int(summary["total_lines"]),
-            shown=f"{shown} bytes" if whole is None else f"at most {whole.shown}",
+            shown=f"{int(summary['shown_bytes'])} bytes",
             path=summary["spill_path"],
             path_bytes=int(summary["spill_bytes"]),
             problem=summary["spill_problem"],
-            was_json=whole is not None and whole.was_json,
         )
     except (KeyError, TypeError, ValueError):
-        return whole
+        return None
+
+
+def _with_room(limit: Limit) -> Limit:
+    """Leave room for the producer's own marker, so that it is not cut a second time."""
+    return Limit(
+        limit.amount + (_MARKER_ROOM // 4 if limit.unit == "tokens" else _MARKER_ROOM), limit.unit
+    )
 
 
 def _redacted(output: ToolOutput, redactor: Redactor) -> ToolOutput:
