@@ -4,8 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
-import textwrap
-from pathlib import Path
+import tempfile
 from typing import Any
 
 import pytest
@@ -147,31 +146,32 @@ def test_a_home_that_is_a_file_is_an_error(desk: Any) -> None:
     assert "cannot be read" in desk.error()
 
 
-def test_an_unreadable_file_is_an_error_and_not_ignored(tmp_path: Path) -> None:
-    script = textwrap.dedent("""
-        import os, sys
-        from toolrest.config import load
-        from toolrest.errors import ConfigError
-        home = sys.argv[1]
-        load(home=home, env={"HOME": home})
-        open(home + "/config.toml", "w").close()
-        os.chmod(home + "/config.toml", 0)
-        if os.geteuid() == 0:
-            os.chmod(home, 0o755)
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-        try:
-            load(home=home, env={"HOME": home})
-        except ConfigError as error:
-            print(error)
-    """)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout == f"{tmp_path}/config.toml: cannot be read: Permission denied\n", done
+UNREADABLE = """
+import os, sys
+from toolrest.config import load
+from toolrest.errors import ConfigError
+home = sys.argv[1]
+load(home=home, env={"HOME": home})
+if os.geteuid() == 0:
+    os.chown(home, 65534, 65534)
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+os.close(os.open(home + "/config.toml", os.O_CREAT, 0))
+try:
+    load(home=home, env={"HOME": home})
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_an_unreadable_file_is_an_error_and_not_ignored() -> None:
+    # Not below tmp_path, which an ordinary user cannot reach when root runs the tests.
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [sys.executable, "-c", UNREADABLE, home], capture_output=True, text=True, timeout=60
+        )
+    assert done.stdout == f"{home}/config.toml: cannot be read: Permission denied\n", done
 
 
 @pytest.mark.parametrize("key", sorted(PENDING_KEYS))

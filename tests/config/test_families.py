@@ -108,3 +108,10 @@ def test_tool_output_token_limit_replaces_the_familys(
 def test_a_truncation_needs_mode_and_limit(desk: Any) -> None:
     desk.user('[model_families.x]\ntruncation = { mode = "bytes" }')
     assert "model_families.x.truncation.limit is missing" in desk.error()
+
+
+def test_a_model_of_no_family_is_a_warning(desk: Any) -> None:
+    (warning,) = desk.load(overrides=["model=mystery"]).warnings
+    assert "'mystery' belongs to no known family" in warning
+    assert desk.load(overrides=["model=mystery", "model_family=unknown"]).warnings == ()
+    assert desk.load(overrides=["model=claude-x"]).warnings == ()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -278,7 +280,8 @@ def test_rows_show_every_key_and_no_secret(desk: Any) -> None:
     assert rows["redact.names"].source == str(desk.file)
     assert rows["sandbox_mode"].text == '"workspace-write"'
     assert rows["model"].text == "unset"
-    assert "hunter2" not in "".join(row.text for row in config.rows())
+    assert "hunter2" not in repr(config.rows())
+    assert config.value.redact.patterns == ("hunter2-[0-9]+",)
 
 
 def test_get_takes_every_spelling(desk: Any) -> None:
@@ -298,3 +301,16 @@ def test_a_file_that_others_can_write_is_reported(desk: Any) -> None:
     desk.file.chmod(0o666)
     (warning,) = desk.load().warnings
     assert "can be written by other users" in warning
+
+
+def test_a_workspace_that_is_no_path_is_an_error(desk: Any) -> None:
+    assert "is not a path" in desk.error(workspace="a\0b")
+
+
+def test_light_parts_do_not_load_pydantic() -> None:
+    script = (
+        "import sys, toolrest.config, toolrest.config.families, toolrest.config.trust\n"
+        "assert not {'pydantic', 'tomlkit', 'tomllib'} & sys.modules.keys(), sys.modules.keys()\n"
+        "from toolrest.config import *\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -34,3 +34,11 @@ def toolrest_home(given: str | os.PathLike[str] | None, env: Mapping[str, str]) 
 def config_file(home: str) -> str:
     """The user's settings file."""
     return os.path.join(home, "config.toml")
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """The canonical path; what can be no path at all is a ConfigError."""
+    try:
+        return os.path.realpath(path)
+    except ValueError as error:
+        raise ConfigError(f"{os.fspath(path)!r} is not a path: {error}") from None

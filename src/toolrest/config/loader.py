@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from toolrest.config.check import Layer, Place, check_layer
 from toolrest.config.env import environment_layer
-from toolrest.config.home import config_file, toolrest_home, user_home
+from toolrest.config.families import UNKNOWN
+from toolrest.config.home import config_file, real_path, toolrest_home, user_home
 from toolrest.config.keys import flatten, nest
 from toolrest.config.layers import Merged, flags_layer, merge, override_layer
 from toolrest.config.model import Settings, TrustLevel
@@ -86,7 +87,7 @@ class _Start(NamedTuple):
 
 
 def _real(path: PathLike | None) -> str | None:
-    return None if path is None else os.path.realpath(path)
+    return None if path is None else real_path(path)
 
 
 def _value(layer: Layer | None, *key: str) -> Any:
@@ -187,17 +188,15 @@ def _assemble(
     _refuse_approving_project(settings, project)
     sources = {key: merged.sources[key] for key in merged.values}
     files = tuple(layer.label for layer in layers if layer.kind in ("user", "project"))
-    config = Config(
-        settings,
-        start.home,
-        start.workspace,
-        level,
-        (*warnings, *merged.warnings, *_loose_files(files)),
-        files,
-        sources,
-    )
-    if settings.model_family or settings.model_families:
-        _ = config.family  # A row or name that cannot be used is an error now, not at first use.
+    notes = [*warnings, *merged.warnings, *_loose_files(layers)]
+    config = Config(settings, start.home, start.workspace, level, (), files, sources)
+    family = config.family  # Now, so that a row or name that cannot be used fails at the start.
+    if settings.model and not settings.model_family and family.name == UNKNOWN.name:
+        notes.append(
+            f"model {settings.model!r} belongs to no known family, so the defaults are used; "
+            "name one with model_family, or add a row under [model_families]"
+        )
+    config.warnings = tuple(notes)
     return config
 
 
@@ -218,7 +217,8 @@ def _refuse_approving_project(settings: Settings, project: Sequence[Layer]) -> N
             )
 
 
-def _loose_files(files: Sequence[str]) -> Iterator[str]:
+def _loose_files(layers: Sequence[Layer]) -> list[str]:
     from toolrest.config.read import unsafe_owner
 
-    return (warning for file in files[:1] if (warning := unsafe_owner(file)))
+    users = [layer.label for layer in layers if layer.kind == "user"]
+    return [warning for file in users if (warning := unsafe_owner(file))]

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolrest.config.families import Family, Truncation, family_for, family_named, user_families
+from toolrest.config.home import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
 from toolrest.config.model import Settings, TrustLevel
 from toolrest.errors import ConfigError
@@ -18,7 +19,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
 class Row(NamedTuple):
-    """One setting as `toolrest config show` prints it; `text` is TOML, secrets left out."""
+    """One setting as `toolrest config show` prints it: `text` is TOML; no secret is in it."""
 
     key: str
     value: Any
@@ -73,6 +74,11 @@ class Config:
         return family._replace(truncation=policy.limited_to(tokens))
 
     @property
+    def file(self) -> str:
+        """The user's settings file, whether or not it exists."""
+        return config_file(self.home)
+
+    @property
     def audit_folder(self) -> str:
         """Where the audit log's files go."""
         return self.value.tool_security.audit_log_path or os.path.join(self.home, "audit")
@@ -106,7 +112,8 @@ class Config:
         return flatten(self.value.model_dump())
 
     def _row(self, key: Key, value: Any) -> Row:
-        shown = toml_text(value)
+        source = self.sources.get(key, "default")
         if value and looks_secret(key):
-            shown = f"({len(value)} hidden)" if isinstance(value, tuple) else "(hidden)"
-        return Row(format_key(key), value, self.sources.get(key, "default"), shown)
+            hidden = f"({len(value)} hidden)" if isinstance(value, tuple) else "(hidden)"
+            return Row(format_key(key), hidden, source, hidden)
+        return Row(format_key(key), value, source, toml_text(value))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolrest.config.home import config_file, real_path, toolrest_home
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def nearest_level(folder: str, projects: Mapping[str, TrustLevel]) -> TrustLevel
 
 def trust_of(path: str | os.PathLike[str], *, home: str | None = None) -> TrustLevel | None:
     """What the user's file says about a folder; None when it says nothing."""
-    return nearest_level(os.path.realpath(path), _stored(_home(home)))
+    return nearest_level(real_path(path), _stored(_home(home)))
 
 
 def trust(path: str | os.PathLike[str], *, home: str | None = None) -> str:
@@ -64,7 +65,7 @@ def revoke(path: str | os.PathLike[str], *, home: str | None = None) -> str:
     """Take trust back, also where a folder above would still give it; returns the path."""
     from toolrest.config.write import edit_user_file
 
-    folder, where = os.path.realpath(path), _home(home)
+    folder, where = real_path(path), _home(home)
     stored = _stored(where)
     if folder in stored:
         edit_user_file(where, ("projects", folder), None)
@@ -75,7 +76,7 @@ def revoke(path: str | os.PathLike[str], *, home: str | None = None) -> str:
 
 
 def _canonical(path: str | os.PathLike[str]) -> str:
-    folder = os.path.realpath(path)
+    folder = real_path(path)
     if not os.path.isdir(folder):
         raise ConfigError(f"{folder} is not a folder, so it cannot be trusted")
     return folder
@@ -89,14 +90,11 @@ def _store(folder: str, level: TrustLevel, home: str) -> str:
 
 
 def _home(home: str | None) -> str:
-    from toolrest.config.home import toolrest_home
-
     return toolrest_home(home, os.environ)
 
 
 def _stored(home: str) -> dict[str, Any]:
     from toolrest.config.check import Place, check_layer
-    from toolrest.config.home import config_file
     from toolrest.config.read import read_toml
 
     file = config_file(home)
