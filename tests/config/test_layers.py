@@ -297,7 +297,7 @@ def test_get_takes_every_spelling(desk: Any) -> None:
 
 
 def test_a_file_that_others_can_write_is_reported(desk: Any) -> None:
-    desk.user('model = "x"')
+    desk.user('on_ask = "fail"')
     desk.file.chmod(0o666)
     (warning,) = desk.load().warnings
     assert "can be written by other users" in warning
