@@ -197,9 +197,10 @@ class PathPolicy(PathRules):
             raise Rejected(unreadable(full, full, _UNKNOWN_PLACE)) from None
         except OSError:
             # Whether something exists in a hidden place is hidden too.
-            rule = self.step_rule(full) or self.read_rule(real_path(full))
+            real = real_path(full)
+            rule = self.read_rule(real) or self.step_rule(full)
             if rule is not None:
-                raise Rejected(unreadable(full, full, rule)) from None
+                raise Rejected(unreadable(full, real, rule)) from None
             raise
         try:
             rule = self.read_rule(found.real) or self._object_rule(found)
