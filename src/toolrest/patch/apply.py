@@ -1,0 +1,251 @@
+"""Writing a plan: all of it, or nothing.
+
+New content is first written beside its target and flushed; only when all of it is on disk are
+names put in place, and every step knows how to be taken back. A file with several names, or one
+reached through a symlink, keeps its inode: it is written in place, its old bytes at hand.
+
+What is not promised: a power cut in the middle of the renames can leave some files new and some
+old, since no system renames several files at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from toolrest.patch.encoding import os_reason
+from toolrest.patch.errors import ApplyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from toolrest.patch.files import FileSystem
+    from toolrest.patch.plan import Plan
+    from toolrest.patch.view import Change
+
+_CHANGED = "it changed on disk while the patch was being applied; read it again"
+# A folder that takes no new names may still hold a file that can be written.
+_NO_NEW_NAMES = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def commit(plan: Plan, files: FileSystem) -> list[str]:
+    """Write a plan. ApplyError, with everything as it was before, when any part of it fails.
+
+    Returns the paths of leftovers, normally none: saved copies that could not be removed.
+    """
+    work = _Commit(plan, files)
+    try:
+        work.run()
+    except BaseException as error:
+        stranded = work.roll_back()
+        if stranded and isinstance(error, ApplyError):
+            error.notes += stranded
+        raise
+    return work.finish()
+
+
+class _Undo:
+    __slots__ = ("arguments", "call", "saying")
+
+    def __init__(self, saying: str, call: Callable[..., Any], *arguments: Any) -> None:
+        self.saying = saying
+        self.call: Callable[..., Any] | None = call
+        self.arguments = arguments
+
+
+class _Commit:
+    def __init__(self, plan: Plan, files: FileSystem) -> None:
+        self.plan = plan
+        self.files = files
+        self.undo: list[_Undo] = []
+        self.backups: list[str] = []
+        self.touched: dict[str, None] = {}
+
+    def run(self) -> None:
+        folders = {folder.path for folder in self.plan.folders}
+        writes = [change for change in self.plan.changes if change.content is not None]
+        removals = [change for change in self.plan.changes if change.content is None]
+        for change in self.plan.changes:
+            self._check(change)
+        # A file that gives way to a folder goes first; all others stay to the very end.
+        for change in removals:
+            if change.path in folders:
+                self._remove(change)
+        self._make_folders()
+        self._write(writes)
+        for change in removals:
+            if change.path not in folders:
+                self._remove(change)
+
+    def _make_folders(self) -> None:
+        for folder in self.plan.folders:
+            self._do(folder.problem, self.files.mkdir, folder.path)
+            self._on_failure(f"remove {folder.path}", self.files.rmdir, folder.path)
+            self.touched[_folder(folder.path)] = None
+
+    def _write(self, writes: list[Change]) -> None:
+        staged = [(change, self._stage(change)) for change in writes]
+        # In place first: only that can still run out of space.
+        for change, temporary in staged:
+            if temporary is None:
+                self._overwrite(change)
+        for change, temporary in staged:
+            if temporary is not None:
+                self._put(change, temporary)
+
+    # Steps
+
+    def _check(self, change: Change) -> None:
+        """What is there must be what the plan was made from."""
+        before = change.before
+        try:
+            now = self.files.lstat(change.path)
+        except (FileNotFoundError, NotADirectoryError):
+            if before is None:
+                return
+            raise ApplyError(change.problem, [_CHANGED]) from None
+        except OSError as error:
+            raise ApplyError(change.problem, [os_reason(error)]) from error
+        if before is None or _identity(now) != _identity(before):
+            raise ApplyError(change.problem, [_CHANGED])
+
+    def _stage(self, change: Change) -> _Undo | None:
+        """Write the new content beside its target; None when it must be written in place."""
+        content = change.content or b""
+        if not change.fresh and change.before is not None:
+            self._do(change.problem, self.files.check_writable, change.path)
+            if change.through_link or change.before.st_nlink > 1:
+                return None
+        temporary = _beside(change.path)
+        try:
+            kept = self.files.create(temporary, content, change.like)
+        except OSError as error:
+            if not change.fresh and error.errno in _NO_NEW_NAMES:
+                return None
+            raise ApplyError(change.problem, [os_reason(error)]) from error
+        undo = self._on_failure("remove", self.files.unlink, temporary)
+        if not kept and not change.fresh:
+            # Only in place can a file keep an owner that we may not give.
+            self._do(change.problem, self.files.unlink, temporary)
+            self.undo.remove(undo)
+            return None
+        if change.mode is not None:
+            self._do(change.problem, self.files.chmod, temporary, change.mode)
+        return undo
+
+    def _overwrite(self, change: Change) -> None:
+        old = self.plan.sources.get(change.path)
+        if old is None:
+            old = self._do(change.problem, self.files.read, change.path)
+        # Said before it is done: writing may stop half way.
+        self._on_failure(f"restore {change.path}", self.files.overwrite, change.path, old)
+        self._do(change.problem, self.files.overwrite, change.path, change.content)
+        if change.mode is not None and change.before is not None:
+            mode = stat.S_IMODE(change.before.st_mode)
+            self._on_failure(
+                f"restore the mode of {change.path}", self.files.chmod, change.path, mode
+            )
+            self._do(change.problem, self.files.chmod, change.path, change.mode)
+
+    def _put(self, change: Change, staged: _Undo) -> None:
+        """Give the new content its name."""
+        path, temporary = change.path, staged.arguments[0]
+        self.touched[_folder(path)] = None
+        if change.before is not None:
+            self._set_aside(change)
+            self._do(change.problem, self.files.rename, temporary, path)
+        else:
+            self._do(change.problem, self._name_new, temporary, path)
+        staged.call = None
+
+    def _set_aside(self, change: Change) -> None:
+        """Keep the old file under a second name; the first stays until it is replaced."""
+        backup = _beside(change.path)
+        try:
+            self.files.link(change.path, backup)
+        except OSError:
+            self._do(change.problem, self.files.rename, change.path, backup)
+        self.backups.append(backup)
+        self._on_failure(
+            f"restore {change.path} from {backup}", self.files.rename, backup, change.path
+        )
+
+    def _name_new(self, temporary: str, path: str) -> None:
+        try:
+            self.files.link(temporary, path)  # unlike rename, never over something new there
+        except FileExistsError:
+            raise
+        except OSError:
+            self.files.rename(temporary, path)  # a file system without second names
+            self._on_failure(f"remove {path}", self.files.unlink, path)
+            return
+        self._on_failure(f"remove {path}", self.files.unlink, path)
+        self.files.unlink(temporary)
+
+    def _remove(self, change: Change) -> None:
+        backup = _beside(change.path)
+        self.touched[_folder(change.path)] = None
+        self._do(change.problem, self.files.rename, change.path, backup)
+        self.backups.append(backup)
+        self._on_failure(
+            f"restore {change.path} from {backup}", self.files.rename, backup, change.path
+        )
+
+    def _do(self, problem: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except OSError as error:
+            raise ApplyError(problem, [os_reason(error)]) from error
+
+    def _on_failure(self, saying: str, call: Callable[..., Any], *arguments: Any) -> _Undo:
+        undo = _Undo(saying, call, *arguments)
+        self.undo.append(undo)
+        return undo
+
+    # Endings
+
+    def roll_back(self) -> list[str]:
+        """Take every step back, the last first. Returns what could not be, in words."""
+        stranded = []
+        for undo in reversed(self.undo):
+            if undo.call is None:
+                continue
+            error = _twice(undo.call, *undo.arguments)
+            if error is not None:
+                stranded.append(f"could not {undo.saying}: {os_reason(error)}")
+        return stranded
+
+    def finish(self) -> list[str]:
+        """Drop the saved copies and flush the folders. Nothing can fail any more."""
+        left = [path for path in self.backups if _twice(self.files.unlink, path) is not None]
+        for folder in self.touched:
+            _twice(self.files.sync, folder)
+        return left
+
+
+def _twice(call: Callable[..., Any], *arguments: Any) -> OSError | None:
+    """Try, and once more for a passing trouble. The last error, or None."""
+    problem = None
+    for _ in range(2):
+        try:
+            call(*arguments)
+        except OSError as error:
+            problem = error
+        else:
+            return None
+    return problem
+
+
+def _beside(path: str) -> str:
+    return f"{_folder(path)}/.toolrest-{os.urandom(8).hex()}.tmp"
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode

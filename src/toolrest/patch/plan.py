@@ -1,0 +1,190 @@
+"""What will a patch do, file by file? Everything is worked out before anything is written."""
+
+from __future__ import annotations
+
+import errno
+
+from toolrest.patch.encoding import Unreadable, os_reason
+from toolrest.patch.errors import ApplyError
+from toolrest.patch.grammar import AddFile, DeleteFile, UpdateFile
+from toolrest.patch.os_files import NotAFile, TooLarge
+from toolrest.patch.paths import resolve
+from toolrest.patch.rebuild import updated
+from toolrest.patch.view import View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from toolrest.patch.files import FileSystem
+    from toolrest.patch.grammar import Patch
+    from toolrest.patch.paths import Target
+    from toolrest.patch.view import Change, Folder, Spot
+
+NOTHING = "No files were modified."
+
+
+class Plan:
+    """The net effect of a patch: folders to make, one change a path, and the names to report.
+
+    `sources` holds the bytes of every file that was read from disk to work it out.
+    """
+
+    __slots__ = ("added", "changes", "deleted", "folders", "modified", "sources")
+
+    def __init__(self, planner: Planner) -> None:
+        view = planner.view
+        self.folders: list[Folder] = list(view.folders.values())
+        self.changes: list[Change] = [
+            change
+            for change in view.changes.values()
+            if change.content is not None or change.before is not None
+        ]
+        self.sources = view.read_from_disk
+        self.added = planner.added
+        self.modified = planner.modified
+        self.deleted = planner.deleted
+
+
+def plan(patch: Patch, files: FileSystem, cwd: str, legacy: str | None = None) -> Plan:
+    """Work out a patch in Codex's language. ApplyError says what stands in the way."""
+    planner = Planner(files, cwd, legacy)
+    for operation in patch.operations:
+        if isinstance(operation, AddFile):
+            planner.add(operation)
+        elif isinstance(operation, DeleteFile):
+            planner.delete(operation)
+        else:
+            planner.update(operation)
+    return planner.finish()
+
+
+class Planner:
+    """Carries out operations on a view of the disk, and keeps the names for the summary."""
+
+    def __init__(self, files: FileSystem, cwd: str, legacy: str | None = None) -> None:
+        self.view = View(files)
+        self.cwd = cwd
+        self.legacy = legacy
+        self.added: list[str] = []
+        self.modified: list[str] = []
+        self.deleted: list[str] = []
+
+    def finish(self) -> Plan:
+        """The net effect. ApplyError when nothing was asked for."""
+        if not (self.added or self.modified or self.deleted):
+            raise ApplyError(NOTHING)
+        return Plan(self)
+
+    def add(self, operation: AddFile) -> None:
+        """Write a file with this text, over whatever file is there."""
+        target = resolve(self.cwd, operation.path)
+        self.write_new(target, operation.text.encode())
+        self.added.append(operation.path)
+
+    def delete(self, operation: DeleteFile) -> None:
+        """Remove a file, or a symlink to one."""
+        target = resolve(self.cwd, operation.path)
+        self.remove(target, f"Failed to delete file {target.label}")
+        self.deleted.append(operation.path)
+
+    def update(self, operation: UpdateFile) -> None:
+        """Change a file, and perhaps move it."""
+        target = resolve(self.cwd, operation.path)
+        spot, data = self.read(target)
+        content = updated_or_refused(data, operation, target, self.legacy)
+        if operation.move_to is None:
+            self.view.write(spot, content, f"Failed to write file {target.label}")
+            self.modified.append(operation.path)
+            return
+        self.move(target, spot, resolve(self.cwd, operation.move_to), content)
+        self.modified.append(operation.move_to)
+
+    def move(self, source: Target, spot: Spot, target: Target, content: bytes) -> None:
+        """Write the content at its new place and take the old name away."""
+        landed = self.write_new(target, content, self.view.model(spot))
+        if not self._same_file(spot, landed):
+            self.remove(source, f"Failed to remove original {source.label}")
+
+    def read(self, target: Target) -> tuple[Spot, bytes]:
+        """A file that is to be updated. ApplyError in the documented words."""
+        failed = f"Failed to read file to update {target.label}"
+        return read_file(self.view, target, failed)
+
+    def write_new(self, target: Target, content: bytes, like: str | None = None) -> Spot:
+        """Write a file wherever its path leads, making the folders that it lacks."""
+        problem = f"Failed to write file {target.label}"
+        try:
+            try:
+                spot = self.view.spot(target.path)
+            except FileNotFoundError:
+                self._make_folders(target)
+                spot = self.view.spot(target.path)
+        except OSError as error:
+            raise ApplyError(problem, [os_reason(error)]) from error
+        if spot.kind not in ("file", "missing"):
+            raise ApplyError(problem, ["it is a folder" if spot.kind == "dir" else "not a file"])
+        self.view.write(spot, content, problem, like)
+        return spot
+
+    def remove(self, target: Target, problem: str) -> None:
+        """Take a name away; what it leads to must exist and be no folder."""
+        try:
+            spot = self.view.spot(target.path)
+        except OSError as error:
+            raise ApplyError(problem, [os_reason(error)]) from error
+        if spot.kind in ("missing", "dir"):
+            number = errno.ENOENT if spot.kind == "missing" else errno.EISDIR
+            raise ApplyError(problem, [os_reason(OSError(number, ""))])
+        self.view.remove(spot.entry, problem)
+
+    def _make_folders(self, target: Target) -> None:
+        problem = f"Failed to create parent directories for {target.label}"
+        path = ""
+        for part in target.path.split("/")[1:-1]:
+            path = f"{path}/{part}"
+            try:
+                spot = self.view.spot(path)
+            except OSError as error:
+                raise ApplyError(problem, [os_reason(error)]) from error
+            if spot.kind == "missing" and spot.entry == spot.real:
+                self.view.make_folder(spot.real, problem)
+            elif spot.kind != "dir":
+                raise ApplyError(problem, [f"{path} is not a folder"])
+
+    def _same_file(self, source: Spot, landed: Spot) -> bool:
+        """Whether removing the source would remove what has just been written."""
+        if source.entry == landed.real:
+            return True
+        one, other = self.view.on_disk(source.entry), self.view.on_disk(landed.real)
+        if one is None or other is None or one.st_nlink > 1:
+            return False
+        # A name that differs in case only, where the file system does not tell them apart.
+        return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+def read_file(view: View, target: Target, failed: str) -> tuple[Spot, bytes]:
+    """A regular file's place and bytes; ApplyError `failed: reason` when there is none."""
+    try:
+        spot = view.spot(target.path)
+        if spot.kind == "missing":
+            raise FileNotFoundError(errno.ENOENT, "")
+        if spot.kind != "file":
+            raise NotAFile(errno.EINVAL, "")
+        return spot, view.read(spot)
+    except NotAFile:
+        raise ApplyError(f"{failed}: path `{target.path}` is not a file") from None
+    except TooLarge as error:
+        limit = f"file is too large to read: limit is {error.limit} bytes"
+        raise ApplyError(f"{failed}: {limit}") from None
+    except OSError as error:
+        raise ApplyError(f"{failed}: {os_reason(error)}") from error
+
+
+def updated_or_refused(
+    data: bytes, operation: UpdateFile, target: Target, legacy: str | None
+) -> bytes:
+    """A file's bytes after an update; bytes that are no text are an ApplyError."""
+    try:
+        return updated(data, operation.chunks, target.label, legacy)
+    except Unreadable as error:
+        message = f"Failed to read file to update {target.label}: {error}"
+        raise ApplyError(message) from None
