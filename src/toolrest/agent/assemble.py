@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from toolrest.errors import ConfigError
 from toolrest.gate.approval import Approvals, OnAsk
 from toolrest.gate.bus import Bus
 from toolrest.gate.context import Services
-from toolrest.gate.decide import ApprovalMode, Decider
+from toolrest.gate.decide import Decider
 from toolrest.gate.limits import Limit, Limiter
 from toolrest.gate.redact import Redactor
 from toolrest.gate.registry import Registry
@@ -71,7 +71,7 @@ def assemble(
         Registry(switched_on(built_in(settings.tools, config.family), settings.tools)),
         Decider(
             files,
-            _mode(settings),
+            settings.approval_policy,
             full_access=settings.sandbox_mode == "danger-full-access",
             network=settings.sandbox_workspace_write.network_access,
         ),
@@ -81,13 +81,6 @@ def assemble(
         max_calls=settings.max_calls_per_session,
     )
     return Session(gate, spill, _listeners(config, session_id, files, bus))
-
-
-def _mode(settings: Settings) -> ApprovalMode:
-    mode = settings.approval_policy
-    if mode in ("auto", "strict"):
-        raise ConfigError(f"approval_policy = {mode!r} is known but not available yet")
-    return cast(ApprovalMode, mode)
 
 
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:

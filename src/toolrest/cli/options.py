@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
-APPROVAL_MODES = ("untrusted", "on-failure", "on-request", "never")
+APPROVAL_MODES = ("untrusted", "on-failure", "on-request", "never", "auto", "strict")
 
 
 @dataclass(slots=True)

@@ -124,7 +124,8 @@ def _second_chance(model: type[BaseModel], text: str, error: ValidationError) ->
         parse_object(text)  # json.loads has the better words, and may even accept it
         raise _invalid([f"not valid JSON: {errors[0]['msg']}"])
     value = parse_object(text)
-    if not any([_make_integer(value, e) for e in errors if e["type"] in _INTEGER_ERRORS]):
+    repaired = [_make_integer(value, e) for e in errors if e["type"] in _INTEGER_ERRORS]
+    if not any(repaired):
         raise _explain(errors, value)
     try:
         validated: BaseModel = model.__pydantic_validator__.validate_json(

@@ -1,13 +1,15 @@
 """May this call run? One small table over risk, mode and paths.
 
-| risk    | untrusted | on-request, on-failure | never | danger-full-access (but untrusted) |
-|---------|-----------|------------------------|-------|------------------------------------|
-| read    | allow     | allow                  | allow | allow                              |
-| write   | ask       | allow inside the roots | same  | allow                              |
-| connect | ask       | ask, allow with network| deny  | allow                              |
-| execute | ask       | ask                    | allow | allow                              |
-| critical| ask       | ask                    | deny  | ask                                |
+| risk    | strict | auto, untrusted | on-request, on-failure  | never | danger-full-access |
+|---------|--------|-----------------|-------------------------|-------|--------------------|
+| none    | allow  | allow           | allow                   | allow | allow              |
+| read    | ask    | allow           | allow                   | allow | allow              |
+| write   | ask    | ask             | allow inside the roots  | same  | allow              |
+| connect | ask    | ask             | ask, allow with network | deny  | allow              |
+| execute | ask    | ask             | ask                     | allow | allow              |
+| critical| ask    | ask             | ask                     | deny  | ask                |
 
+The last column is for on-request, on-failure and never; strict, auto and untrusted ask there too.
 A hidden path is denied in every mode, and so is a write that the path policy refuses.
 """
 
@@ -22,7 +24,7 @@ from toolrest.policy.effects import Effects, Risk
 if TYPE_CHECKING:
     from toolrest.policy.paths import PathPolicy
 
-ApprovalMode = Literal["untrusted", "on-failure", "on-request", "never"]
+ApprovalMode = Literal["untrusted", "on-failure", "on-request", "never", "auto", "strict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ class Decider:
             denied = self._paths(effects)
             if denied is not None:
                 return denied
-        if risk == Risk.READ:
+        if risk == Risk.READ and not (self.mode == "strict" and effects.reads):
             return _ALLOW_READ
-        if self.mode == "untrusted":
-            return Decision("ask", "mode.untrusted", _why(effects, risk))
+        if self.mode in ("untrusted", "auto", "strict"):
+            return Decision("ask", f"mode.{self.mode}", _why(effects, risk))
         if risk == Risk.CRITICAL:
             verdict: Verdict = "deny" if self.mode == "never" else "ask"
             return Decision(verdict, "risk.critical", _why(effects, risk))
@@ -96,6 +98,7 @@ def _why(effects: Effects, risk: Risk) -> str:
     if effects.is_unknown:
         return "it declares no effects, so anything may happen"
     touched = [
+        *(f"reads {path}" for path in effects.reads[:3] if risk == Risk.READ),
         *(f"writes {path}" for path in effects.writes[:3]),
         *(f"runs {' '.join(argv)}" for argv in effects.runs[:3]),
         *(f"connects to {host}" for host in effects.connects[:3]),

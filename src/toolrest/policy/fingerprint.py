@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
 from functools import lru_cache
+from json.encoder import encode_basestring as quote
+from math import isfinite
 from typing import Any
-
-_escape = json.JSONEncoder(ensure_ascii=False).encode
-_flat = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_PLAIN = (str, int, bool, type(None))
 
 
 def canonical(value: Any) -> str:
     """JSON without spaces, object keys in the order a person would list them.
 
     Punctuation, then digits, then letters without regard to case, lower before upper: the order
-    that Memo Code's fingerprints are made with.
+    that Memo Code's fingerprints are made with. Every call comes through here, so the common
+    types are told apart by identity, not by the general encoder, which costs three times as much.
     """
-    if isinstance(value, str):
-        return _escape(value)
-    if isinstance(value, Mapping):
-        keys = sorted(value, key=_order) if len(value) > 1 else list(value)
-        if all(type(value[key]) in _PLAIN for key in keys):
-            # One run of the encoder for the usual case, a flat object of words and numbers.
-            return _flat({key: value[key] for key in keys})
-        return "{" + ",".join([f"{_escape(str(k))}:{canonical(value[k])}" for k in keys]) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(canonical, value)) + "]"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
-    return _escape(value)
+    kind = type(value)
+    if kind is str:
+        return quote(value)
+    if kind is dict:
+        keys = sorted(value, key=_order) if len(value) > 1 else value
+        return "{" + ",".join([f"{quote(key)}:{canonical(value[key])}" for key in keys]) + "}"
+    if kind is list:
+        return "[" + ",".join([canonical(item) for item in value]) + "]"
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is float:
+        return _number(value)
+    return repr(value)
+
+
+def _number(value: float) -> str:
+    if not isfinite(value):
+        return "null"
+    return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
 
 
 # Argument names come back call after call; working out their order is the costly part.
@@ -48,6 +53,6 @@ def _rank(char: str) -> int:
 
 
 def fingerprint(tool: str, arguments: Any) -> str:
-    """The first 16 hex digits of SHA-256 over `tool:canonical arguments`."""
+    """The first 16 hex digits of SHA-256 over `tool:canonical arguments`, a JSON value."""
     text = f"{tool}:{canonical(arguments)}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

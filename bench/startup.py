@@ -1,0 +1,80 @@
+"""What starting costs: importing, `--version`, a session with one tool; each by its floor."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROUNDS = 15
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+TOOLREST = str(Path(sys.executable).parent / "toolrest")
+
+FLOOR = "import asyncio, pydantic\nclass M(pydantic.BaseModel):\n    a: int\nM(a=1)\n"
+SESSION = """
+import asyncio
+from toolrest import Toolrest, tool
+
+@tool(mutating=False)
+async def noop(a: int) -> str:
+    "Nothing."
+    return "ok"
+
+async def main():
+    off = {"tool_security.audit_log_enabled": False}
+    async with Toolrest(".", tools=[noop], settings=off) as rest:
+        await rest.call("noop", {"a": 1})
+
+asyncio.run(main())
+"""
+MEMORY = "\nimport resource\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+
+
+def times(commands: dict[str, list[str]]) -> dict[str, float]:
+    """Median ms of each command, taken in turns so that a noisy moment hits all of them.
+
+    The first round only fills the byte-code caches, as the first use after an install does.
+    """
+    seen: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(ROUNDS + 1):
+        for name, command in commands.items():
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True, env=ENVIRONMENT)
+            seen[name].append((time.perf_counter() - start) * 1000)
+    return {name: statistics.median(values[1:]) for name, values in seen.items()}
+
+
+def memory(code: str) -> float:
+    done = subprocess.run(
+        [sys.executable, "-c", code + MEMORY], check=True, capture_output=True, text=True
+    )
+    return int(done.stdout.split()[-1]) / 1024
+
+
+def main() -> None:
+    python = sys.executable
+    found = times(
+        {
+            "python -c pass": [python, "-c", "pass"],
+            "import toolrest": [python, "-c", "import toolrest"],
+            "toolrest --version": [TOOLREST, "--version"],
+            "asyncio + pydantic": [python, "-c", FLOOR],
+            "session with one tool": [python, "-c", SESSION],
+        }
+    )
+    bare, floor = found["python -c pass"], found["asyncio + pydantic"]
+    print("start-up, median ms")
+    for name, value in found.items():
+        base = floor if name == "session with one tool" else bare
+        print(
+            f"  {name:<24} {value:7.1f}   +{value - base:5.1f} over its floor, {value / base:4.2f}x"
+        )
+    session, least = memory(SESSION), memory(FLOOR)
+    print(f"  memory: session {session:.1f} MB, floor {least:.1f} MB, +{session - least:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""The command as a person types it: a real process, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TOOLREST = str(Path(sys.executable).parent / "toolrest")
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, toolrest_home: Path) -> Run:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    (workspace / "hello.txt").write_text("one\ntwo\n")
+
+    def call(*arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [TOOLREST, *arguments],
+            cwd=workspace,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **env},
+        )
+
+    return call
+
+
+def test_call_prints_what_the_model_reads(run: Run) -> None:
+    done = run("call", "read_file", '{"file_path": "hello.txt"}')
+    assert (done.returncode, done.stdout, done.stderr) == (0, "L1: one\nL2: two\n", "")
+
+
+def test_call_prints_the_item_with_json_and_reads_stdin(run: Run) -> None:
+    done = run("call", "--json", "read_file", "-", stdin='{"file_path": "hello.txt", "limit": 1}')
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {
+        "type": "function_call_output",
+        "call_id": "call-1",
+        "output": "L1: one",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("call", "read_file", '{"file_path": "nope"}'), 1, "No such file or directory"),
+        (("call", "read_file", "{"), 1, "failed to parse function arguments: not valid JSON"),
+        (("call", "raed_file"), 1, "unsupported call: raed_file (did you mean read_file?)"),
+        (("call",), 2, "Missing argument 'NAME'"),
+        (("cal",), 2, "there is no command 'cal'. Did you mean call?"),
+        (("call", "-s", "everything", "read_file"), 2, "is not one of"),
+        (("call", "-C", "/nonexistent", "read_file"), 2, "/nonexistent is not a folder"),
+        (("call", "-c", "modle=x", "read_file"), 2, "did you mean model?"),
+        (("call", "-c", "nonsense", "read_file"), 2, "write it as KEY=VALUE"),
+        (("call", "--profile", "nope", "read_file"), 2, "there is no profile 'nope'"),
+        (("tools", "--wire", "morse"), 2, "is not one of"),
+    ],
+)
+def test_mistakes_are_said_in_one_place_with_the_right_exit_code(
+    run: Run, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = run(*arguments)
+    assert done.returncode == code
+    assert words in (done.stdout if code == 1 else done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def test_no_command_prints_help(run: Run) -> None:
+    done = run()
+    assert done.returncode == 0
+    for name in ("call", "tools", "config", "trust", "audit", "demo", "completion"):
+        assert f"\n  {name}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("call",), ("tools",), ("config",), ("config", "show"), ("config", "set"), ("trust",),
+        ("audit",), ("audit", "verify"), ("demo",), ("completion",),
+    ],
+)  # fmt: skip
+def test_every_command_has_help(run: Run, command: tuple[str, ...]) -> None:
+    done = run(*command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: toolrest")
+
+
+def test_tools_prints_the_table_and_the_specs(run: Run) -> None:
+    table = run("tools").stdout
+    assert table.splitlines()[0].split() == ["tool", "risk", "mutating", "parallel", "description"]
+    for wire, key in (("responses", "name"), ("chat", "function"), ("anthropic", "input_schema")):
+        first = run("tools", "--wire", wire, "--json").stdout
+        assert first == run("tools", "--wire", wire, "--json").stdout
+        assert all(key in spec for spec in json.loads(first))
+
+
+def test_tools_can_be_narrowed(run: Run) -> None:
+    rows = json.loads(run("tools", "--json", "--tools", "read_*, list_dir").stdout)
+    assert [row["name"] for row in rows] == ["list_dir", "read_file"]
+    assert run("call", "--tools", "list_dir", "read_file", "{}").stdout.startswith(
+        "unsupported call: read_file"
+    )
+
+
+def test_config_show_says_where_a_value_came_from(run: Run, toolrest_home: Path) -> None:
+    assert run("config", "set", "approval_policy", "never").returncode == 0
+    shown = run("config", "show", TOOLREST_TOOL_RESULT_MAX_CHARS="500").stdout
+    assert f'approval_policy = "never"  # {toolrest_home / "config.toml"}' in shown
+    assert "TOOLREST_TOOL_RESULT_MAX_CHARS" in shown
+    assert run("config", "get", "approval_policy").stdout == '"never"\n'
+    assert run("config", "path").stdout == f"{toolrest_home / 'config.toml'}\n"
+    bad = run("config", "set", "approval_policy", "sometimes")
+    assert bad.returncode == 2
+    assert "approval_policy" in bad.stderr
+
+
+def test_trust_and_revoke(run: Run) -> None:
+    assert run("trust", "--show").stdout == "unknown\n"
+    assert 'sandbox_mode = "read-only"' in run("config", "show", "--all").stdout
+    assert run("trust").returncode == 0
+    assert run("trust", "--show").stdout == "trusted\n"
+    assert 'sandbox_mode = "workspace-write"' in run("config", "show", "--all").stdout
+    assert run("trust", "--revoke").returncode == 0
+    assert run("trust", "--show").stdout != "trusted\n"
+
+
+def test_audit_show_and_verify_and_an_edit_is_found(run: Run, toolrest_home: Path) -> None:
+    assert run("audit", "verify").returncode == 2
+    run("call", "read_file", '{"file_path": "hello.txt"}')
+    assert run("audit", "verify").returncode == 0
+    assert "read_file" in run("audit", "show").stdout
+    (log,) = (toolrest_home / "audit").glob("*.jsonl")
+    log.write_text(log.read_text().replace("hello.txt", "other.txt"))
+    done = run("audit", "verify")
+    assert done.returncode == 1
+    assert "line 2" in done.stdout
+
+
+def test_own_tools_from_the_home_folder(run: Run, toolrest_home: Path) -> None:
+    folder = toolrest_home / "tools"
+    folder.mkdir()
+    (folder / "mine.py").write_text(
+        "from toolrest import tool\n\n@tool(mutating=False)\ndef shout(text: str) -> str:\n"
+        '    "Shout."\n    return text.upper()\n'
+    )
+    (folder / "broken.py").write_text("import nonsense_module\n")
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o700)
+    done = run("call", "shout", '{"text": "hi"}')
+    assert done.stdout == "HI\n"
+    assert "broken.py is left out: ModuleNotFoundError" in done.stderr
+    (folder / "mine.py").chmod(0o666)
+    done = run("call", "shout", '{"text": "hi"}')
+    assert done.returncode == 1
+    assert "others can write" in done.stderr
+
+
+def test_an_ask_without_a_terminal_is_a_denial_that_names_the_setting(
+    run: Run, toolrest_home: Path
+) -> None:
+    folder = toolrest_home / "tools"
+    folder.mkdir(mode=0o700)
+    (folder / "mine.py").write_text(
+        "from toolrest import tool\n\n@tool\ndef act() -> str:\n    'Act.'\n    return 'acted'\n"
+    )
+    (folder / "mine.py").chmod(0o600)
+    denied = run("call", "act")
+    assert denied.returncode == 1
+    assert "approval_policy" in denied.stdout
+    assert run("call", "-a", "never", "act").stdout == "acted\n"
+    assert run("call", "-c", "on_ask=allow", "act").stdout == "acted\n"
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
+def test_at_a_terminal_the_person_is_asked(
+    run: Run, toolrest_home: Path, tmp_path: Path, answer: str, code: int
+) -> None:
+    folder = toolrest_home / "tools"
+    folder.mkdir(mode=0o700)
+    (folder / "mine.py").write_text(
+        "from toolrest import tool\n\n@tool\ndef act(what: str) -> str:\n    'Act.'\n"
+        "    return 'acted'\n"
+    )
+    (folder / "mine.py").chmod(0o600)
+    master, slave = pty.openpty()
+    arguments = json.dumps({"what": "x\u202ey\x1b[2J"})
+    process = subprocess.Popen(
+        [TOOLREST, "call", "act", arguments],
+        cwd=tmp_path, stdin=slave, stdout=subprocess.PIPE, stderr=slave,
+    )  # fmt: skip
+    os.close(slave)
+    os.write(master, f"{answer}\n".encode())
+    out, _ = process.communicate(timeout=30)
+    shown = os.read(master, 100_000).decode()
+    os.close(master)
+    assert process.returncode == code
+    assert ("acted" in out.decode()) == (code == 0)
+    assert "act wants to run (execute)" in shown
+    assert "\x1b[2J" not in shown
+    assert "\u202e" not in shown
+
+
+def test_the_demo_plays_and_leaks_nothing(run: Run) -> None:
+    done = run("demo")
+    assert done.returncode == 0, done.stderr
+    assert "Plan updated" in done.stdout
+    assert "[redacted:DEMO_API_KEY]" in done.stdout
+    assert "sk-demo-4f9a1c7be2d84e55" not in done.stdout
+    assert "ok" in done.stdout.splitlines()[-1]
+    events = [json.loads(line) for line in run("demo", "--json").stdout.splitlines()]
+    assert {"tool_call_begin", "tool_call_decision", "tool_call_end"} <= {e["type"] for e in events}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(run: Run, shell: str) -> None:
+    assert "toolrest" in run("completion", shell).stdout
+
+
+def test_a_reader_that_goes_away_is_no_traceback(run: Run, tmp_path: Path) -> None:
+    done = subprocess.run(
+        f"{TOOLREST} tools --wire chat --json | true",
+        shell=True, capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,179 @@
+"""The project's own promises: what importing costs, what is public, which way imports go."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import toolrest
+
+ROOT = Path(__file__).parent.parent
+
+PUBLIC = [
+    "ApprovalRequest",
+    "ConfigError",
+    "Context",
+    "Effects",
+    "Fatal",
+    "Image",
+    "RespondToModel",
+    "Risk",
+    "Text",
+    "Tool",
+    "ToolDefinitionError",
+    "ToolOutput",
+    "Toolrest",
+    "ToolrestError",
+    "Turn",
+    "__version__",
+    "tool",
+]
+
+
+def run_python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, check=True
+    )
+
+
+def test_public_names_are_frozen_and_all_there() -> None:
+    assert toolrest.__all__ == PUBLIC
+    for name in PUBLIC:
+        assert getattr(toolrest, name) is not None
+    assert dir(toolrest) == PUBLIC
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        _ = toolrest.nope
+
+
+def test_import_loads_nothing_and_prints_nothing() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import toolrest; "
+        "print(sorted(set(sys.modules) - before))"
+    )
+    new = run_python(code).stdout
+    assert new.strip() == "['toolrest']"
+
+
+def test_version_loads_no_command_line_library() -> None:
+    code = (
+        "import sys; sys.argv = ['toolrest', '--version']\n"
+        "from toolrest.cli.entry import main; main()\n"
+        "assert 'click' not in sys.modules and 'pydantic' not in sys.modules"
+    )
+    assert run_python(code).stdout == f"toolrest {toolrest.__version__}\n"
+
+
+def test_a_session_loads_only_what_it_needs(tmp_path: Path) -> None:
+    code = f"""
+import asyncio, sys
+from toolrest import Toolrest, tool
+
+@tool(mutating=False)
+async def noop() -> str:
+    "Nothing."
+    return "ok"
+
+async def main():
+    async with Toolrest({str(tmp_path)!r}, tools=[noop]) as rest:
+        assert (await rest.call("noop")).text == "ok"
+
+asyncio.run(main())
+loaded = set(sys.modules)
+for name in ("mcp", "textual", "httpx2", "click", "rich", "tomlkit", "lark", "jsonschema_rs",
+             "docstring_parser", "PIL", "tree_sitter", "opentelemetry"):
+    assert name not in loaded, name
+"""
+    run_python(code)
+
+
+def test_imports_between_rooms_only_go_down() -> None:
+    found = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout
+
+
+def test_the_built_wheel_works_elsewhere(tmp_path: Path) -> None:
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--wheel",
+            "--no-isolation",
+            "-o",
+            str(tmp_path),
+            str(ROOT),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("toolrest-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "toolrest/py.typed" in names
+    assert not [name for name in names if name.startswith("tests")]
+    target = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(target)
+    code = (
+        f"import sys; sys.path.insert(0, {str(target)!r})\n"
+        "import toolrest; print(toolrest.__file__)\n"
+        "from toolrest.cli.app import app; print(app.name)"
+    )
+    shown = run_python(code).stdout
+    assert shown.startswith(str(target))
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.DOTALL)
+
+
+def test_the_readme_examples_run(tmp_path: Path) -> None:
+    examples = blocks(ROOT / "README.md", "python")
+    assert examples
+    for number, example in enumerate(examples):
+        script = tmp_path / f"example{number}.py"
+        script.write_text(example)
+        (tmp_path / "README.md").write_text("# Title\n\nText.\n")
+        done = subprocess.run(
+            [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_core_install_stays_small() -> None:
+    from importlib.metadata import requires
+
+    seen: set[str] = set()
+    todo = ["toolrest"]
+    while todo:
+        name = todo.pop()
+        for line in requires(name) or []:
+            if "extra ==" in line or "python_version <" in line or "sys_platform ==" in line:
+                continue
+            needed = re.split(r"[ ;<>=!~\[(]", line)[0].lower().replace("_", "-")
+            if needed not in seen:
+                seen.add(needed)
+                todo.append(needed)
+    assert len(seen) + 1 <= 24, sorted(seen)
+
+
+def test_events_and_items_are_plain_json() -> None:
+    from toolrest.events import FileChange, ToolCallEnd
+
+    event = ToolCallEnd(
+        call_id="c", tool="t", success=True, failure=None, duration=0.1, bytes=1, output="x",
+        files=[FileChange("/a", None, "00")],
+    )  # fmt: skip
+    assert json.loads(json.dumps(event.to_json()))["files"] == [
+        {"path": "/a", "before": None, "after": "00"}
+    ]
