@@ -58,6 +58,7 @@ class AuditLog:
         self._log = self._head = -1
         self._count = 0
         self._last = GENESIS
+        self._name_on_disk = False
         self._broken = ""
         self._ended = False
         self.path: str | None = None
@@ -90,7 +91,7 @@ class AuditLog:
         """Write the last line and let go of the files; may be called twice."""
         try:
             if self._log >= 0 and not self._ended and not self._broken:
-                self._append({"type": "session_end", "time": time.time()}, sync=True)
+                self._append({"type": "session_end", "time": time.time()}, sync=False)
         finally:
             self._ended = True
             log, head, self._log, self._head = self._log, self._head, -1, -1
@@ -103,14 +104,10 @@ class AuditLog:
             self._ensure_open()
             self._write(record)
             if sync and self._sync:
-                try:
-                    os.fsync(self._log)
-                except OSError as error:
-                    raise self._failed(error) from error
+                self._to_disk()
 
     def _write(self, record: JSONObject) -> None:
-        numbered = {"n": self._count + 1, **record, "prev": self._last}
-        line, digest = seal(numbered)
+        line, digest = seal(self._count + 1, self._last, record)
         try:
             write_all(self._log, line)
             # The line first: a head that is behind tells of a crash, one ahead of a cut.
@@ -119,6 +116,19 @@ class AuditLog:
             raise self._failed(error) from error
         self._count += 1
         self._last = digest
+
+    def _to_disk(self) -> None:
+        try:
+            os.fsync(self._log)
+            if not self._name_on_disk:
+                folder = private_folder(self._folder)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+                self._name_on_disk = True
+        except OSError as error:
+            raise self._failed(error) from error
 
     def _ensure_open(self) -> None:
         if self._broken or self._ended:
@@ -141,8 +151,6 @@ class AuditLog:
             name, self._log = self._new_file(folder)
             self._head = private_file(folder, name + HEAD_SUFFIX)
             self.path = os.path.join(self._folder, name)
-            if self._sync:
-                os.fsync(folder)
         finally:
             os.close(folder)
 

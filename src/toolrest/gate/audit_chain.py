@@ -34,11 +34,12 @@ class SealedLine:
     record: JSONObject
 
 
-def seal(record: JSONObject) -> tuple[bytes, str]:
+def seal(number: int, prev: str, record: JSONObject) -> tuple[bytes, str]:
     """Turn a record into a line and the hash that the next one will name."""
-    body = _encode(record).encode("ascii")
-    digest = sha256(body).hexdigest()
-    return b'%b,"hash":"%b"}\n' % (body[:-1], digest.encode("ascii")), digest
+    rest = _encode(record).encode("ascii")
+    body = b'{"n":%d,"prev":"%b",%b' % (number, prev.encode("ascii"), rest[1:-1])
+    digest = sha256(body + b"}").hexdigest()
+    return b'%b,"hash":"%b"}\n' % (body, digest.encode("ascii")), digest
 
 
 def unseal(line: bytes) -> SealedLine | None:

@@ -18,6 +18,7 @@ from toolrest.gate.cut import (
     lines_header,
     marker,
 )
+from toolrest.gate.plain import PlainText
 from toolrest.gate.redact import Redactor
 from toolrest.gate.spill import Spill, SpillFile
 from toolrest.items import JSONObject
@@ -67,7 +68,8 @@ class Collected:
 class Collector:
     """Takes an output in pieces and keeps its head, its tail and its exact totals.
 
-    Use it as a context manager, or call `finish`; either closes the spill file.
+    Use it as a context manager, or call `finish`; either closes the spill file. With `plain`
+    the output is a terminal's: colours and progress bars go before anything is counted.
     """
 
     def __init__(
@@ -77,11 +79,13 @@ class Collector:
         redactor: Redactor | None = None,
         spill: Spill | None = None,
         hint: str = "output",
+        plain: bool = False,
     ) -> None:
         self._limit = limit
         self._left = limit.budget // 2
         self._right = limit.budget - self._left
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._plain = PlainText() if plain else None
         self._stream = redactor.stream() if redactor is not None and redactor.active else None
         self._spill = spill
         self._hint = hint
@@ -113,6 +117,8 @@ class Collector:
             chunk = pending + chunk if pending else chunk
         else:
             chunk = self._decoder.decode(chunk)
+        if self._plain is not None:
+            chunk = self._plain.feed(chunk)
         if self._stream is not None:
             chunk = self._stream.feed(chunk)
         if chunk:
@@ -123,6 +129,8 @@ class Collector:
         """Say what came of it; a second call gives the same answer."""
         if self._result is None:
             rest = self._decoder.decode(b"", final=True)
+            if self._plain is not None:
+                rest = self._plain.feed(rest) + self._plain.flush()
             if self._stream is not None:
                 rest = self._stream.feed(rest) + self._stream.flush()
             if rest:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from urllib.parse import quote, quote_plus
 
 MIN_LENGTH = 8
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=_-]{16,}")
@@ -50,6 +47,10 @@ def _is_path(value: str) -> bool:
 
 
 def _derived(value: str) -> Iterator[str]:
+    # Slow to import, and only needed where there is a secret.
+    import json
+    from urllib.parse import quote, quote_plus
+
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     data = value.encode("utf-8", "surrogatepass")
@@ -66,6 +67,8 @@ def _derived(value: str) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> Iterator[str]:
+    from base64 import b64encode
+
     whole = b64encode(data).decode()
     yield whole
     yield whole.rstrip("=")

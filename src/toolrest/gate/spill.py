@@ -7,10 +7,8 @@ the output repeats it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import secrets
 
 from toolrest.gate.private import private_file, private_folder, reason, write_all
 
@@ -93,7 +91,7 @@ class Spill:
 
     def open(self, hint: str = "output") -> SpillFile:
         """Make a new file whose name nobody can foresee; `hint` (a tool's name) leads it."""
-        name = f"{self._count + 1:04d}-{_UNSAFE.sub('_', hint)[:48]}-{secrets.token_hex(8)}.txt"
+        name = f"{self._count + 1:04d}-{_UNSAFE.sub('_', hint)[:48]}-{os.urandom(8).hex()}.txt"
         try:
             descriptor = self._create(name)
         except OSError as error:
@@ -156,7 +154,9 @@ def _file_name(session_id: str) -> str:
     name = _UNSAFE.sub("_", session_id)[:64]
     if name == session_id and name:
         return name
-    digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+    from hashlib import sha256
+
+    digest = sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{name}-{digest[:16]}"
 
 
