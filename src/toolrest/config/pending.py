@@ -46,7 +46,6 @@ PENDING_KEYS = {
 }
 
 PENDING_VALUES: dict[tuple[str, Any], str] = {
-    ("approval_policy", "auto"): "the approval mode auto",
     ("tools.tools_web_search_request", True): "web search",
 }
 
