@@ -395,13 +395,13 @@ def test_a_line_replaced_with_a_right_hash_is_found_too(tmp_path: Path) -> None:
     forged = _resealed(lines[3], verdict="deny")
     assert _changed(tmp_path, [*lines[:3], forged, *lines[4:]]) == (False, "rewritten", 4)
     last = _resealed(lines[-1], time=0)
-    assert _changed(tmp_path, [*lines[:-1], last]) == (False, "rewritten", 8)
+    assert _changed(tmp_path, [*lines[:-1], last]) == (False, "rewritten_end", 8)
     # The whole rest rebuilt: the head file still knows the end.
     rebuilt = lines[:3]
     for line in (forged, *lines[4:]):
         previous = json.loads(rebuilt[-1])["hash"]
         rebuilt = [*rebuilt, _resealed(line, prev=previous)]
-    assert _changed(tmp_path, rebuilt) == (False, "rewritten", 8)
+    assert _changed(tmp_path, rebuilt) == (False, "rewritten_end", 8)
 
 
 def test_lines_that_the_head_does_not_know(tmp_path: Path) -> None:

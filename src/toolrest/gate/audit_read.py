@@ -34,11 +34,30 @@ Finding: TypeAlias = Literal[
     "duplicated",
     "truncated",
     "rewritten",
+    "rewritten_end",
     "torn",
     "uncovered",
     "no_head",
 ]
 CAVEAT = "Whoever can write both the log and its head file can forge them."
+_WORDS: dict[Finding, str] = {
+    "intact": "All {count} lines are intact.",
+    "edited": "Line {line} was edited: its content does not match its hash.",
+    "removed": "Line {line} was removed (lines up to {last} are missing).",
+    "reordered": "Line {line} was moved: it was written as line {number}.",
+    "duplicated": "Line {line} repeats line {number}.",
+    "truncated": "The log was cut: {count} lines were written, {there} are there; line {line} is "
+    "the first one missing.",
+    "rewritten": "Line {line} was replaced: the line after it follows another one.",
+    "rewritten_end": "Line {line} is not the one that the head file remembers: it, or lines "
+    "before it, were replaced.",
+    "torn": "Line {line} was never finished: the session died while writing it. The {there} "
+    "lines before it are intact.",
+    "uncovered": "The head file knows {count} of {there} lines: the session died before it was "
+    "updated, or lines from {line} on were added.",
+    "no_head": "The head file {head} is missing or damaged, so a cut end would not be seen. The "
+    "{there} lines that are there follow each other.",
+}
 _ARGUMENTS_SHOWN = 100
 
 
@@ -78,7 +97,7 @@ class AuditRow:
 def verify(path: str | os.PathLike[str]) -> VerifyResult:
     """Check every line, their order, and the end against the head file.
 
-    A log or head file that cannot be read raises AuditError; a damaged one is a result.
+    A log that cannot be read raises AuditError; a damaged one is a result.
     """
     path = os.fspath(path)
     with _opened(path) as log:
@@ -145,50 +164,27 @@ class _Scan:
             fault = "reordered"
         if fault == "rewritten" and line > 1:
             line -= 1
-        message = {
-            "edited": f"Line {line} was edited: its content does not match its hash.",
-            "duplicated": f"Line {line} repeats line {number}.",
-            "reordered": f"Line {line} was moved: it was written as line {number}.",
-            "removed": f"Lines {line} to {number - 1} were removed."
-            if number - 1 > line
-            else f"Line {line} was removed.",
-            "rewritten": f"Line {line} was replaced: the line after it follows another one.",
-        }[fault]
+        message = _WORDS[fault].format(line=line, number=number, last=number - 1)
         return VerifyResult(False, fault, self.count, line, message)
 
 
 def _compare_with_head(scan: _Scan, head_path: str) -> VerifyResult:
-    def result(finding: Finding, line: int | None, message: str) -> VerifyResult:
-        return VerifyResult(finding == "intact", finding, scan.count, line, message, scan.ended)
-
     head = _read_head(head_path)
+    count, digest = head or (0, "")
+    finding: Finding = "intact"
+    line: int | None = None
     if head is None:
-        return result(
-            "no_head", None, f"The head file {head_path} is missing or damaged: a cut end would "
-            f"not be seen. The {scan.count} lines that are there follow each other."
-        )  # fmt: skip
-    count, digest = head
-    if count > scan.count:
-        return result(
-            "truncated", scan.count + 1, f"The log was cut: {count} lines were written, "
-            f"{scan.count} are there; line {scan.count + 1} is the first one missing."
-        )  # fmt: skip
-    if count < 0 or scan.hashes[count] != digest:
-        return result(
-            "rewritten", count, f"Line {count} is not the one that the head file remembers: "
-            "it, or lines before it, were replaced."
-        )  # fmt: skip
-    if scan.torn:
-        return result(
-            "torn", scan.count + 1, f"Line {scan.count + 1} was never finished: the session died "
-            f"while writing it. The {scan.count} lines before it are intact."
-        )  # fmt: skip
-    if count < scan.count:
-        return result(
-            "uncovered", count + 1, f"The head file knows {count} of {scan.count} lines: the "
-            f"session died before it was updated, or lines from {count + 1} on were added."
-        )  # fmt: skip
-    return result("intact", None, f"All {count} lines are intact.")
+        finding = "no_head"
+    elif count > scan.count:
+        finding, line = "truncated", scan.count + 1
+    elif count < 0 or scan.hashes[count] != digest:
+        finding, line = "rewritten_end", count
+    elif scan.torn:
+        finding, line = "torn", scan.count + 1
+    elif count < scan.count:
+        finding, line = "uncovered", count + 1
+    words = _WORDS[finding].format(line=line, count=count, there=scan.count, head=head_path)
+    return VerifyResult(finding == "intact", finding, scan.count, line, words, scan.ended)
 
 
 def _read_head(path: str) -> tuple[int, str] | None:
