@@ -196,15 +196,15 @@ class Job:
         assert isinstance(wanted, Slice)  # noqa: S101 - finish() looked
         shown: list[str] = []
         size = 0
-        number = wanted.offset
-        for raw in text_lines.lines(text_lines.skip(source, wanted.offset - 1)):
-            if len(shown) == wanted.limit or size >= _MOST_BYTES:
-                if not wanted.asked or size >= _MOST_BYTES:
-                    self.notes.append(f"more lines follow; continue with offset {number}")
-                break
+        lines = text_lines.Lines(text_lines.skip(source, wanted.offset - 1))
+        for number, raw in enumerate(lines, wanted.offset):
             shown.append(self._line(number, raw))
             size += len(shown[-1])
-            number += 1
+            if len(shown) == wanted.limit or size >= _MOST_BYTES:
+                unasked = size >= _MOST_BYTES or not wanted.asked
+                if unasked and lines.more():
+                    self.notes.append(f"more lines follow; continue with offset {number + 1}")
+                break
         if not shown:
             message = "offset exceeds file length"
             raise RespondToModel(message, kind="input_invalid", fields=("offset",))
@@ -214,7 +214,7 @@ class Job:
         wanted = self.plan
         assert isinstance(wanted, Block)  # noqa: S101 - finish() looked
         rows, anchor = indentation.around(
-            text_lines.lines(source, indentation.MEASURED_BYTES),
+            text_lines.Lines(source, indentation.MEASURED_BYTES),
             wanted.anchor,
             wanted.most,
             text_lines.KEPT_BYTES,

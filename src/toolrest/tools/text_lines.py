@@ -50,23 +50,39 @@ def skip(source: Iterator[bytes], count: int) -> Iterator[bytes]:
         return
 
 
-def lines(source: Iterator[bytes], keep: int = KEPT_BYTES) -> Iterator[bytes]:
+class Lines:
     """Each line's first `keep` bytes, without its end."""
-    held = b""
-    length = 0
-    most = keep + 1  # one more, so that a `\r` right behind the kept bytes is known
-    for piece in source:
-        first, *rest = piece.split(b"\n")
-        held += first[: most - len(held)]
-        length += len(first)
-        for part in rest:
-            if held.endswith(b"\r") and length == len(held):
-                held = held[:-1]
+
+    def __init__(self, source: Iterator[bytes], keep: int = KEPT_BYTES) -> None:
+        self._source = source
+        self._keep = keep
+        self._ahead = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        keep = self._keep
+        most = keep + 1  # one more, so that a `\r` right behind the kept bytes is known
+        held = b""
+        length = 0
+        for piece in self._source:
+            first, *rest = piece.split(b"\n")
+            held += first[: most - len(held)]
+            length += len(first)
+            left = len(rest)
+            for part in rest:
+                left -= 1
+                self._ahead = left > 0 or part != b""
+                if held.endswith(b"\r") and length == len(held):
+                    held = held[:-1]
+                yield held[:keep]
+                held = part[:most]
+                length = len(part)
+        self._ahead = False
+        if length:
             yield held[:keep]
-            held = part[:most]
-            length = len(part)
-    if length:
-        yield held[:keep]
+
+    def more(self) -> bool:
+        """Whether a line follows the one given last; no more is read than that takes."""
+        return self._ahead or any(self._source)
 
 
 def shown(raw: bytes) -> tuple[str, bool]:

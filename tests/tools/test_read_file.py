@@ -1,0 +1,594 @@
+"""read_file: the documented vectors, every kind of line and file, and models written apart."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolrest.errors import RespondToModel
+from toolrest.items import ToolOutput
+from toolrest.policy.paths import PathPolicy
+from toolrest.tools.read_file import Indentation, Job, ReadFile, plan
+
+Call = Callable[..., Awaitable[ToolOutput]]
+
+SAMPLE = """\
+# top note
+import os
+
+# loads things
+# twice
+def load(path):
+    data = []
+
+    for row in open(path):
+        if row:
+            data.append(row)
+    return data
+
+def save(x):
+    return x
+"""
+
+
+def numbers(output: ToolOutput) -> list[int]:
+    lines = [line for line in output.text.split("\n") if not line.startswith("[toolrest] ")]
+    return [int(line.split(":")[0][1:]) for line in lines if line]
+
+
+def read(path: Path, **arguments: Any) -> str:
+    """The lines without the gate, for property tests; the error's words when it fails."""
+    files = PathPolicy("/", homes=[], toolrest_home="/nowhere", max_file_size=1 << 40)
+    try:
+        job = Job(files, str(path), plan(ReadFile.Args(file_path=str(path), **arguments)))
+        return job.finish(job.open()[0]).text
+    except RespondToModel as error:
+        return error.message
+
+
+# The documented texts
+
+
+async def test_lines_are_numbered_and_blank_ones_keep_the_space(call: Call, work: Path) -> None:
+    (work / "a.py").write_text("import os\n\ndef f():\n")
+    output = await call("read_file", file_path="a.py")
+    assert output.text == "L1: import os\nL2: \nL3: def f():"
+    assert output.success
+    assert output.provenance == "workspace"
+    absolute = await call("read_file", file_path=str(work / "a.py"), offset=2, limit=1)
+    assert absolute.text == "L2: "
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"offset": 0}, "offset must be a 1-indexed line number"),
+        ({"offset": 0, "limit": 0}, "offset must be a 1-indexed line number"),
+        ({"limit": 0}, "limit must be greater than zero"),
+        ({"offset": 4}, "offset exceeds file length"),
+        ({"offset": 10**30}, "offset exceeds file length"),
+        (
+            {"mode": "indentation", "indentation": {"anchor_line": 0}},
+            "anchor_line must be a 1-indexed line number",
+        ),
+        (
+            {"mode": "indentation", "indentation": {"max_lines": 0}},
+            "max_lines must be greater than zero",
+        ),
+        (
+            {"mode": "indentation", "indentation": {"anchor_line": 0, "max_lines": 0}},
+            "anchor_line must be a 1-indexed line number",
+        ),
+        (
+            {"mode": "indentation", "indentation": {"anchor_line": 4}},
+            "anchor_line exceeds file length",
+        ),
+        ({"mode": "indentation", "offset": 9}, "anchor_line exceeds file length"),
+    ],
+)
+async def test_numbers_that_make_no_sense(
+    call: Call, work: Path, arguments: dict[str, Any], text: str
+) -> None:
+    (work / "a").write_text("1\n2\n3\n")
+    output = await call("read_file", file_path="a", **arguments)
+    assert output.text == text
+    assert output.failure is not None
+    assert output.failure.kind == "input_invalid"
+    assert output.failure.fields
+
+
+async def test_numbers_are_checked_before_the_file_is_opened(call: Call) -> None:
+    output = await call("read_file", file_path="missing", limit=0)
+    assert output.text == "limit must be greater than zero"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"offset": -1},
+        {"limit": 1.5},
+        {"limit": "3"},
+        {"mode": "other"},
+        {"indentation": {"max_levels": -1}},
+        {"indentation": []},
+        {"file_path": 3},
+    ],
+)
+async def test_wrong_types_are_refused_by_name(call: Call, arguments: dict[str, Any]) -> None:
+    output = await call("read_file", **{"file_path": "a"} | arguments)
+    assert output.text.startswith("failed to parse function arguments: ")
+    assert next(iter(arguments)) in output.text
+
+
+async def test_system_errors_are_told_in_their_usual_form(call: Call, work: Path) -> None:
+    (work / "loop").symlink_to("loop")
+    for path, words in [
+        ("missing", "No such file or directory (os error 2)"),
+        (".", "Is a directory (os error 21)"),
+        ("loop", "Too many levels of symbolic links (os error 40)"),
+        ("x" * 300, "File name too long (os error 36)"),
+    ]:
+        output = await call("read_file", file_path=path)
+        assert output.text == f"failed to read file: {words}"
+        assert output.success is False
+
+
+async def test_an_empty_file_has_no_first_line(call: Call, work: Path) -> None:
+    (work / "empty").write_bytes(b"")
+    assert (await call("read_file", file_path="empty")).text == "offset exceeds file length"
+    output = await call("read_file", file_path="empty", mode="indentation")
+    assert output.text == "anchor_line exceeds file length"
+
+
+def test_permission_denied_is_told(work: Path, as_user: Callable[..., Any]) -> None:
+    secret = work / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600 if os.getuid() == 0 else 0o000)
+    text = as_user(lambda: read(secret))
+    assert text == "failed to read file: Permission denied (os error 13)"
+
+
+# Lines
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\rb\n", ["a\rb"]),
+        (b"a\r", ["a\r"]),
+        (b"a\r\r\n", ["a\r"]),
+        (b"\r\n", [""]),
+        (b"\n", [""]),
+        (b"\n\n", ["", ""]),
+        (b"no end", ["no end"]),
+        (b"a\n\r", ["a", "\r"]),
+        (b"\xff\xfe\nplain\n", ["��", "plain"]),
+        (b"a\xe2\x82\nb\xf0\x9f\x98", ["a�", "b�"]),
+        (b"\xed\xa0\x80", ["���"]),
+        ("\u2028\x0b\x0c\x85é".encode(), ["\u2028\x0b\x0c\x85é"]),
+        (b"\xef\xbb\xbfbom\n", ["\ufeffbom"]),
+        (b"x" * 500, ["x" * 500]),
+        (b"x" * 500 + b"\r\n", ["x" * 500]),
+        (b"x" * 499 + "é".encode(), ["x" * 499]),
+        (b"x" * 498 + "é".encode(), ["x" * 498 + "é"]),
+        (b"x" * 497 + "😀".encode(), ["x" * 497]),
+        (b"\xff" * 20 + b"\n" + b"y" * 501, ["�" * 20, "y" * 500]),
+        (b"ok " * 120 + b"\xff" * 100, ["ok " * 120 + "�" * 46]),
+    ],
+)
+def test_kinds_of_lines(tmp_path: Path, data: bytes, lines: list[str]) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(data)
+    assert read(file) == "\n".join(f"L{n}: {line}" for n, line in enumerate(lines, 1))
+
+
+async def test_a_cut_line_is_noted_last(call: Call, work: Path) -> None:
+    (work / "long").write_text("short\n" + "x" * 501 + "\n" + "y" * 9000 + "\n")
+    output = await call("read_file", file_path="long")
+    assert output.text == (
+        f"L1: short\nL2: {'x' * 500}\nL3: {'y' * 500}\n[toolrest] cut at 500 bytes: L2, L3"
+    )
+
+
+async def test_more_lines_are_noted_unless_the_model_chose_the_limit(
+    call: Call, work: Path
+) -> None:
+    (work / "many").write_text("x\n" * 2001)
+    read_with_default = PathPolicy(work)
+    job = Job(read_with_default, "many", plan(ReadFile.Args(file_path="many")))
+    output = job.finish(job.open()[0])
+    assert output.notes == ["more lines follow; continue with offset 2001"]
+    chosen = await call("read_file", file_path="many", limit=5)
+    assert chosen.text == "\n".join(f"L{n}: x" for n in range(1, 6))
+    (work / "exact").write_text("x\n" * 2000)
+    job = Job(read_with_default, "exact", plan(ReadFile.Args(file_path="exact")))
+    assert job.finish(job.open()[0]).notes == []
+
+
+def naive_lines(data: bytes) -> list[str]:
+    """The text of tools.md §11.1 on lines, as plainly as it can be written."""
+    parts = data.split(b"\n")
+    ended, last = parts[:-1], parts[-1]
+    raw = [line[:-1] if line.endswith(b"\r") else line for line in ended]
+    if last:
+        raw.append(last)
+    texts = []
+    for line in raw:
+        text = line.decode("utf-8", "replace")
+        while len(text.encode()) > 500:
+            text = text[:-1]
+        texts.append(text)
+    return texts
+
+
+line_bytes = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [b"\n", b"\r\n", b"\r", b"\n\n", b" ", b"a", b"\xff", b"\xe2\x82", "é😀".encode()]
+        ),
+        st.integers(490, 515).map(lambda n: b"x" * n),
+        st.integers(40, 60).map(lambda n: b"abcdefgh\xc3" * n),
+    ),
+    max_size=25,
+).map(b"".join)
+
+
+@given(data=line_bytes, offset=st.integers(1, 20), limit=st.integers(1, 20))
+def test_slices_agree_with_the_naive_model(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, offset: int, limit: int
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "slice"
+    file.write_bytes(data)
+    lines = naive_lines(data)
+    wanted = [f"L{n}: {text}" for n, text in enumerate(lines, 1) if offset <= n < offset + limit]
+    expected = "\n".join(wanted) if wanted else "offset exceeds file length"
+    assert read(file, offset=offset, limit=limit) == expected
+
+
+def test_lines_across_the_pieces_of_a_large_file(tmp_path: Path) -> None:
+    # Lengths that put `\r\n`, characters and long lines across the borders of what is read.
+    file = tmp_path / "large"
+    lines = [("é" if n % 3 else "\r") * (n % 700) for n in range(3000)]
+    data = "\r\n".join(lines).encode()
+    file.write_bytes(data)
+    expected = naive_lines(data)
+    assert len(expected) == 3000
+    assert read(file, limit=5000) == "\n".join(f"L{n}: {t}" for n, t in enumerate(expected, 1))
+    assert read(file, offset=2990, limit=3) == "\n".join(
+        f"L{n}: {expected[n - 1]}" for n in (2990, 2991, 2992)
+    )
+
+
+# Indentation
+
+
+@pytest.mark.parametrize(
+    ("options", "limit", "first", "last"),
+    [
+        ({"max_levels": 1}, None, 10, 11),
+        ({"max_levels": 2}, None, 9, 12),
+        ({"max_levels": 2, "include_siblings": True}, None, 7, 12),
+        ({"max_levels": 3}, None, 4, 15),
+        ({"max_levels": 0}, None, 4, 15),
+        ({}, None, 4, 15),
+        ({"max_levels": 3, "include_header": False}, None, 6, 15),
+        ({"max_levels": 3, "max_lines": 4}, None, 9, 12),
+        ({"max_levels": 3}, 3, 10, 12),
+        ({"max_levels": 3, "max_lines": 1}, None, 11, 11),
+    ],
+)
+async def test_the_documented_vector(
+    call: Call, work: Path, options: dict[str, Any], limit: int | None, first: int, last: int
+) -> None:
+    (work / "v.py").write_text(SAMPLE)
+    arguments: dict[str, Any] = {"indentation": {"anchor_line": 11} | options}
+    if limit is not None:
+        arguments["limit"] = limit
+    output = await call("read_file", file_path="v.py", mode="indentation", **arguments)
+    assert numbers(output) == list(range(first, last + 1))
+    assert output.text.startswith(f"L{first}: {SAMPLE.splitlines()[first - 1]}")
+
+
+async def test_the_offset_is_the_anchor_when_none_is_given(call: Call, work: Path) -> None:
+    (work / "v.py").write_text(SAMPLE)
+    for options in (None, {"anchor_line": None, "max_lines": None}, {}):
+        output = await call(
+            "read_file", file_path="v.py", mode="indentation", offset=15, indentation=options
+        )
+        assert 15 in numbers(output)
+
+
+async def test_slice_mode_ignores_the_options_of_the_other(call: Call, work: Path) -> None:
+    (work / "v.py").write_text(SAMPLE)
+    output = await call("read_file", file_path="v.py", indentation={"anchor_line": 0}, limit=1)
+    assert numbers(output) == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "anchor", "expected"),
+    [
+        ("\n", 1, [1]),  # one line is never trimmed
+        ("\n\n\n", 2, []),  # nothing but blank lines leaves nothing
+        ("a\n\n\n", 1, [1]),
+        ("\n\na\n", 3, [3]),
+        ("\u3000\na\n", 2, [2]),
+        ("\x1c\na\n", 2, [1, 2]),  # a separator is not white space
+    ],
+)
+def test_blank_ends_are_trimmed(
+    tmp_path: Path, text: str, anchor: int, expected: list[int]
+) -> None:
+    file = tmp_path / "f"
+    file.write_text(text)
+    shown = read(file, mode="indentation", indentation=Indentation(anchor_line=anchor))
+    assert [int(line.split(":")[0][1:]) for line in shown.split("\n") if line] == expected
+
+
+WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+
+
+def naive_block(
+    lines: list[str], anchor: int, levels: int, siblings: bool, header: bool, n: int
+) -> list[int]:
+    """The six steps of tools.md §11.1, one after the other, on a list of texts."""
+    effective: list[int] = []
+    for line in lines:
+        if line.strip(WHITE) == "":
+            effective.append(effective[-1] if effective else 0)
+            continue
+        width = 0
+        for char in line:
+            if char not in " \t":
+                break
+            width += 1 if char == " " else 4
+        effective.append(width)
+    floor = 0 if levels == 0 else max(0, effective[anchor] - 4 * levels)
+    n = min(n, len(lines))
+    if n == 1:
+        return [anchor]
+    taken = [anchor]
+    above, below = anchor - 1, anchor + 1
+    above_met = below_met = 0
+    while len(taken) < n:
+        before = len(taken)
+        if above >= 0:
+            comment = lines[above].strip(WHITE).startswith(("#", "//", "--"))
+            at_floor = effective[above] == floor and not siblings
+            if effective[above] < floor or (
+                at_floor and above_met > 0 and not (header and comment)
+            ):
+                above = -1
+            else:
+                above_met += at_floor
+                taken.insert(0, above)
+                above -= 1
+                if len(taken) == n:
+                    break
+        if below < len(lines):
+            at_floor = effective[below] == floor and not siblings
+            if effective[below] < floor or (at_floor and below_met > 0):
+                below = len(lines)
+            else:
+                below_met += at_floor
+                taken.append(below)
+                below += 1
+        if len(taken) == before:
+            break
+    while taken and lines[taken[0]].strip(WHITE) == "":
+        del taken[0]
+    while taken and lines[taken[-1]].strip(WHITE) == "":
+        del taken[-1]
+    return taken
+
+
+code_line = st.builds(
+    lambda lead, body: lead + body,
+    st.sampled_from(["", "", "    ", "\t", "        ", "  ", "\t  ", " \t ", "\u3000"]),
+    st.sampled_from(["x", "# c", "// c", "-- c", "", "", "def f():", "é", "-", "/"]),
+)
+
+
+@given(
+    lines=st.lists(code_line, min_size=1, max_size=30),
+    place=st.integers(0, 29),
+    levels=st.integers(0, 4),
+    siblings=st.booleans(),
+    header=st.booleans(),
+    limit=st.integers(1, 35),
+    guard=st.none() | st.integers(1, 35),
+)
+def test_blocks_agree_with_the_naive_model(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[str],
+    place: int,
+    levels: int,
+    siblings: bool,
+    header: bool,
+    limit: int,
+    guard: int | None,
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "block"
+    file.write_text("\n".join(lines) + "\n", newline="")
+    anchor = place % len(lines)
+    most = min(limit, guard or limit)
+    expected = naive_block(lines, anchor, levels, siblings, header, most)
+    options = Indentation(
+        anchor_line=anchor + 1,
+        max_levels=levels,
+        include_siblings=siblings,
+        include_header=header,
+        max_lines=guard,
+    )
+    shown = read(file, mode="indentation", limit=limit, indentation=options)
+    assert shown == "\n".join(f"L{n + 1}: {lines[n]}" for n in expected)
+
+
+def test_a_blank_run_inherits_from_far_above_the_window(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("top\n    body\n" + "\n" * 50 + "    more\n")
+    shown = read(
+        file, mode="indentation", limit=3, indentation=Indentation(anchor_line=53, max_levels=1)
+    )
+    assert shown == "L53:     more"
+
+
+# Files that are not plain text
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"\x7fELF\x02\x01\x01\0", "an ELF program or library, 108 bytes"),
+        (b"%PDF-1.7\n", "a PDF document"),
+        (b"PK\x03\x04\0", "a ZIP archive"),
+        (b"\x1f\x8b\x08\0", "gzip-compressed data"),
+        (b"SQLite format 3\0", "an SQLite database"),
+        (b"\0\x01\x02", "binary data"),
+        (b"\xff\xfe\0\0h\0\0\0", "UTF-32 text"),
+        (b"\x80\x81" * 40, "binary data"),
+    ],
+)
+async def test_binary_files_are_refused_with_type_and_size(
+    call: Call, work: Path, head: bytes, words: str
+) -> None:
+    (work / "bin").write_bytes(head + b"x" * 100 if b"\0" in head else head)
+    output = await call("read_file", file_path="bin")
+    assert output.text.startswith("failed to read file: bin is not text but ")
+    assert words in output.text
+    assert "bytes" in output.text
+    assert "view_image" not in output.text
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "PNG"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "JPEG"),
+        (b"GIF89a\x01\0\x01\0", "GIF"),
+        (b"RIFF\x24\0\0\0WEBPVP8 ", "WebP"),
+        (b"BM\x46\0\0\0\0\0", "BMP"),
+    ],
+)
+async def test_images_name_view_image(call: Call, work: Path, head: bytes, name: str) -> None:
+    (work / "picture").write_bytes(head)
+    output = await call("read_file", file_path="picture")
+    assert f"a {name} image" in output.text
+    assert "view_image" in output.text
+    assert output.failed
+
+
+async def test_text_that_starts_like_a_binary_is_text(call: Call, work: Path) -> None:
+    for start in ("BMW", "MZ", "BZh", "GIF89a", "ID3", "PAR1"):
+        (work / "t").write_text(f"{start} is only a word\n")
+        assert (await call("read_file", file_path="t")).text == f"L1: {start} is only a word"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_utf16_with_a_mark_is_decoded(call: Call, work: Path, encoding: str) -> None:
+    text = "\ufeffline é\r\n日本\n\nend"
+    (work / "u16").write_bytes(text.encode(encoding))
+    output = await call("read_file", file_path="u16")
+    assert output.text == "L1: line é\nL2: 日本\nL3: \nL4: end"
+    (work / "cjk").write_bytes(("\ufeff" + "日本語" * 40).encode(encoding))
+    assert (await call("read_file", file_path="cjk")).text == "L1: " + "日本語" * 40
+    (work / "odd").write_bytes(text.encode(encoding) + b"\0")
+    assert (await call("read_file", file_path="odd")).text.endswith("end�")
+
+
+async def test_a_few_bad_bytes_do_not_make_a_file_binary(call: Call, work: Path) -> None:
+    (work / "latin").write_bytes("Grüße aus Köln, schöne Straße\n".encode("latin-1") * 20)
+    output = await call("read_file", file_path="latin", limit=1)
+    assert output.text == "L1: Gr��e aus K�ln, sch�ne Stra�e"
+
+
+async def test_special_files_are_refused_at_once(call: Call, work: Path) -> None:
+    os.mkfifo(work / "fifo")
+    started = time.monotonic()
+    for path in ("fifo", "/dev/zero", "/dev/tty", "/proc/self/environ", "/proc/kmsg"):
+        output = await call("read_file", file_path=path)
+        assert output.failure is not None
+        assert output.failure.kind == "policy_denied", path
+        assert "cannot be read" in output.text
+    assert time.monotonic() - started < 5
+
+
+async def test_hidden_files_and_bad_paths_are_refused(call: Call, work: Path) -> None:
+    (work / ".env").write_text("SECRET=hunter2")
+    (work / "link").symlink_to(".env")
+    for path in (".env", "link", "./x/../.env"):
+        output = await call("read_file", file_path=path)
+        assert "hunter2" not in output.text
+        assert "hidden" in output.text
+    output = await call("read_file", file_path="a\0b")
+    assert output.failure is not None
+    assert output.failure.kind == "input_invalid"
+
+
+# Size
+
+
+async def test_the_size_limit_is_the_settings(work: Path) -> None:
+    from toolrest import Toolrest
+
+    (work / "big").write_bytes(b"x\n" * 501)
+    settings = {"tool_security.max_file_access_size": 1000}
+    async with Toolrest(workspace=work, settings=settings) as rest:
+        output = await rest.call("read_file", {"file_path": "big", "limit": 1})
+        assert "1,002 bytes" in output.text
+        assert "max_file_access_size is 1,000" in output.text
+        output = await rest.call("read_file", {"file_path": "/proc/mounts"})
+        assert output.success or "max_file_access_size" in output.text
+
+
+def test_a_huge_file_is_read_in_little_memory(tmp_path: Path, full: bool) -> None:
+    file = tmp_path / "huge"
+    size = 1 << 30
+    with file.open("wb") as stream:
+        stream.write(b"first\n" + b"y" * 10_000)
+        stream.truncate(size)  # one line of NUL bytes after the head, which takes no disk
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert read(file, limit=1) == "L1: first"
+    if full:
+        assert read(file, limit=2).startswith("L1: first\nL2: yyy")
+        assert read(file, offset=3) == "offset exceeds file length"
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 50_000, f"{grown} KiB more"
+
+
+def test_a_huge_limit_is_bounded_and_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "wide"
+    file.write_bytes((b"z" * 499 + b"\n") * 40_000)
+    files = PathPolicy(tmp_path)
+    job = Job(files, str(file), plan(ReadFile.Args(file_path=str(file), limit=10**9)))
+    output = job.finish(job.open()[0])
+    shown = output.text.count("\n") + 1
+    assert shown < 40_000
+    assert output.notes == [f"more lines follow; continue with offset {shown + 1}"]
+
+
+def test_the_schema_is_the_documented_one() -> None:
+    schema = ReadFile().parameters
+    assert schema["required"] == ["file_path"]
+    assert schema["additionalProperties"] is False
+    assert set(schema["properties"]) == {"file_path", "indentation", "limit", "mode", "offset"}
+    assert schema["properties"]["mode"]["enum"] == ["slice", "indentation"]
+    inner = schema["properties"]["indentation"]
+    assert set(inner["properties"]) == {
+        "anchor_line",
+        "include_header",
+        "include_siblings",
+        "max_levels",
+        "max_lines",
+    }
+    assert "required" not in inner
