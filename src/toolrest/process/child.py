@@ -1,0 +1,195 @@
+"""A running command as the host sees it: how it started, how it ended, how to end it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from toolrest.errors import ToolrestError
+from toolrest.process.helper import tree, wire
+from toolrest.process.news import News
+
+_RECORD = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the command itself ended; `background` are the pids of its tree that still ran then."""
+
+    exit_code: int | None
+    signal: int | None = None
+    background: tuple[int, ...] = ()
+    lost: bool = False
+
+
+class StartFailed(ToolrestError):
+    """A command could not be started; says at which step and why."""
+
+    def __init__(self, step: str, number: int, subject: str) -> None:
+        self.step = step
+        self.number = number
+        self.reason = f"{os.strerror(number)} (os error {number})" if number else "it ended early"
+        if step == "request":
+            super().__init__(subject)
+        else:
+            super().__init__(f"{_PHRASES[step]} `{subject}`: {self.reason}")
+
+
+_PHRASES = {
+    "helper": "cannot start the helper that owns all commands with",
+    "fork": "cannot create a process for",
+    "session": "cannot start a session for",
+    "descriptors": "cannot hand descriptors to",
+    "terminal": "cannot give a terminal to",
+    "workdir": "cannot enter the working directory",
+    "limits": "cannot set the resource limits of",
+    "no_new_privs": "cannot confine",
+    "landlock": "cannot confine with Landlock",
+    "seccomp": "cannot confine with seccomp",
+    "exec": "cannot run",
+}
+
+
+class Child:
+    """One command and its tree.
+
+    `outputs` are the descriptors to read, standard output first; whoever takes the child reads
+    them. `pid` is the command's process, `keeper` the helper process right above it.
+    """
+
+    def __init__(self, link: socket.socket, name: str, cwd: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = 0
+        self.keeper = 0
+        self.name = name
+        self.cwd = cwd
+        self.outputs: tuple[int, ...] = ()
+        self.device: tuple[int, int] | None = None
+        self.failure: StartFailed | None = None
+        self.ended: Ended | None = None
+        self.gone = False
+        self.on_change: Callable[[], None] = _nothing
+        self.on_gone: Callable[[Child], None] = _nothing_with
+        self._loop = loop
+        self._link = link
+        self._close = weakref.finalize(self, link.close)
+        self.news = News()
+        self._survivors: tuple[int, ...] | None = None
+        loop.add_reader(link.fileno(), self._read)
+
+    async def started(self) -> None:
+        """Return once exec has succeeded; raises StartFailed otherwise."""
+        while not (self.pid or self.failure or self.ended):
+            await self.news.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    async def wait(self, seconds: float | None = None) -> Ended | None:
+        """How the command ended; None when it did not within the time."""
+        until = None if seconds is None else self._loop.time() + seconds
+        while self.ended is None:
+            remaining = None if until is None else until - self._loop.time()
+            if remaining is not None and remaining <= 0:
+                return None
+            await self.news.wait(remaining)
+        return self.ended
+
+    def descendants(self) -> tuple[int, ...]:
+        """Pids of the tree that live now, the command's own included."""
+        if self.gone or not self.keeper:
+            return ()
+        if self.ended is None:
+            return tuple(filter(tree.alive, tree.descendants(self.keeper)))
+        # The keeper may be getting ready for its next command, so start from what it named.
+        below = [pid for root in self.ended.background for pid in (root, *tree.descendants(root))]
+        return tuple(filter(tree.alive, dict.fromkeys(below)))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command's process group."""
+        self._tell(wire.SIGNAL, number)
+
+    async def kill(self, grace: float = 0.0) -> tuple[int, ...]:
+        """End the whole tree and return when it is dead; pids that cannot be killed come back.
+
+        `grace` is the time between SIGTERM and SIGKILL. The interrupt that a terminal would send
+        first is left out on purpose: a shell whose child survives SIGINT goes on with the next
+        command of its line.
+        """
+        self._survivors = None
+        self._tell(wire.KILL, int(grace * 1000))
+        while not self.gone and self.survivors() is None:
+            await self.news.wait()
+        return self.survivors() or ()
+
+    def survivors(self) -> tuple[int, ...] | None:
+        """What the latest kill left alive; None while nothing is known."""
+        return self._survivors
+
+    def abandon(self) -> None:
+        """Close the link: the keeper kills the tree by itself and nobody waits for it."""
+        self._finish()
+
+    def _tell(self, *numbers: int) -> None:
+        if self.gone:
+            return
+        try:
+            self._link.send(wire.pack(*numbers), socket.MSG_NOSIGNAL)
+        except OSError:
+            return  # a keeper that is gone also closes the link, which is read as the end
+
+    def _read(self) -> None:
+        try:
+            record = self._link.recv(_RECORD)
+        except BlockingIOError:
+            return
+        except OSError:
+            record = b""
+        if record:
+            self._note(*wire.unpack(record))
+        else:
+            self._finish()
+        self.news.tell()
+        self.on_change()
+
+    def _note(self, kind: int, *numbers: int) -> None:
+        if kind == wire.STARTED:
+            self.pid, self.keeper = numbers
+        elif kind == wire.FAILED:
+            step = wire.STEPS[numbers[0]]
+            subject = self.cwd if step == "workdir" else self.name
+            self.failure = StartFailed(step, numbers[1], subject)
+        elif kind == wire.EXITED and self.ended is None:
+            self.ended = _ended(numbers[0], numbers[1:])
+        elif kind == wire.SURVIVORS:
+            self._survivors = numbers
+
+    def _finish(self) -> None:
+        if self.gone:
+            return
+        self.gone = True
+        if self.ended is None:
+            # Nobody was left to say how it went: the keeper was killed, and the tree after it.
+            self.ended = Ended(None, signal.SIGKILL, lost=True)
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._link.fileno())
+        self._close()
+        self.on_gone(self)
+
+
+def _ended(status: int, background: tuple[int, ...]) -> Ended:
+    if os.WIFSIGNALED(status):
+        return Ended(None, os.WTERMSIG(status), background)
+    return Ended(os.WEXITSTATUS(status), None, background)
+
+
+def _nothing() -> None:
+    """The default for callbacks that nobody set."""
+
+
+def _nothing_with(_child: Child) -> None:
+    """The default for callbacks that nobody set."""

@@ -1,0 +1,139 @@
+"""System calls that the standard library has no name for: prctl, Landlock, seccomp."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_SET_PDEATHSIG = 1
+_SET_DUMPABLE = 4
+_SET_SECCOMP = 22
+_SET_CHILD_SUBREAPER = 36
+_SET_NO_NEW_PRIVS = 38
+_SECCOMP_MODE_FILTER = 2
+
+_CLOSE_RANGE = 436
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_ABI_QUERY = 1
+_RULE_PATH_BENEATH = 1
+# Every file right that each ABI knows; what is handled and not granted is denied.
+_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+# execute, write, read, truncate and ioctl are all that a rule on a single file may carry.
+_RIGHTS_OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+_NET_ABI, _NET_RIGHTS = 4, 0b11
+_SCOPE_ABI = 6
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (
+        ("handled_fs", ctypes.c_uint64),
+        ("handled_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _prctl(option: int, *arguments: int) -> None:
+    padded = (*arguments, 0, 0, 0, 0)[:4]
+    _checked(_libc.prctl(option, *(ctypes.c_ulong(value) for value in padded)))
+
+
+def close_from(first: int) -> None:
+    """Close every descriptor from this number on."""
+    if _libc.syscall(_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), 0) == 0:
+        return
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) >= first:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children instead of init's."""
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> None:
+    """No other process of this user may trace this one or read its memory."""
+    _prctl(_SET_DUMPABLE, 0)
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Have the kernel send this signal when the parent ends."""
+    _prctl(_SET_PDEATHSIG, signal_number)
+
+
+def no_new_privileges() -> None:
+    """From now on no exec gains privileges; Landlock and seccomp need this."""
+    _prctl(_SET_NO_NEW_PRIVS, 1)
+
+
+def install_seccomp(program: bytes) -> None:
+    """Install a BPF program that judges every later system call."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filter_ = _Program(len(program) // 8, ctypes.addressof(buffer))
+    _prctl(_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filter_))
+
+
+def landlock_abi() -> int:
+    """Version of Landlock in this kernel; raises OSError where there is none."""
+    return _checked(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ABI_QUERY))
+
+
+def landlock(rules: tuple[tuple[bytes, int], ...], net: bool, scoped: int) -> None:
+    """Confine this process: every right the kernel knows is denied but for the rules' paths."""
+    abi = landlock_abi()
+    handled = max(mask for since, mask in _FILE_RIGHTS.items() if since <= abi)
+    attributes = _Ruleset(
+        handled,
+        _NET_RIGHTS if net and abi >= _NET_ABI else 0,
+        scoped if abi >= _SCOPE_ABI else 0,
+    )
+    # Older kernels take the longer structure as long as the fields they lack are zero.
+    ruleset = _checked(
+        _libc.syscall(
+            _CREATE_RULESET,
+            ctypes.byref(attributes),
+            ctypes.c_size_t(ctypes.sizeof(attributes)),
+            0,
+        )
+    )
+    for path, mask in rules:
+        _allow(ruleset, path, mask & handled)
+    _checked(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: bytes, mask: int) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # nothing can be granted beneath a path that is not there
+    try:
+        if not stat.S_ISDIR(os.fstat(parent).st_mode):
+            mask &= _RIGHTS_OF_FILES
+        if mask:
+            rule = _PathBeneath(mask, parent)
+            _checked(_libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0))
+    finally:
+        os.close(parent)

@@ -1,0 +1,184 @@
+"""The owner: keeps a keeper ready, notices the host's death, ends whatever is left."""
+
+from __future__ import annotations
+
+import _socket
+import gc
+import os
+import select
+
+from . import keeper, kernel, launch, signals, tree, wire
+
+_RETRY_MS = 10
+_GIVE_UP = 10.0
+_BROKEN = 70
+_AGAIN = 11
+_LASTING_KEEPERS = 2  # so that one gets ready again while the other is busy
+
+
+class Owner:
+    """One session's root of all processes."""
+
+    def __init__(self, host: int) -> None:
+        self.me = os.getpid()
+        self.wake = signals.listen()
+        # Keepers hold the reading end of `life`; only the owner holds the writing end, so its
+        # death, however it comes, is an event for each of them.
+        self.keepers_life, self.life = os.pipe()
+        self.news, self.keepers_news = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        self.news.setblocking(False)
+        self.keepers: dict[int, int] = {}
+        self.lasting: set[int] = set()
+        self.failures = 0
+        self.watched = select.poll()
+        self.watched.register(self.wake, select.POLLIN)
+        self.watched.register(self.news.fileno(), select.POLLIN)
+        self.watched.register(wire.SOCKET_FD, select.POLLRDHUP)
+        self.host = self._watch(host)
+
+    def _watch(self, host: int) -> int:
+        """A forked copy of the host may hold the socket open, so watch the process itself too."""
+        try:
+            fd = os.pidfd_open(host)
+        except (AttributeError, OSError):
+            return -1
+        if os.getppid() != host:
+            os.close(fd)
+            return -1
+        self.watched.register(fd, select.POLLIN)
+        return fd
+
+    def serve(self) -> None:
+        """Until the host closes its end or dies."""
+        self._fork_keeper()
+        while True:
+            ready = dict(self.watched.poll())
+            if self.host in ready or signals.drain(self.wake):
+                return
+            event = ready.get(wire.SOCKET_FD, 0)
+            if event & (select.POLLRDHUP | select.POLLHUP | select.POLLERR):
+                return
+            self._hear()
+            self._reap()
+            self._provide(bool(event))
+
+    def _hear(self) -> None:
+        """Which keepers have become busy or idle."""
+        while True:
+            try:
+                record = self.news.recv(64)
+            except BlockingIOError:
+                return
+            pid, state = wire.unpack(record)
+            if pid in self.keepers:
+                self.keepers[pid] = state
+            self.failures = 0
+
+    def _provide(self, requested: bool) -> None:
+        """Have a keeper ready; where that keeps failing, answer the request with the reason."""
+        if wire.IDLE in self.keepers.values():
+            return
+        if self.failures and not requested:
+            # Nobody else is listening now, so the owner itself must hear of the next request.
+            self.watched.modify(wire.SOCKET_FD, select.POLLRDHUP | select.POLLIN)
+            return
+        if self.failures > 1:
+            self._refuse()
+        self.watched.modify(wire.SOCKET_FD, select.POLLRDHUP)
+        self._fork_keeper()
+
+    def _fork_keeper(self) -> None:
+        lasting = len(self.lasting) < _LASTING_KEEPERS
+        try:
+            pid = os.fork()
+        except OSError:
+            self.failures += 1
+            self.watched.modify(wire.SOCKET_FD, select.POLLRDHUP | select.POLLIN)
+            return
+        if pid == 0:
+            self._become_keeper(lasting)
+        self.keepers[pid] = wire.IDLE
+        if lasting:
+            self.lasting.add(pid)
+
+    def _become_keeper(self, lasting: bool) -> None:
+        try:
+            self.news.close()
+            for fd in (self.life, self.wake, self.host):
+                if fd >= 0:
+                    os.close(fd)
+            keeper.Keeper(self.keepers_life, wire.SOCKET_FD, self.keepers_news).serve(lasting)
+            os._exit(0)
+        finally:
+            os._exit(_BROKEN)
+
+    def _refuse(self) -> None:
+        received = launch.receive(wire.SOCKET_FD)
+        if received is not None:
+            link, payload, fds = received
+            answer = _socket.socket(fileno=link)
+            answer.send(
+                wire.pack(wire.FAILED, wire.STEPS.index("fork"), _AGAIN),
+                _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT,
+            )
+            answer.close()
+            for fd in (payload, *fds):
+                os.close(fd)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self.keepers.pop(pid, wire.BUSY) == wire.IDLE and status:
+                self.failures += 1
+            elif status or pid not in self.lasting:
+                self._kill_orphans()
+            self.lasting.discard(pid)
+
+    def _kill_orphans(self) -> None:
+        """A keeper was killed and its tree fell to us: whoever is no keeper has no command.
+
+        What dies here may leave more orphans; their end comes with the next SIGCHLD.
+        """
+        for pid in tree.children(self.me):
+            if pid not in self.keepers:
+                tree.send([pid], tree.SIGSTOP)
+                tree.strike(pid)
+                tree.send([pid], tree.SIGKILL)
+
+    def end(self) -> None:
+        """Kill every process below, keepers too, until the kernel says that none is left."""
+        until = tree.deadline(_GIVE_UP)
+        woken = select.poll()
+        woken.register(self.wake, select.POLLIN)
+        while tree.left(until):
+            tree.strike(self.me)
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                return
+            woken.poll(_RETRY_MS)
+            signals.drain(self.wake)
+
+
+def main(host: int) -> None:
+    """Set this process up as the owner and serve its host."""
+    kernel.close_from(wire.SOCKET_FD + 1)
+    os.set_inheritable(wire.SOCKET_FD, False)
+    os.chdir("/")
+    signals.reset()
+    kernel.become_subreaper()
+    kernel.hide_memory()
+    owner = Owner(host)
+    gc.disable()
+    gc.freeze()
+    try:
+        owner.serve()
+    finally:
+        owner.end()
+        os._exit(0)

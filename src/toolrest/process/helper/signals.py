@@ -1,0 +1,43 @@
+"""Signals as bytes on a pipe, so that one poll waits for everything."""
+
+from __future__ import annotations
+
+import os
+
+# The Python layer over this module costs more to import than the rest of the helper.
+_signal = __import__("_signal")
+
+_ENDING = (1, 2, 3, 15)
+
+
+def reset() -> None:
+    """Undo what Python ignores; children inherit ignored signals, and must not."""
+    for number in range(1, _signal.NSIG):
+        if number not in (9, 19, 32, 33) and _signal.getsignal(number) == _signal.SIG_IGN:
+            _signal.signal(number, _signal.SIG_DFL)
+
+
+def listen() -> int:
+    """A descriptor that is readable after a child ended or someone asked this process to."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    for number in (_signal.SIGCHLD, *_ENDING):
+        _signal.signal(number, _ignore)
+    _signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading
+
+
+def drain(reading: int) -> bool:
+    """Forget what came; True when one of them asks this process to end."""
+    asked = False
+    while True:
+        try:
+            numbers = os.read(reading, 512)
+        except BlockingIOError:
+            return asked
+        asked = asked or any(number in _ENDING for number in numbers)
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """The wake-up descriptor has the news already."""

@@ -1,0 +1,60 @@
+"""What host and helper say to each other: short records of integers over packet sockets.
+
+The host sends a command to the owner's socket as descriptors only: the command's own socket, a
+memory file with the marshalled `Request`, then whatever the child shall see. From there on host
+and keeper talk over the command's own socket.
+"""
+
+from __future__ import annotations
+
+import struct
+
+# keeper → host
+STARTED = 1  # pid of the command, pid of its keeper
+FAILED = 2  # index into STEPS, errno
+EXITED = 3  # wait status, then the pids that are left of the tree
+SURVIVORS = 4  # pids that a kill could not end in time (none: the tree is gone)
+
+# host → keeper
+KILL = 1  # milliseconds between SIGTERM and SIGKILL
+SIGNAL = 2  # signal number, for the command's process group
+
+# keeper → owner, after its pid
+IDLE = 1
+BUSY = 2
+
+STEPS = (
+    "fork",
+    "session",
+    "descriptors",
+    "terminal",
+    "workdir",
+    "limits",
+    "no_new_privs",
+    "landlock",
+    "seccomp",
+    "exec",
+)
+"""What a child does between fork and exec, in order; a failure names its step."""
+
+NULL = -1
+"""In a request's descriptor plan: the null device instead of a descriptor that was sent."""
+
+SOCKET_FD = 3
+"""Where the owner finds its socket."""
+
+MAX_FDS = 240
+"""How many descriptors one message carries at most (the kernel takes 253)."""
+
+_MOST = 4000
+
+
+def pack(*numbers: int) -> bytes:
+    """One record; what does not fit into a packet is left out at the end."""
+    numbers = numbers[:_MOST]
+    return struct.pack(f"<{len(numbers)}i", *numbers)
+
+
+def unpack(record: bytes) -> tuple[int, ...]:
+    """The integers of one record."""
+    return struct.unpack(f"<{len(record) // 4}i", record[: len(record) // 4 * 4])

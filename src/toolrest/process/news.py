@@ -1,0 +1,49 @@
+"""Waiting for something to change, with an optional time limit."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class News:
+    """Wakes everyone who waits; whoever is woken looks again at what concerns them."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def tell(self) -> None:
+        """Something has changed."""
+        for future in self._waiting:
+            _wake(future)
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Return at the next news, or after this time."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.add(future)
+        timer = None if seconds is None else loop.call_later(max(seconds, 0.0), _wake, future)
+        try:
+            await future
+        finally:
+            self._waiting.discard(future)
+            if timer is not None:
+                timer.cancel()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def uncancelled(work: asyncio.Future[None] | asyncio.Task[None]) -> None:
+    """Wait for work to finish even while being cancelled; the cancellation then goes on."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError as error:
+            if work.cancelled():
+                raise
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,193 @@
+"""The host's side of the helper: start commands, and end all of them with the session."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import fcntl
+import os
+import select
+import socket
+import sys
+import weakref
+
+from toolrest.errors import ToolrestError
+from toolrest.process import request
+from toolrest.process.child import Child, StartFailed
+from toolrest.process.command import Command
+from toolrest.process.helper import wire
+from toolrest.process.news import News
+
+_MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper", "__main__.py")
+_REAP_MS = 3000
+_GRACE = 0.1
+
+
+class Owner:
+    """Starts commands and owns their process trees; one helper process, started when needed.
+
+    Belongs to the event loop that first starts a command. Everything it started dies with
+    `aclose()`, with the host process however that ends, and when the object is dropped.
+    """
+
+    def __init__(self) -> None:
+        self.children: set[Child] = set()
+        self.pid = 0
+        self._link: socket.socket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._dispose: weakref.finalize[..., Owner] | None = None
+        self._closed = False
+        self._news = News()
+
+    async def start(self, command: Command, *, merge: bool = False) -> Child:
+        """Start a command; returns when its program runs, raises StartFailed when it cannot.
+
+        A terminal command has one output; otherwise standard output and standard error are two
+        pipes, or one with `merge`. Standard input is the null device unless there is a terminal.
+        """
+        child = await self.launch(command, merge=merge)
+        try:
+            await child.started()
+        except BaseException:
+            request.close_all(child.outputs)
+            child.abandon()
+            raise
+        return child
+
+    async def launch(self, command: Command, *, merge: bool = False) -> Child:
+        """Send a command on its way without waiting for its program to run."""
+        problem = request.unfit(command)
+        if problem:
+            raise StartFailed("request", 0, problem)
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        here.setblocking(False)
+        sent = [there.detach()]
+        reading: list[int] = []
+        try:
+            plan, device = request.stdio(command, merge, sent, reading)
+            sent.insert(1, request.payload(command, plan))
+            await self._send([*sent, *(fd for _, fd in command.fds)])
+        except BaseException as error:
+            here.close()
+            request.close_all(reading)
+            if isinstance(error, OSError):
+                raise StartFailed("descriptors", error.errno or 0, command.argv[0]) from None
+            raise
+        finally:
+            request.close_all(sent)
+        child = Child(here, command.argv[0], command.cwd)
+        child.outputs, child.device = tuple(reading), device
+        child.on_gone = self.children.discard
+        self.children.add(child)
+        return child
+
+    async def aclose(self) -> tuple[int, ...]:
+        """End every tree and the helper; returns the pids that could not be killed."""
+        self._closed = True
+        if self._link is None or self._loop is not asyncio.get_running_loop():
+            self._drop()
+            return ()
+        ends = await asyncio.gather(*(child.kill(grace=_GRACE) for child in tuple(self.children)))
+        with contextlib.suppress(OSError):
+            self._link.shutdown(socket.SHUT_WR)
+        while self._link is not None:
+            await self._news.wait()
+        return tuple(pid for left in ends for pid in left)
+
+    async def _send(self, fds: list[int]) -> None:
+        """Hand a request to the helper; one that died meanwhile is replaced once."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+        replaced = False
+        while True:
+            link = self._connect()
+            try:
+                link.sendmsg([b"c"], rights, socket.MSG_NOSIGNAL)
+                return
+            except BlockingIOError:
+                await self._writable(link)
+            except (BrokenPipeError, ConnectionError):
+                self._drop()
+                if replaced:
+                    raise
+                replaced = True
+
+    async def _writable(self, link: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_writer(link.fileno(), self._news.tell)
+        try:
+            await self._news.wait()
+        finally:
+            loop.remove_writer(link.fileno())
+
+    def _connect(self) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            raise ToolrestError("this session is closed; no more commands can be started")
+        if self._link is not None and self._loop is not loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise ToolrestError("the session's commands belong to another event loop")
+            self._drop()
+        if self._link is None:
+            self._loop = loop
+            self._link, self.pid = _spawn_helper()
+            self._dispose = weakref.finalize(self, _end, self._link, self.pid, os.getpid())
+            # The helper never speaks on this socket: readable means that it is gone.
+            loop.add_reader(self._link.fileno(), self._drop)
+        return self._link
+
+    def _drop(self) -> None:
+        link, self._link = self._link, None
+        if link is None or self._dispose is None:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(link.fileno())
+        self._dispose()
+        self._news.tell()
+
+
+def _spawn_helper() -> tuple[socket.socket, int]:
+    if not sys.executable or not sys.platform.startswith("linux"):
+        raise ToolrestError("running commands needs Linux and a Python interpreter to run a helper")
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # A number well above the target, so that the dup2 below is never onto itself.
+    high = fcntl.fcntl(there.fileno(), fcntl.F_DUPFD_CLOEXEC, 16)
+    there.close()
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", _MAIN, str(os.getpid())],
+            {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                (os.POSIX_SPAWN_DUP2, 0, 1),
+                (os.POSIX_SPAWN_DUP2, 0, 2),
+                (os.POSIX_SPAWN_DUP2, high, wire.SOCKET_FD),
+            ],
+            setsid=True,
+            setsigmask=[],
+        )
+    except OSError as error:
+        here.close()
+        raise StartFailed("helper", error.errno or 0, sys.executable) from None
+    finally:
+        os.close(high)
+    here.setblocking(False)
+    return here, pid
+
+
+def _end(link: socket.socket, pid: int, creator: int) -> None:
+    """Close the helper's socket and collect it: it kills what is left and exits at once."""
+    link.close()
+    if os.getpid() != creator:
+        return  # a forked copy of the host: the helper is not its child
+    with contextlib.suppress(OSError):
+        fd = os.pidfd_open(pid)
+        try:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            poll.poll(_REAP_MS)
+        finally:
+            os.close(fd)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

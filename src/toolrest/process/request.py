@@ -1,0 +1,98 @@
+"""A command as it travels to the helper: descriptors and one memory file."""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+from collections.abc import Iterable, Mapping
+
+from toolrest.process import streams
+from toolrest.process.command import Command
+from toolrest.process.helper import wire
+
+Plan = list[tuple[int, int]]
+
+
+def unfit(command: Command) -> str:
+    """What makes a command impossible to start, in words; empty when nothing does."""
+    if not command.argv or not command.argv[0]:
+        return "the command is empty: give the program as the first element"
+    for index, argument in enumerate(command.argv):
+        if "\0" in argument:
+            return f"argument {index} of the command contains a NUL character"
+    if "\0" in command.cwd:
+        return "the working directory contains a NUL character"
+    if len(command.fds) + 8 > wire.MAX_FDS:
+        return f"{len(command.fds)} descriptors are too many for one command"
+    return _unfit_environment(command.env)
+
+
+def _unfit_environment(env: Mapping[str, str]) -> str:
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            return f"the environment variable {name!r} cannot be passed to a program"
+    return ""
+
+
+def stdio(
+    command: Command, merge: bool, sent: list[int], reading: list[int]
+) -> tuple[Plan, tuple[int, int] | None]:
+    """Make pipes or a terminal: what the child gets, and the terminal's identity.
+
+    The plan's indices count the descriptors meant for the child: ours first, then the command's.
+    """
+    device = None
+    ours: list[int] = []
+    if command.tty:
+        master, slave = streams.open_terminal(command.rows, command.cols)
+        reading.append(master)
+        ours.append(slave)
+        status = os.fstat(slave)
+        device = (status.st_dev, status.st_rdev)
+        plan = [(0, 0), (1, 0), (2, 0)]
+    else:
+        plan = [(0, wire.NULL)]
+        for index, targets in enumerate([(1, 2)] if merge else [(1,), (2,)]):
+            read, write = os.pipe()
+            reading.append(read)
+            ours.append(write)
+            plan += [(target, index) for target in targets]
+    sent += ours
+    plan += [(target, len(ours) + index) for index, (target, _) in enumerate(command.fds)]
+    return plan, device
+
+
+def payload(command: Command, plan: Plan) -> int:
+    """The request as a memory file; see `helper.launch.Request` for its order."""
+    rules = command.landlock
+    request = (
+        tuple(map(os.fsencode, command.argv)),
+        os.fsencode(command.cwd),
+        tuple((os.fsencode(name), os.fsencode(value)) for name, value in command.env.items()),
+        command.tty,
+        tuple(plan),
+        command.files,
+        None if rules is None else tuple((os.fsencode(path), mask) for path, mask in rules),
+        command.landlock_net,
+        command.landlock_scoped,
+        command.seccomp,
+        command.limits,
+        command.own_pid_namespace,
+    )
+    fd = os.memfd_create("toolrest-request", os.MFD_CLOEXEC)
+    try:
+        rest = memoryview(marshal.dumps(request))
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def close_all(fds: Iterable[int]) -> None:
+    """Close descriptors; one that is closed already is no matter."""
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)
