@@ -284,8 +284,13 @@ def test_a_page_of_a_large_tree_reads_only_what_it_shows(
     files = PathPolicy(work)
     real = os.scandir
     scanned: list[Any] = []
+
+    def counting(folder: Any) -> Any:
+        scanned.append(folder)
+        return real(folder)
+
     with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", lambda folder: scanned.append(folder) or real(folder))
+        patch.setattr(os, "scandir", counting)
         Listing(files, ".", 2).page(1, 10)
     assert len(scanned) <= 7
 
