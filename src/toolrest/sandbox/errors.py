@@ -1,0 +1,17 @@
+"""What goes wrong when a command cannot be confined."""
+
+from __future__ import annotations
+
+from toolrest.errors import ToolrestError
+
+
+class SandboxUnavailable(ToolrestError):
+    """Nothing on this machine can enforce the policy; the command was not run.
+
+    `remedy` is one line that says what to do; `tried` has one reason per backend.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", tried: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{message} {remedy}".strip())
+        self.remedy = remedy
+        self.tried = tried

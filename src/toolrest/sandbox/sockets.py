@@ -1,0 +1,123 @@
+"""Which sockets and mounts does the host have that a confined command must not reach?
+
+A read-only mount does not stop connect(): the socket's inode decides, not the mount. Two answers:
+
+- Folders where services may put sockets at any time are shown through a read-only overlay. The
+  overlay has inodes of its own, so a socket seen through it connects to nobody, whether it was
+  there before, is made while the command runs, or belongs to another network namespace.
+- Elsewhere, and where overlays do not work, every socket that the kernel lists is masked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+from toolrest.policy.names import inside, prefixes
+
+_LINE = re.compile(rb"[0-9a-f]{8,16}: (?:[0-9A-F]+ ){5} *\d+ ?")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+_TOP = """
+bin boot dev efi etc gnu lib lib32 lib64 libx32 lost+found nix proc run sbin snap sys tmp usr
+"""
+SYSTEM = frozenset(_TOP.split())
+"""Top-level folders that hold programs, belong to the kernel, or get a mount of their own."""
+
+_KINDS = "bcachefs btrfs ext2 ext3 ext4 f2fs jfs overlay reiserfs tmpfs xfs zfs"
+_LAYERED = frozenset(_KINDS.split())
+"""File systems on which an overlay is known to behave."""
+
+_MOST_OVERLAYS = 24
+
+
+def socket_paths(table: str = "/proc/net/unix") -> tuple[str, ...]:
+    """Absolute path names of the sockets that are open in this network namespace."""
+    try:
+        with open(table, "rb") as stream:
+            data = stream.read()
+    except OSError:
+        return ()
+    names: list[bytes] = []
+    for line in data.split(b"\n")[1:]:
+        match = _LINE.match(line)
+        if match:
+            names.append(line[match.end() :])
+        elif names and line:
+            names[-1] += b"\n" + line  # a path may hold a newline, and is printed as it is
+    return tuple(sorted({os.fsdecode(name) for name in names if name.startswith(b"/")}))
+
+
+class Mounts:
+    """The mount table of this process, read once and again when it has changed."""
+
+    def __init__(self, table: str = "/proc/self/mountinfo") -> None:
+        self._table = table
+        self._raw = b""
+        self.points: tuple[tuple[str, str], ...] = ()
+
+    def refresh(self) -> bool:
+        """Read the table again; True when it differs from last time."""
+        try:
+            with open(self._table, "rb") as stream:
+                raw = stream.read()
+        except OSError:
+            raw = b""
+        if raw == self._raw:
+            return False
+        self._raw = raw
+        self.points = tuple(_points(raw))
+        return True
+
+    def overlays(self, kept: Sequence[str]) -> tuple[str, ...]:
+        """Folders to show through an overlay: top-level ones, or the parts without mounts inside.
+
+        `kept` are the writable roots and the places that get a mount of their own; no folder
+        that is one of these or lies inside one is chosen.
+        """
+        busy = prefixes(kept)
+        chosen: list[str] = []
+        for top in _folders("/"):
+            if os.path.basename(top) not in SYSTEM and not _empty(top):
+                chosen += self._parts(top, busy, 2)
+        return tuple(chosen[:_MOST_OVERLAYS])
+
+    def _parts(self, folder: str, busy: tuple[str, ...], levels: int) -> Iterable[str]:
+        if (folder + "/").startswith(busy):
+            return []
+        if not any(point != folder and inside(point, folder) for point, _ in self.points):
+            return [folder] if self._type_of(folder) in _LAYERED else []
+        if levels == 0:
+            return []
+        return [part for sub in _folders(folder) for part in self._parts(sub, busy, levels - 1)]
+
+    def _type_of(self, folder: str) -> str:
+        holding = [(point, kind) for point, kind in self.points if inside(folder, point)]
+        return max(holding, key=lambda entry: len(entry[0]))[1] if holding else ""
+
+
+def _points(raw: bytes) -> Iterable[tuple[str, str]]:
+    for line in raw.splitlines():
+        fields = line.split(b" ")
+        if len(fields) < 8 or b"-" not in fields:
+            continue
+        kind = fields[fields.index(b"-") + 1]
+        point = _OCTAL.sub(lambda m: bytes([int(m[1], 8)]), fields[4])
+        yield os.fsdecode(point), os.fsdecode(kind)
+
+
+def _folders(parent: str) -> list[str]:
+    try:
+        with os.scandir(parent) as entries:
+            return sorted(e.path for e in entries if e.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _empty(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False

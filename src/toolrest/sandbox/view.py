@@ -1,0 +1,185 @@
+"""What does a confined command see at which path? The mounts, as data.
+
+Every path has at most one mount; parents come before children, so the innermost one counts. A
+command can rename any folder in a writable root that is not itself a mount point, and with it
+whatever is mounted further in; so each folder between a root and a mount inside it becomes a
+mount point too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from toolrest.policy.names import inside
+from toolrest.sandbox.gitdirs import GitPlan
+from toolrest.sandbox.policy import SandboxPolicy
+
+
+class Show(IntEnum):
+    """How a path is shown; of two wishes for the same path the greater wins."""
+
+    OVERLAY = 0
+    EMPTY = 1
+    """An empty, read-only folder that only leads to mounts further in."""
+    WRITE = 2
+    PRIVATE = 3
+    """Another folder in its place, writable."""
+    LINK = 4
+    READ = 5
+    HIDE = 6
+    ROOT = 7
+    """Writable because the user said so; nothing on this very path overrules that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One path and what is there instead of the bare host."""
+
+    path: str
+    show: Show
+    source: str = ""
+    folder: bool = True
+
+
+TMP = ("/tmp", "/var/tmp")  # noqa: S108
+RUN = "/run"
+_WRITABLE = (Show.ROOT, Show.WRITE)
+_REPLACED = (Show.PRIVATE, Show.EMPTY, Show.HIDE)
+_DEAF = (*_REPLACED, Show.OVERLAY)
+_RUN_KEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
+"""Where NixOS and Guix keep the programs themselves."""
+
+
+class View:
+    """Collects wishes and settles them."""
+
+    def __init__(self, policy: SandboxPolicy) -> None:
+        self.policy = policy
+        self._mounts: dict[str, Mount] = {}
+        for root in policy.roots:
+            self.put(root, Show.ROOT)
+
+    def put(self, path: str, show: Show, source: str = "", *, folder: bool = True) -> None:
+        """Wish for a mount; a stronger wish for the same path stays."""
+        held = self._mounts.get(path)
+        if held is None or held.show < show:
+            self._mounts[path] = Mount(path, show, source, folder)
+
+    def private_places(self, tmp: str, var_tmp: str) -> None:
+        """`/tmp` and `/run` of its own; host sockets and other sessions' files live there."""
+        if self.policy.tmp == "private":
+            for path, source in zip(TMP, (tmp, var_tmp), strict=True):
+                if os.path.realpath(path) == path:
+                    self.put(path, Show.PRIVATE, source)
+        if os.path.realpath(RUN) == RUN:
+            self.put(RUN, Show.EMPTY)
+            for path in (*_RUN_KEPT, *self._resolver()):
+                self._keep(path)
+
+    def _resolver(self) -> Iterable[str]:
+        """Name resolution often goes through a file in /run; only of use with a network."""
+        real = os.path.realpath("/etc/resolv.conf")
+        return [real] if self.policy.network == "on" and inside(real, RUN) else []
+
+    def _keep(self, path: str) -> None:
+        if os.path.islink(path):
+            self.put(path, Show.LINK, os.readlink(path))
+        elif os.path.exists(path):
+            self.put(path, Show.READ, folder=os.path.isdir(path))
+
+    def git(self, plans: Sequence[GitPlan], present: Iterable[str]) -> None:
+        """Git folders are writable but for the parts that make git run something."""
+        for plan in plans:
+            for path in (*plan.writable, *plan.pinned):
+                self.put(path, Show.WRITE)
+            for path in plan.read_only:
+                self._read_only(path)
+        for path in present:
+            self._read_only(path)
+
+    def read_only(self, paths: Iterable[str]) -> None:
+        """Protected entries that exist; a link is protected at what it points to."""
+        for path in paths:
+            real = os.path.realpath(path)
+            if real == path or self.policy.in_root(real):
+                self._read_only(real)
+
+    def _read_only(self, path: str) -> None:
+        info = _lstat(path)
+        if info is not None and not stat.S_ISLNK(info.st_mode):
+            self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
+
+    def hide(self, paths: Iterable[str]) -> None:
+        """Places that nobody may read. What does not exist needs no mask."""
+        for path in paths:
+            info = _lstat(path)
+            if info is None or stat.S_ISLNK(info.st_mode):
+                continue
+            if self.policy.in_root(path) and os.path.realpath(path) != path:
+                continue
+            self.put(path, Show.HIDE, folder=stat.S_ISDIR(info.st_mode))
+
+    def overlay(self, paths: Iterable[str]) -> None:
+        """Folders whose sockets must not answer."""
+        for path in paths:
+            self.put(path, Show.OVERLAY)
+
+    def mask_sockets(self, paths: Iterable[str], kept: Sequence[str] = ()) -> None:
+        """Sockets that can still be reached through what is shown so far."""
+        for path in paths:
+            real = os.path.realpath(path)
+            holder = self._holder(real)
+            if real in kept or (holder is not None and holder.show in _DEAF):
+                continue
+            info = _lstat(real)
+            if info is not None and stat.S_ISSOCK(info.st_mode):
+                self.put(real, Show.HIDE, folder=False)
+
+    def settle(self) -> list[Mount]:
+        """The mounts in the order in which to make them, ancestors of inner ones pinned."""
+        self._drop_unseen()
+        for path in list(self._mounts):
+            self._pin(path)
+        return [self._mounts[path] for path in sorted(self._mounts, key=lambda p: p.split("/"))]
+
+    def _drop_unseen(self) -> None:
+        """Inside a place that is replaced anyway only what is opened again needs a mount."""
+        for path, mount in list(self._mounts.items()):
+            holder = self._holder(path)
+            if holder is None or mount.show in (Show.ROOT, Show.WRITE, Show.LINK):
+                continue
+            unseen = holder.show in _REPLACED and mount.show != Show.READ
+            if unseen or (mount.show == Show.OVERLAY and holder.show in _WRITABLE):
+                del self._mounts[path]
+
+    def _pin(self, path: str) -> None:
+        """Make every folder between a mount and the one that holds it unmovable."""
+        holder = self._holder(path)
+        if holder is None:
+            return
+        names = path[len(holder.path) :].strip("/").split("/")[:-1]
+        steps = [os.path.join(holder.path, *names[: n + 1]) for n in range(len(names))]
+        if holder.show in _WRITABLE:
+            for step in steps:
+                self.put(step, Show.WRITE)
+        elif holder.show == Show.PRIVATE and steps:
+            self.put(steps[0], Show.EMPTY)
+
+    def _holder(self, path: str) -> Mount | None:
+        """The innermost mount strictly above a path."""
+        while path != "/":
+            path = os.path.dirname(path)
+            if path in self._mounts:
+                return self._mounts[path]
+        return None
+
+
+def _lstat(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
