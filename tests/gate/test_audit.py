@@ -294,16 +294,18 @@ def test_a_full_disk_breaks_the_log_for_good_and_verify_sees_the_torn_line(
     tmp_path: Path,
 ) -> None:
     code = """
-import resource, sys
+import os, resource, sys
 from toolrest.errors import AuditError
 from toolrest.events import ToolCallDecision
 from toolrest.gate.audit import AuditLog
 log = AuditLog(sys.argv[1], "s1")
 log.open()
-resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.RLIM_INFINITY))
 event = ToolCallDecision(
     call_id="c", tool="t", arguments="{}", verdict="allow", rule="r", risk="read"
 )
+# Room for a part of the next line and no more, however long the lines turn out to be.
+room = os.path.getsize(log.path) + 40
+resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
 failed = 0
 for _ in range(30):
     try:
