@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,14 +37,24 @@ def test_neighbours_of_hidden_places_are_readable(places: Any) -> None:
 def test_the_home_of_the_passwd_entry_and_of_the_variable_both_count(
     monkeypatch: pytest.MonkeyPatch, places: Any
 ) -> None:
-    import pwd
-
+    entry = SimpleNamespace(pw_dir="/home/of/the/entry")
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: entry)
     monkeypatch.setenv("HOME", str(places.home))
-    entry = pwd.getpwuid(os.getuid()).pw_dir
-    assert home_folders() == (str(places.home), entry)
+    assert home_folders() == (str(places.home), entry.pw_dir)
     files = places.policy(homes=None)
     assert files.read_denied(places.home / ".ssh" / "id")
-    assert files.read_denied(f"{entry}/.aws/credentials")
+    assert files.read_denied(f"{entry.pw_dir}/.aws/credentials")
+
+
+def test_a_user_without_a_passwd_entry_still_has_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert home_folders() == ("/somewhere",)
+    monkeypatch.setenv("HOME", "")
+    assert home_folders() == ()
 
 
 def test_a_credential_place_behind_a_symlink_is_hidden_by_both_names(places: Any) -> None:

@@ -25,8 +25,10 @@ def work() -> Iterator[Path]:
     base = Path(os.path.realpath(tempfile.mkdtemp(prefix="toolrest-tools-")))
     base.chmod(0o755)
     yield base
-    for name, _, _ in os.walk(base):
-        os.chmod(name, 0o755)
+    for name, folders, _ in os.walk(base):
+        for below in folders:
+            if not os.path.islink(os.path.join(name, below)):
+                os.chmod(os.path.join(name, below), 0o755)
     shutil.rmtree(base)
 
 
