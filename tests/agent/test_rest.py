@@ -667,6 +667,38 @@ async def test_an_unwritable_audit_log_is_fatal_and_still_answered(tmp_path: Pat
     assert not ran
 
 
+async def test_a_mutating_call_starts_after_its_decision_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    order: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        order.append("disk")
+        real(descriptor)
+
+    @tool(effects=Effects(writes=(str(tmp_path / "f"),)))
+    async def writes() -> str:
+        order.append("runs")
+        return ""
+
+    @tool(mutating=False)
+    async def looks() -> str:
+        order.append("looks")
+        return ""
+
+    async with Toolrest(workspace=tmp_path, tools=[writes, looks]) as rest:
+        monkeypatch.setattr(os, "fsync", fsync)
+        await rest.call("looks")
+        assert order == ["looks"]
+        await rest.call("writes")
+        monkeypatch.undo()
+    assert order[1] == "disk"
+    assert order[-1] == "runs"
+
+
 def test_a_closed_session_says_so(tmp_path: Path) -> None:
     rest = Toolrest(workspace=tmp_path)
     asyncio.run(rest.aclose())

@@ -187,21 +187,21 @@ def test_a_place_that_a_tool_can_write_is_refused(tmp_path: Path) -> None:
     AuditLog(home / "audit", "s1", home=home, writable_roots=[root]).close()
 
 
-@pytest.mark.parametrize("verdict", ["allow", "ask", "deny"])
-@pytest.mark.parametrize("mutating", [False, True])
-def test_a_decision_is_on_disk_before_a_mutating_call_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, mutating: bool
+def test_sync_puts_the_file_and_once_its_name_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with AuditLog(tmp_path, "s1") as log:
+        log.sync()
         log.open()
         synced: list[int] = []
         monkeypatch.setattr(os, "fsync", synced.append)
-        log.on_event(_decision(verdict=verdict, mutating=mutating))
+        log.on_event(_decision())
+        log.sync()
+        assert len(synced) == 2
         log.on_event(_end())
-        # The file, and once the folder that holds its name.
-        assert len(synced) == (2 if mutating and verdict != "deny" else 0)
-        log.on_event(_decision(verdict=verdict, mutating=mutating))
-        assert len(synced) == (3 if mutating and verdict != "deny" else 0)
+        assert len(synced) == 2
+        log.sync()
+        assert len(synced) == 3
 
 
 def test_long_arguments_are_cut_and_hashed(tmp_path: Path) -> None:

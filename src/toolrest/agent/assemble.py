@@ -80,7 +80,10 @@ def assemble(
         default_timeout=settings.tool_timeout_sec,
         max_calls=settings.max_calls_per_session,
     )
-    return Session(gate, spill, _listeners(config, session_id, files, bus))
+    audit = _listeners(config, session_id, files, bus)
+    if audit is not None:
+        gate.sync = audit.sync
+    return Session(gate, spill, audit)
 
 
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:

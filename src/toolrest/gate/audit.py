@@ -46,14 +46,12 @@ class AuditLog:
         home: str | os.PathLike[str] | None = None,
         writable_roots: Iterable[str | os.PathLike[str]] = (),
         facts: Mapping[str, Any] | None = None,
-        sync: bool = True,
     ) -> None:
         self._folder = _absolute(folder)
         self._home = None if home is None else _absolute(home)
         self._session = session_id
         self._stem = _UNSAFE.sub("_", session_id)[:100].lstrip(".") or "session"
         self._facts = dict(facts or {})
-        self._sync = sync
         self._lock = Lock()
         self._log = self._head = -1
         self._count = 0
@@ -79,19 +77,25 @@ class AuditLog:
     def on_event(self, event: Event) -> None:
         """Write a line for a decision or a result; other events are not for the audit.
 
-        When this returns for a call that may change something, its decision is on disk.
-        AuditError means that it is not, and that the call must not start.
+        The line then survives the death of this process; `sync` makes it survive the machine's.
+        AuditError means that it was not written, and that the call must not start.
         """
         if isinstance(event, ToolCallDecision):
-            self._append(_decision(event), sync=event.mutating and event.verdict != "deny")
+            self._append(_decision(event))
         elif isinstance(event, ToolCallEnd):
-            self._append(_result(event), sync=False)
+            self._append(_result(event))
+
+    def sync(self) -> None:
+        """Put every line on disk. It may take milliseconds: call it off the event loop."""
+        with self._lock:
+            if self._log >= 0:
+                self._to_disk()
 
     def close(self) -> None:
         """Write the last line and let go of the files; may be called twice."""
         try:
             if self._log >= 0 and not self._ended and not self._broken:
-                self._append({"type": "session_end", "time": time.time()}, sync=False)
+                self._append({"type": "session_end", "time": time.time()})
         finally:
             self._ended = True
             log, head, self._log, self._head = self._log, self._head, -1, -1
@@ -99,12 +103,10 @@ class AuditLog:
                 if descriptor >= 0:
                     os.close(descriptor)
 
-    def _append(self, record: JSONObject, *, sync: bool) -> None:
+    def _append(self, record: JSONObject) -> None:
         with self._lock:
             self._ensure_open()
             self._write(record)
-            if sync and self._sync:
-                self._to_disk()
 
     def _write(self, record: JSONObject) -> None:
         line, digest = seal(self._count + 1, self._last, record)

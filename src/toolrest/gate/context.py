@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from toolrest.errors import RespondToModel
 from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
@@ -16,10 +16,11 @@ from toolrest.gate.threads import run_in_thread
 if TYPE_CHECKING:
     from toolrest.gate.approval import Approvals
     from toolrest.gate.bus import Bus
-    from toolrest.gate.redact import Redactor
+    from toolrest.gate.redact import Redactor, StreamRedactor
     from toolrest.policy.paths import PathPolicy
 
 T = TypeVar("T")
+Stream: TypeAlias = Literal["stdout", "stderr"]
 
 
 @dataclass(slots=True)
@@ -49,11 +50,12 @@ class Services:
 class Context:
     """The view of one call. A tool that takes a parameter of this type is handed it."""
 
-    __slots__ = ("_cancel", "_services", "call_id", "tool", "turn_id")
+    __slots__ = ("_cancel", "_services", "_shown", "call_id", "tool", "turn_id")
 
     def __init__(self, services: Services, call_id: str, tool: str, turn_id: str) -> None:
         self._services = services
         self._cancel: threading.Event | None = None
+        self._shown: dict[Stream, StreamRedactor] | None = None
         self.call_id = call_id
         self.tool = tool
         self.turn_id = turn_id
@@ -149,15 +151,29 @@ class Context:
         event.turn_id = self.turn_id
         self._services.bus.emit(event)
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, stream: Stream = "stdout") -> None:
         """Emit a piece of output that is redacted already."""
         if text:
-            self.emit(ToolCallDelta(call_id=self.call_id, text=text))
+            self.emit(ToolCallDelta(call_id=self.call_id, text=text, stream=stream))
 
-    def output(self, text: str, stream: Literal["stdout", "stderr"] = "stdout") -> None:
-        """Show a piece of output while the call still runs. It does not change the result."""
-        text = self._services.redactor.redact(text)
-        self.emit(ToolCallDelta(call_id=self.call_id, text=text, stream=stream))
+    def output(self, text: str, stream: Stream = "stdout") -> None:
+        """Show a piece of output while the call still runs. It does not change the result.
+
+        What may be the start of a secret is held back until the next piece tells.
+        """
+        if self._services.redactor.active:
+            if self._shown is None:
+                self._shown = {}
+            if stream not in self._shown:
+                self._shown[stream] = self._services.redactor.stream()
+            text = self._shown[stream].feed(text)
+        self.show(text, stream)
+
+    def end_output(self) -> None:
+        """Show what was held back; the gate calls this when the call is over."""
+        for stream, shown in (self._shown or {}).items():
+            self.show(shown.flush(), stream)
+        self._shown = None
 
     def progress(self, message: str, fraction: float | None = None) -> None:
         """Say how far the call has come."""

@@ -54,6 +54,13 @@ class Gate:
     max_calls: int | None = None
     calls_made: int = 0
     turns_made: int = 0
+    sync: Callable[[], None] | None = None
+    """Puts what was decided on disk; may take a while."""
+
+    async def settle(self, ctx: Context) -> None:
+        """Return when the decision on a mutating call would survive a crash of the machine."""
+        if self.sync is not None:
+            await ctx.in_thread(self.sync)
 
 
 def _nowhere(output: ToolOutput) -> None:
@@ -172,6 +179,7 @@ class Walk:
         if not call.effects.mutating:
             return await self._attempt(call)
         await self.turn.before_mutation()
+        await self.gate.settle(call.ctx)
         return await self._watched(call)
 
     def _decide(self, call: Ready) -> Decision:
@@ -250,10 +258,13 @@ class Walk:
             deadline.stop()
 
     async def _perform(self, call: Ready) -> ToolOutput:
-        value = await call.tool.run(call.args, call.ctx)
-        if isinstance(value, AsyncIterator):
-            return await self._collect(value, call)
-        return to_output(value, call.tool.name)
+        try:
+            value = await call.tool.run(call.args, call.ctx)
+            if isinstance(value, AsyncIterator):
+                return await self._collect(value, call)
+            return to_output(value, call.tool.name)
+        finally:
+            call.ctx.end_output()
 
     async def _collect(self, pieces: AsyncIterator[Any], call: Ready) -> ToolOutput:
         """A streaming tool: each piece is shown as it comes; memory stays bounded."""
