@@ -9,6 +9,7 @@ checked; there a device swapped in at the last moment may be opened, but is neve
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -169,7 +170,10 @@ def real_path(path: str) -> str:
                 return real
     if len(os.fsencode(path)) >= PATH_MAX:
         return path  # no system call takes it, so nothing can be there
-    return os.path.normpath(os.path.realpath(path))
+    for _ in range(_TRIES):
+        with contextlib.suppress(OSError):  # a link that was removed under realpath's hands
+            return "/" + os.path.normpath(os.path.realpath(path)).lstrip("/")
+    return path
 
 
 def link_steps(path: str) -> Iterator[str]:
