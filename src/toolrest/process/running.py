@@ -33,8 +33,9 @@ class Running:
         self.terminal: Terminal | None = None
         if child.device is not None:
             self.terminal = Terminal(child.outputs[0], child.device)
+        self.on_settled: Callable[[], None] = _nothing
         for source in self.sources:
-            source.on_end = self.news.tell
+            source.on_end = self._note_eof
         child.on_change = self._note_end
 
     def _now(self) -> float:
@@ -48,9 +49,24 @@ class Running:
 
         return read
 
+    def _note_eof(self) -> None:
+        self.news.tell()
+        self._check_settled()
+
     def _note_end(self) -> None:
         if self.child.ended is not None and self.ended_at is None:
-            self.ended_at = self._now()
+            loop = asyncio.get_running_loop()
+            self.ended_at = loop.time()
+            loop.call_later(CHATTER, self._settle)
+            self._check_settled()
+
+    def _check_settled(self) -> None:
+        if self.ended_at is not None and all(source.ended for source in self.sources):
+            self._settle()
+
+    def _settle(self) -> None:
+        settled, self.on_settled = self.on_settled, _nothing
+        settled()
 
     @property
     def finished(self) -> bool:
@@ -117,6 +133,10 @@ class Running:
             self.terminal.close()
         for source in self.sources:
             source.close()
+
+
+def _nothing() -> None:
+    """The default for callbacks that nobody set."""
 
 
 def _drop(_index: int, _data: bytes) -> None:
