@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -17,10 +17,8 @@ from toolrest.gate.nulls import fill_nulls, needs_nulls
 from toolrest.gate.schema import argument_names, clean_text, for_wire, normalise
 from toolrest.items import WIRES, JSONObject
 
-EXAMPLES = 5000 if os.environ.get("TOOLREST_TEST_FULL") else 300
-thorough = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
+thorough = settings(max_examples=3000 if FULL else 300)
 
 
 def one(schema: object) -> Any:
@@ -630,6 +628,17 @@ def test_absent_nullable_arguments_are_put_back() -> None:
         "extra": {},
     }
     assert given_ == {"b": {}, "list": [{"n": 1}, {}], "extra": {}}
+
+
+def test_asking_for_null_in_a_circle_ends() -> None:
+    loop = {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}
+    schema = {
+        "properties": {"x": {"$ref": "#/$defs/A"}},
+        "required": ["x"],
+        "$defs": {"A": loop, "B": loop},
+    }
+    assert not needs_nulls(schema)
+    assert fill_nulls(schema, {}) == {}
 
 
 def test_most_tools_need_no_nulls() -> None:

@@ -15,6 +15,7 @@ from toolrest.items import JSONObject
 
 _MAX_DEPTH: Final = 64
 _MAX_STEPS: Final = 100_000
+_MAX_BRANCHES: Final = 1000
 
 
 def needs_nulls(schema: object) -> bool:
@@ -65,7 +66,7 @@ def _nullable_required(part: JSONObject, root: object) -> Iterator[str]:
     if not isinstance(required, list | tuple) or not isinstance(properties, dict):
         return
     for name in required:
-        if isinstance(name, str) and name in properties and _takes_null(properties[name], root, 0):
+        if isinstance(name, str) and name in properties and _takes_null(properties[name], root):
             yield name
 
 
@@ -89,22 +90,34 @@ def _meant(schema: object, root: object) -> JSONObject:
     return {}
 
 
-def _takes_null(schema: object, root: object, depth: int) -> bool:
-    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-        return False
-    if schema.get("nullable") is True:
+def _takes_null(schema: object, root: object) -> bool:
+    waiting = [schema]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MAX_BRANCHES:
+        part = waiting.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        said = _says_of_null(part)
+        if said:
+            return True
+        if said is None:
+            waiting += [*_listed(part, "anyOf"), *_listed(part, "oneOf")]
+            waiting += [_target(part["$ref"], root)] if "$ref" in part else []
+    return False
+
+
+def _says_of_null(part: JSONObject) -> bool | None:
+    """What the schema itself says; None when it leaves that to its references and branches."""
+    if part.get("nullable") is True:
         return True
-    type_ = schema.get("type")
+    type_ = part.get("type")
     if type_ is not None:
         return type_ == "null" or (isinstance(type_, list) and "null" in type_)
-    if "const" in schema:
-        return schema["const"] is None
-    if isinstance(schema.get("enum"), list):
-        return None in schema["enum"]
-    if "$ref" in schema:
-        return _takes_null(_target(schema["$ref"], root), root, depth + 1)
-    branches = [*_listed(schema, "anyOf"), *_listed(schema, "oneOf")]
-    return any(_takes_null(branch, root, depth + 1) for branch in branches)
+    if "const" in part:
+        return part["const"] is None
+    values = part.get("enum")
+    return None in values if isinstance(values, list) else None
 
 
 def _listed(schema: JSONObject, keyword: str) -> list[object]:

@@ -123,8 +123,10 @@ def _conjoin_typed(first: JSONObject, second: JSONObject, budget: Budget) -> JSO
             merged[key] = max(first[key], second[key])
         elif key in TIGHTER_IS_LESS:
             merged[key] = min(first[key], second[key])
-    if "enum" in merged:
-        merged["enum"] = _common_values(first, second, type_)
+    if "enum" in merged and not (values := _common_values(first, second, type_)):
+        del merged["enum"]
+    elif "enum" in merged:
+        merged["enum"] = values
     if "items" in first and "items" in second:
         items = conjoin(first["items"], second["items"], budget)
         merged["items"] = {} if items is None else items
@@ -138,7 +140,7 @@ def _common_values(first: JSONObject, second: JSONObject, type_: str) -> list[An
     if "enum" in first and "enum" in second:
         known = {value_key(value) for value in first["enum"]}
         values = [value for value in values if value_key(value) in known] or values
-    return [value for value in values if fits(value, type_)] or values
+    return [value for value in values if fits(value, type_)]
 
 
 def _conjoin_objects(
