@@ -98,7 +98,7 @@ VARIABLES: tuple[str, ...] = (
 """Environment variables that say where a credential place really is."""
 
 TEMPLATES: tuple[str, ...] = (".example", ".sample", ".template", ".dist")
-_SKIPPED = frozenset((".git", "node_modules"))
+_SKIPPED = frozenset((".git", "node_modules", "site-packages", "__pycache__", ".mypy_cache"))
 _KERNEL = frozenset(("/dev", "/proc", "/sys"))
 
 Kind = Literal["credentials", "toolrest", "env", "glob"]
@@ -198,7 +198,7 @@ class HiddenList:
     def found(self, limit: int = 200_000) -> Iterator[str]:
         """Existing files and folders in the roots that `.env*` or a glob hides.
 
-        Looks at no more than `limit` entries and not into `.git` or `node_modules`.
+        Looks at no more than `limit` entries, and not into `.git`, dependencies and caches.
         """
         pending = list(reversed(self.roots))
         while pending and limit > 0:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 
 from toolrest.errors import Rejected
@@ -18,7 +17,7 @@ from toolrest.errors import Rejected
 def replace(folder: int, name: str, data: bytes, shown: str) -> None:
     """Give the file `name` in the folder descriptor this content, keeping its mode and owner."""
     old = _existing(folder, name, shown)
-    temporary = f".toolrest-{secrets.token_hex(8)}.tmp"
+    temporary = f".toolrest-{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temporary, flags, 0o666 if old is None else 0o600, dir_fd=folder)
     try:
