@@ -110,18 +110,15 @@ def parse(text: str) -> Patch:
         text.encode()
     except UnicodeEncodeError as error:
         raise ParseError(f"the text has a lone surrogate at offset {error.start}") from None
-    return _Machine(_envelope(_lines(text.strip(WHITESPACE)))).run()
+    text = text.strip(WHITESPACE)
+    lines = _envelope(_without_return(text.split("\n")) if text else [])
+    # A second CR before LF is forgiven too, but only inside the envelope.
+    return _Machine(_without_return(lines)).run()
 
 
-def _lines(text: str) -> list[str]:
-    lines = text.split("\n") if text else []
-    if "\r" in text:
-        # Two CRs before an LF are both dropped; the last line has no LF behind it.
-        lines[:-1] = [
-            line.removesuffix("\r").removesuffix("\r") if line.endswith("\r") else line
-            for line in lines[:-1]
-        ]
-    return lines
+def _without_return(lines: list[str]) -> list[str]:
+    """Drop one CR from the end of every line but the last, which no LF followed."""
+    return [*[line.removesuffix("\r") for line in lines[:-1]], lines[-1]]
 
 
 def _envelope(lines: list[str]) -> list[str]:

@@ -22,13 +22,28 @@ if TYPE_CHECKING:
 NOTHING = "No files were modified."
 
 
+class Record:
+    """One operation as it was asked for: on which path, and with which texts before and after."""
+
+    __slots__ = ("after", "before", "move_path", "path")
+
+    def __init__(
+        self, path: str, before: bytes | None, after: bytes | None, move_path: str | None = None
+    ) -> None:
+        self.path = path
+        self.before = before
+        self.after = after
+        self.move_path = move_path
+
+
 class Plan:
     """The net effect of a patch: folders to make, one change a path, and the names to report.
 
-    `sources` holds the bytes of every file that was read from disk to work it out.
+    `records` are the operations in the patch's order; `sources` holds the bytes of every file
+    that was read from disk to work it all out.
     """
 
-    __slots__ = ("added", "changes", "deleted", "folders", "modified", "sources")
+    __slots__ = ("added", "changes", "deleted", "folders", "modified", "records", "sources")
 
     def __init__(self, planner: Planner) -> None:
         view = planner.view
@@ -39,6 +54,7 @@ class Plan:
             if change.content is not None or change.before is not None
         ]
         self.sources = view.read_from_disk
+        self.records = planner.records
         self.added = planner.added
         self.modified = planner.modified
         self.deleted = planner.deleted
@@ -64,6 +80,7 @@ class Planner:
         self.view = View(files)
         self.cwd = cwd
         self.legacy = legacy
+        self.records: list[Record] = []
         self.added: list[str] = []
         self.modified: list[str] = []
         self.deleted: list[str] = []
@@ -77,13 +94,16 @@ class Planner:
     def add(self, operation: AddFile) -> None:
         """Write a file with this text, over whatever file is there."""
         target = resolve(self.cwd, operation.path)
-        self.write_new(target, operation.text.encode())
+        content = operation.text.encode()
+        self.write_new(target, content)
+        self.records.append(Record(target.label, None, content))
         self.added.append(operation.path)
 
     def delete(self, operation: DeleteFile) -> None:
         """Remove a file, or a symlink to one."""
         target = resolve(self.cwd, operation.path)
         self.remove(target, f"Failed to delete file {target.label}")
+        self.records.append(Record(target.label, None, None))
         self.deleted.append(operation.path)
 
     def update(self, operation: UpdateFile) -> None:
@@ -91,12 +111,20 @@ class Planner:
         target = resolve(self.cwd, operation.path)
         spot, data = self.read(target)
         content = updated_or_refused(data, operation, target, self.legacy)
-        if operation.move_to is None:
+        self.replace(target, spot, data, content, operation.move_to)
+        self.modified.append(operation.move_to or operation.path)
+
+    def replace(
+        self, target: Target, spot: Spot, data: bytes, content: bytes, move_to: str | None
+    ) -> None:
+        """Give a file that was read new content, in its place or in another."""
+        if move_to is None:
             self.view.write(spot, content, f"Failed to write file {target.label}")
-            self.modified.append(operation.path)
+            self.records.append(Record(target.label, data, content))
             return
-        self.move(target, spot, resolve(self.cwd, operation.move_to), content)
-        self.modified.append(operation.move_to)
+        destination = resolve(self.cwd, move_to)
+        self.move(target, spot, destination, content)
+        self.records.append(Record(target.label, data, content, destination.label))
 
     def move(self, source: Target, spot: Spot, target: Target, content: bytes) -> None:
         """Write the content at its new place and take the old name away."""

@@ -38,4 +38,3 @@ def refused(error: PatchError) -> str:
 
 
 EMPTY = "patch rejected: empty patch"
-NO_ENVIRONMENTS = "apply_patch environment selection is unavailable for this turn"
