@@ -10,11 +10,18 @@ from dataclasses import dataclass
 class Command:
     """One child process, as the sandbox room hands it to the process room.
 
+    `argv[0]` is a path, or a name that is looked up in the absolute entries of `env`'s PATH.
     `files` become sealed in-memory files and `fds` are handed over as they are; both name the
-    descriptor that the child sees. Every other descriptor is closed. Landlock, seccomp and the
-    limits are applied in the child, in that order, right before exec; a step that the kernel
-    refuses means that the child never runs. Paths of `landlock` that do not exist are skipped,
-    since nothing can be granted beneath them.
+    descriptor that the child sees. Every other descriptor is closed.
+
+    The child's last steps before exec are the limits (never above what the host itself has),
+    no_new_privs, Landlock and seccomp; one that the kernel refuses means that the child never
+    runs. Landlock handles, and so denies, every file right that the kernel knows but for those
+    that `landlock` grants per path; paths that do not exist are skipped, since nothing can be
+    granted beneath them, and rights that a kernel or a plain file does not know are left out.
+
+    With `own_pid_namespace` the first process is a launcher whose death ends the tree: signals
+    meant for the command go past it.
     """
 
     argv: tuple[str, ...]

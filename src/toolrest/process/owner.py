@@ -11,9 +11,10 @@ import select
 import socket
 import sys
 import weakref
+from collections.abc import Mapping
 
 from toolrest.errors import ToolrestError
-from toolrest.process import request
+from toolrest.process import cgroup, request
 from toolrest.process.child import Child, StartFailed
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
@@ -29,9 +30,18 @@ class Owner:
 
     Belongs to the event loop that first starts a command. Everything it started dies with
     `aclose()`, with the host process however that ends, and when the object is dropped.
+
+    Where a control group can be made, the session gets one; `cgroup_limits` (file name to value,
+    such as `pids.max`) are written to it, and `limits` names those that the kernel took.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, cgroup: bool = True, cgroup_limits: Mapping[str, str] | None = None
+    ) -> None:
+        self.cgroup: str | None = None
+        self.limits: frozenset[str] = frozenset()
+        self._wants_cgroup = cgroup
+        self._cgroup_limits = cgroup_limits or {}
         self.children: set[Child] = set()
         self.pid = 0
         self._link: socket.socket | None = None
@@ -130,8 +140,12 @@ class Owner:
             self._drop()
         if self._link is None:
             self._loop = loop
-            self._link, self.pid = _spawn_helper()
-            self._dispose = weakref.finalize(self, _end, self._link, self.pid, os.getpid())
+            if self._wants_cgroup:
+                self.cgroup, self.limits = cgroup.create(self._cgroup_limits)
+            self._link, self.pid = _spawn_helper(self.cgroup)
+            self._dispose = weakref.finalize(
+                self, _end, self._link, self.pid, os.getpid(), self.cgroup
+            )
             # The helper never speaks on this socket: readable means that it is gone.
             loop.add_reader(self._link.fileno(), self._drop)
         return self._link
@@ -146,7 +160,7 @@ class Owner:
         self._news.tell()
 
 
-def _spawn_helper() -> tuple[socket.socket, int]:
+def _spawn_helper(group: str | None) -> tuple[socket.socket, int]:
     if not sys.executable or not sys.platform.startswith("linux"):
         raise ToolrestError("running commands needs Linux and a Python interpreter to run a helper")
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -156,7 +170,7 @@ def _spawn_helper() -> tuple[socket.socket, int]:
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", _MAIN, str(os.getpid())],
+            [sys.executable, "-I", "-S", _MAIN, str(os.getpid()), group or ""],
             {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
@@ -176,7 +190,7 @@ def _spawn_helper() -> tuple[socket.socket, int]:
     return here, pid
 
 
-def _end(link: socket.socket, pid: int, creator: int) -> None:
+def _end(link: socket.socket, pid: int, creator: int, group: str | None) -> None:
     """Close the helper's socket and collect it: it kills what is left and exits at once."""
     link.close()
     if os.getpid() != creator:
@@ -191,3 +205,5 @@ def _end(link: socket.socket, pid: int, creator: int) -> None:
             os.close(fd)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
+    if group is not None:
+        cgroup.destroy(group)

@@ -9,8 +9,8 @@ kinds of process live here:
 
 A keeper per command is what makes trees separable: a daemon that forked twice, left its session
 and cleared its environment still has exactly one keeper above it, and "no child left" at the
-keeper is the kernel's own word that the tree is gone. One idle keeper is always forked ahead, so
-a command costs a single fork when it comes.
+keeper is the kernel's own word that the tree is gone. An idle keeper is always there, with the
+next command's process forked ahead below it, so that nothing has to fork when a command comes.
 
 Modules here import each other relatively and nothing else of Toolrest. They keep to the C
 modules below `signal` and `socket`, whose Python layers would double the start-up time and the

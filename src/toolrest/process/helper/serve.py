@@ -166,13 +166,14 @@ class Owner:
             signals.drain(self.wake)
 
 
-def main(host: int) -> None:
-    """Set this process up as the owner and serve its host."""
+def main(host: int, group: str) -> None:
+    """Set this process up as the owner, in its control group if any, and serve its host."""
     kernel.close_from(wire.SOCKET_FD + 1)
     os.set_inheritable(wire.SOCKET_FD, False)
     os.chdir("/")
     signals.reset()
     kernel.become_subreaper()
+    _join(group)
     kernel.hide_memory()
     owner = Owner(host)
     gc.disable()
@@ -181,4 +182,29 @@ def main(host: int) -> None:
         owner.serve()
     finally:
         owner.end()
+        _join(group.rpartition("/")[0])
+        _remove(group)
         os._exit(0)
+
+
+def _join(group: str) -> None:
+    """Move this process into a control group; without one, everything works too."""
+    if not group:
+        return
+    try:
+        fd = os.open(f"{group}/cgroup.procs", os.O_WRONLY)
+    except OSError:
+        return
+    try:
+        os.write(fd, b"0")
+    except OSError:
+        return
+    finally:
+        os.close(fd)
+
+
+def _remove(group: str) -> None:
+    try:
+        os.rmdir(group)
+    except OSError:
+        return
