@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from toolrest.process.binary import binary_note
 from toolrest.process.buffer import LIMIT, HeadTail, Piece
 from toolrest.process.child import StartFailed
 from toolrest.process.command import Command
@@ -61,6 +62,11 @@ class RunResult:
         return decode_piece(self.stderr_piece)
 
     @property
+    def binary(self) -> str | None:
+        """What standard output is when it is no text."""
+        return binary_note(self.stdout_piece)
+
+    @property
     def aggregated(self) -> str:
         """Standard output, then standard error, within one limit."""
         out, err = aggregate(self.stdout_piece, self.stderr_piece)
@@ -87,6 +93,7 @@ async def run(
     time_limit: float | None = DEFAULT_TIME_LIMIT,
     on_timeout: Literal["kill", "background"] = "kill",
     on_delta: Callable[[Stream, str], None] | None = None,
+    on_bytes: Callable[[Stream, bytes], None] | None = None,
     grace: float = GRACE,
     limit: int = LIMIT,
 ) -> RunResult:
@@ -94,9 +101,10 @@ async def run(
 
     With `on_timeout="background"` the tree lives on until the session ends and its later output
     is dropped. Cancelling this coroutine kills the tree first and is raised afterwards.
+    `on_delta` hears text while it comes, 10,000 times a stream at most; `on_bytes` hears it all.
     """
     buffers = (HeadTail(limit), HeadTail(limit))
-    add = _collector(buffers, on_delta)
+    add = _collector(buffers, on_delta, on_bytes)
     began = asyncio.get_running_loop().time()
     try:
         child = await owner.launch(command)
@@ -122,19 +130,21 @@ async def run(
 
 
 def _collector(
-    buffers: tuple[HeadTail, HeadTail], on_delta: Callable[[Stream, str], None] | None
+    buffers: tuple[HeadTail, HeadTail],
+    on_delta: Callable[[Stream, str], None] | None,
+    on_bytes: Callable[[Stream, bytes], None] | None,
 ) -> Callable[[int, bytes], None]:
-    if on_delta is None:
-        return lambda index, data: buffers[index].add(data)
-
     def emitter(stream: Stream) -> Callable[[str], None]:
-        return lambda text: on_delta(stream, text)
+        return lambda text: on_delta(stream, text) if on_delta is not None else None
 
-    deltas = [Deltas(emitter(stream)) for stream in STREAMS]
+    deltas = [] if on_delta is None else [Deltas(emitter(stream)) for stream in STREAMS]
 
     def add(index: int, data: bytes) -> None:
         buffers[index].add(data)
-        deltas[index].add(data)
+        if deltas:
+            deltas[index].add(data)
+        if on_bytes is not None:
+            on_bytes(STREAMS[index], data)
 
     return add
 

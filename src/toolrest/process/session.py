@@ -41,7 +41,7 @@ class Session:
         self.transcript = HeadTail()
         self.lock = asyncio.Lock()
         self.users = 0
-        self.on_delta: Callable[[str], None] | None = None
+        self.on_bytes: Callable[[bytes], None] | None = None
         self.on_end: Callable[[SessionEnd], None] | None = None
         self.running = Running(child, self._add)
         self.running.on_settled = self._tell_end
@@ -71,6 +71,8 @@ class Session:
         self.transcript.add(data)
         if self._deltas is not None:
             self._deltas.add(data)
+        if self.on_bytes is not None:
+            self.on_bytes(data)
 
     async def collect(self, deadline: float) -> bool:
         """Wait for the end, the deadline, or a question; True when it waits for an answer."""

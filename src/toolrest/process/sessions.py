@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from toolrest.errors import RespondToModel
+from toolrest.process.binary import binary_note
 from toolrest.process.child import StartFailed
 from toolrest.process.command import Command
 from toolrest.process.decode import decode_piece
@@ -52,7 +53,8 @@ class ExecResult:
 
     `session_id` is there while the command runs, `exit_code` once it has ended (128 + n for
     signal n). `text` is all that came since the last call, before any cutting to a budget;
-    `original_bytes` counts it with the `omitted` ones.
+    `original_bytes` counts it with the `omitted` ones; `binary` says what
+    it is when it is no text.
     """
 
     state: State
@@ -70,6 +72,7 @@ class ExecResult:
     warning: str | None = None
     evicted: int | None = None
     error: str | None = None
+    binary: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +134,14 @@ class Sessions:
         call_id: str = "",
         on_start: Callable[[int, int], None] | None = None,
         on_delta: Callable[[str], None] | None = None,
+        on_bytes: Callable[[bytes], None] | None = None,
         on_end: Callable[[SessionEnd], None] | None = None,
     ) -> ExecResult:
         """Start a command and wait for its end, at most for the yield; then it goes on alone.
 
-        `on_start` hears session number and pid once the program runs, `on_end` the end, once,
-        also when that comes long after this call. Cancelling the call kills the command's tree.
+        `on_start` hears session number and pid once the program runs, `on_delta` the text that
+        comes during this call (10,000 pieces at most), `on_bytes` everything as long as the
+        session lives, `on_end` its end, once, however late that comes. Cancelling the call kills the command's tree.
         """
         number = self.reserve() if session_id is None else session_id
         self._reserved.add(number)
@@ -149,7 +154,7 @@ class Sessions:
             self.release(number)
             raise
         session = Session(number, child, command.argv, call_id)
-        session.on_end = on_end
+        session.on_end, session.on_bytes = on_end, on_bytes
         if on_start is not None:
             on_start(number, child.pid)
         try:
@@ -273,6 +278,7 @@ class Sessions:
             child.pid,
             waiting,
             child.descendants() if finished else (),
+            binary=binary_note(piece),
         )
 
     async def _store(self, session: Session, result: ExecResult) -> ExecResult:
