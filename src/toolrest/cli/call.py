@@ -32,7 +32,7 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
     echo '{"plan": []}' | toolrest call update_plan - --json
     """
     from_stdin = arguments == "-"
-    text = click.get_text_stream("stdin").read() if from_stdin else arguments
+    text = sys.stdin.read() if from_stdin else arguments
     from toolrest.cli.ask import ask_on_terminal
 
     can_ask = not from_stdin and sys.stdin.isatty() and sys.stderr.isatty()

@@ -96,6 +96,7 @@ async def _play(folder: str, as_json: bool) -> None:
     from toolrest.gate.context import Context
     from toolrest.gate.tool import tool
 
+    timeline = Timeline()
     secret = "sk-demo-4f9a1c7be2d84e55"  # noqa: S105 - made up, to show that it does not get out
     workspace = _workspace(folder, secret)
 
@@ -115,15 +116,19 @@ async def _play(folder: str, as_json: bool) -> None:
         return f"deployed to {where}"
 
     env = {"TOOLREST_HOME": os.path.join(folder, "home"), "DEMO_API_KEY": secret, "HOME": folder}
+    seen: list[Event] = []
     async with Toolrest(workspace, tools=[count_lines, shout, deploy], env=env) as rest:
-        rest.subscribe(_print_json if as_json else Timeline(rest).show)
+        rest.subscribe(seen.append)
         for said, calls in _script(secret):
-            if not as_json:
-                click.secho(f"\n{said}", bold=True)
             answers = await rest.answer(calls)
-            if not as_json:
+            if as_json:
+                _print_events(seen)
+            else:
+                click.secho(f"\n{said}", bold=True)
+                timeline.show(seen)
                 for answer in answers:
                     _print_answer(answer)
+            seen.clear()
         log = rest.config.audit_folder
     if not as_json:
         _print_audit(log)
@@ -143,16 +148,17 @@ def _workspace(folder: str, secret: str) -> str:
 class Timeline:
     """Prints events as lines, with the time since the first one."""
 
-    def __init__(self, rest: Any) -> None:
+    def __init__(self) -> None:
         self._start: float | None = None
 
-    def show(self, event: Event) -> None:
-        """One event, one line."""
-        if self._start is None:
-            self._start = event.time
-        line = _line(event)
-        if line is not None:
-            click.echo(f"{(event.time - self._start) * 1000:7.1f} ms  {line}")
+    def show(self, events: list[Event]) -> None:
+        """One line an event."""
+        for event in events:
+            if self._start is None:
+                self._start = event.time
+            line = _line(event)
+            if line is not None:
+                click.echo(f"{(event.time - self._start) * 1000:7.1f} ms  {line}")
 
 
 def _line(event: Event) -> str | None:
@@ -182,8 +188,9 @@ def _short(text: str, width: int = 88) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _print_json(event: Event) -> None:
-    click.echo(json.dumps(event.to_json(), ensure_ascii=False))
+def _print_events(events: list[Event]) -> None:
+    for event in events:
+        click.echo(json.dumps(event.to_json(), ensure_ascii=False))
 
 
 def _print_answer(answer: dict[str, Any]) -> None:

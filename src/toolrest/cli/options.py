@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -65,6 +66,7 @@ class Choices:
 def session_options(function: F) -> F:
     """Add -C, -s, -a, -c, --profile and --tools; the command gets them as one `Choices`."""
 
+    @wraps(function)  # carries the options that were added before
     def wrapped(
         folder: str | None,
         sandbox: str | None,
@@ -76,8 +78,6 @@ def session_options(function: F) -> F:
     ) -> Any:
         return function(Choices(folder, sandbox, approval, overrides, profile, tools), **rest)
 
-    wrapped.__doc__ = function.__doc__
-    wrapped.__name__ = function.__name__
     options: list[Callable[[Any], Any]] = [
         click.option("-C", "--cd", "folder", metavar="DIR", help="Work in DIR."),
         click.option(

@@ -13,7 +13,10 @@ from toolrest.errors import RespondToModel
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ConfigDict
+
+LAZY: ConfigDict = {"extra": "allow", "defer_build": True}
+"""For argument models: unknown fields are kept apart; nothing is built before the first call."""
 
 PREFIX = "failed to parse function arguments: "
 _MOST_PROBLEMS = 40

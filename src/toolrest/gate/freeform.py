@@ -34,6 +34,10 @@ def place(text: str, position: int) -> str:
     return f"line {line} column {position - (before.rfind(chr(10)) + 1) + 1}"
 
 
+def _position(error: Any) -> int:
+    return getattr(error, "pos_in_stream", None) or 0
+
+
 def _check_grammar(tool: Tool, grammar: Grammar, text: str) -> None:
     parser = compile_grammar(grammar)
     if grammar.syntax == "regex":
@@ -53,7 +57,7 @@ def _check_grammar(tool: Tool, grammar: Grammar, text: str) -> None:
     except UnexpectedEOF:
         raise _invalid(tool, f"ends too early, at {place(text, len(text))}") from None
     except UnexpectedInput as error:
-        where = place(text, error.pos_in_stream or 0)
+        where = place(text, _position(error))
         raise _invalid(tool, f"does not follow the grammar at {where}") from None
 
 

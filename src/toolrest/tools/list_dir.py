@@ -13,6 +13,7 @@ from itertools import islice
 from pydantic import BaseModel, Field
 
 from toolrest.errors import Rejected, RespondToModel
+from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
@@ -45,6 +46,8 @@ class ListDir(Tool):
     class Args(BaseModel):
         """Parameters."""
 
+        model_config = LAZY
+
         dir_path: str = Field(
             description="The directory, absolute or relative to the working directory."
         )
@@ -56,7 +59,7 @@ class ListDir(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that folder."""
-        return Effects(reads=(ctx.resolve(args.dir_path),))
+        return Effects(reads=(ctx.files.canonical(args.dir_path),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """A page of the listing, or words that say why not."""

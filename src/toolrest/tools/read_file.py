@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from toolrest.errors import Rejected, RespondToModel
+from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
@@ -29,6 +30,8 @@ _NAMED_LINES = 5
 
 class Indentation(BaseModel):
     """How far the block around the anchor line reaches."""
+
+    model_config = LAZY
 
     anchor_line: int | None = Field(
         default=None, ge=0, description="Line in the wanted block; `offset` when left out."
@@ -65,6 +68,8 @@ class ReadFile(Tool):
     class Args(BaseModel):
         """Parameters."""
 
+        model_config = LAZY
+
         file_path: str = Field(
             description="The file, absolute or relative to the working directory."
         )
@@ -80,7 +85,7 @@ class ReadFile(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that one file."""
-        return Effects(reads=(ctx.resolve(args.file_path),))
+        return Effects(reads=(ctx.files.canonical(args.file_path),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """The lines asked for, or words that say why not."""

@@ -15,7 +15,7 @@ from toolrest.policy.effects import Effects
 class Step(BaseModel):
     """One step of the plan."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     step: str = Field(description="What is to be done, in a few words.")
     status: Literal["pending", "in_progress", "completed"] = Field(
@@ -40,7 +40,7 @@ class UpdatePlan(Tool):
     class Args(BaseModel):
         """Parameters."""
 
-        model_config = ConfigDict(extra="forbid")
+        model_config = ConfigDict(extra="forbid", defer_build=True)
 
         explanation: str | None = Field(
             default=None, description="Why the plan changed, if that is not plain."
