@@ -141,7 +141,8 @@ class Sessions:
 
         `on_start` hears session number and pid once the program runs, `on_delta` the text that
         comes during this call (10,000 pieces at most), `on_bytes` everything as long as the
-        session lives, `on_end` its end, once, however late that comes. Cancelling the call kills the command's tree.
+        session lives, `on_end` its end, once, however late that comes. Cancelling the call kills
+        the command's tree.
         """
         number = self.reserve() if session_id is None else session_id
         self._reserved.add(number)

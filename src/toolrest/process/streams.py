@@ -26,29 +26,19 @@ class Source:
         self._loop = asyncio.get_running_loop()
         self._close = weakref.finalize(self, os.close, fd)
         os.set_blocking(fd, False)
-        self._loop.add_reader(fd, self._ready)
+        self._loop.add_reader(fd, self._read)
 
-    def _ready(self) -> None:
-        self._read_once()
-
-    def _read_once(self) -> bool:
-        """Read one chunk; False when there is nothing more to read now."""
+    def _read(self) -> None:
         try:
             data = os.read(self.fd, CHUNK)
         except BlockingIOError:
-            return False
+            return
         except OSError:
             data = b""  # a terminal whose last user is gone says EIO
         if data:
             self.on_data(data)
-            return True
-        self.close()
-        return False
-
-    def drain(self, most: int = 64) -> None:
-        """Read what is there already, without waiting."""
-        while not self.ended and most > 0 and self._read_once():
-            most -= 1
+        else:
+            self.close()
 
     def close(self) -> None:
         """Stop reading; the end is reported once."""

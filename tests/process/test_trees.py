@@ -1,0 +1,284 @@
+"""Nothing that a command started outlives it: timeout, cancel, close, and death of the host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolrest.process.command import Command
+from toolrest.process.owner import Owner
+from toolrest.process.run import run
+from toolrest.process.sessions import Sessions
+
+Sh = Callable[..., Command]
+
+DAEMON = (
+    "import os, sys\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.setsid()\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.chdir('/')\n"
+    "os.closerange(0, 256)\n"
+    "os.execve('/bin/sleep', ['sleep', sys.argv[1]], {})\n"
+)
+SHAPES = {
+    "plain": ("sleep {0}", 1),
+    "background": ("sleep {0} & sleep {0} & wait", 2),
+    "setsid": ("setsid sleep {0} & wait; sleep {0}", 2),
+    "nohup": ("nohup sleep {0} >/dev/null 2>&1 & sleep {0}", 2),
+    "double_fork": ("(setsid sh -c 'sleep {0} & exec sleep {0}' &) ; sleep {0}", 3),
+    "daemon": ('python3 -c "$DAEMON" {0}; sleep {0}', 2),
+    "clean_environment": ("env -i setsid /bin/sleep {0} & sleep {0}", 2),
+    "deaf": ("trap '' TERM INT HUP; sleep {0} & sleep {0}", 2),
+    "stopped": ("sleep {0} & kill -STOP $!; sleep {0}", 2),
+    "respawning": ("(while :; do sleep {0}; done) & sleep {0}", 2),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def shape(request: pytest.FixtureRequest, sh: Sh, mark: Any) -> tuple[Command, int]:
+    line, count = SHAPES[request.param]
+    # A deaf or looping bash has no mark itself; the mark counts the sleepers only.
+    return sh(line.format(mark), env={"DAEMON": DAEMON}), count
+
+
+async def until_running(mark: Any, count: int) -> None:
+    async with asyncio.timeout(20):
+        while mark.count() < count:
+            await asyncio.sleep(0.01)
+
+
+async def test_timeout(owner: Owner, shape: tuple[Command, int], mark: Any) -> None:
+    result = await run(owner, shape[0], time_limit=0.7)
+    assert (result.state, result.exit_code, result.survivors) == ("timed_out", 124, ())
+    assert mark.count() == 0
+
+
+async def test_cancel_raises_only_after_the_tree_is_dead(
+    owner: Owner, shape: tuple[Command, int], mark: Any
+) -> None:
+    task = asyncio.create_task(run(owner, shape[0], time_limit=None))
+    await until_running(mark, shape[1])
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert mark.count() == 0
+
+
+async def test_cancelled_twice_is_still_dead_first(owner: Owner, sh: Sh, mark: Any) -> None:
+    line = f"trap '' TERM; sleep {mark} & sleep {mark}"
+    task = asyncio.create_task(run(owner, sh(line), time_limit=None, grace=0.3))
+    await until_running(mark, 2)
+    task.cancel()
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert mark.count() == 0
+
+
+async def test_close(sh: Sh, shape: tuple[Command, int], mark: Any) -> None:
+    owner = Owner()
+    sessions = Sessions(owner)
+    result = await sessions.exec(shape[0], yield_ms=250)
+    assert result.state == "still_running"
+    await until_running(mark, shape[1])
+    await sessions.aclose()
+    assert mark.count() == 0
+    assert await owner.aclose() == ()
+    assert owner.pid
+    assert not os.path.exists(f"/proc/{owner.pid}")
+
+
+async def test_background_lives_until_the_session_ends(sh: Sh, mark: Any) -> None:
+    owner = Owner()
+    result = await run(owner, sh(f"setsid sleep {mark} & echo hi"))
+    assert (result.state, result.exit_code, result.stdout) == ("exited", 0, "hi\n")
+    assert len(result.background_pids) == 1
+    assert result.duration < 2
+    assert mark.count() == 1
+    await owner.aclose()
+    assert mark.count() == 0
+
+
+async def test_trees_are_ended_one_by_one(owner: Owner, sh: Sh, mark: Any) -> None:
+    sessions = Sessions(owner)
+    line = f"(setsid sh -c 'sleep {mark} & exec sleep {mark}' &); sleep {mark}"
+    first = await sessions.exec(sh(line), yield_ms=250)
+    second = await sessions.exec(sh(line), yield_ms=250)
+    await until_running(mark, 6)
+    assert first.session_id is not None
+    assert second.session_id is not None
+    await sessions.stop(first.session_id)
+    assert mark.count() == 3
+    await sessions.stop(second.session_id)
+    assert mark.count() == 0
+
+
+async def test_two_owners_do_not_touch_each_other(owner: Owner, sh: Sh, mark: Any) -> None:
+    other = Owner()
+    task = asyncio.create_task(run(owner, sh(f"sleep {mark}"), time_limit=None))
+    away = asyncio.create_task(run(other, sh(f"sleep {mark}"), time_limit=None))
+    await until_running(mark, 2)
+    await other.aclose()
+    assert mark.count() == 1
+    assert (await away).state == "signaled"
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+FORKS = """
+import os, sys, time
+end = time.monotonic() + 20
+alive = 0
+while time.monotonic() < end:
+    # Every process starts another and ends: nobody is there long, somebody always is.
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(0.0005)
+"""
+
+
+async def test_processes_that_run_away_by_forking(owner: Owner, sh: Sh, mark: Any) -> None:
+    runners = " ".join(f'python3 -S -c "$FORKS" {mark} &' for _ in range(8))
+    command = sh(f"{runners} wait; sleep 30", env={"FORKS": FORKS})
+    result = await run(owner, command, time_limit=1.0)
+    assert (result.state, result.survivors) == ("timed_out", ())
+    assert mark.count() == 0
+
+
+async def test_many_at_once(owner: Owner, sh: Sh, mark: Any) -> None:
+    line = f"for i in $(seq 200); do sleep {mark} & done; wait"
+    result = await run(owner, sh(line), time_limit=1.5)
+    assert (result.state, result.survivors) == ("timed_out", ())
+    assert mark.count() == 0
+
+
+async def test_git_style_cleanup_has_time(owner: Owner, sh: Sh, tmp_path: Any) -> None:
+    lock = tmp_path / "index.lock"
+    line = f"trap 'rm {lock}; exit 1' TERM; touch {lock}; sleep 60 & wait"
+    result = await run(owner, sh(line), time_limit=0.4)
+    assert result.state == "timed_out"
+    assert not lock.exists()
+
+
+async def test_a_killed_keeper_takes_its_tree_along(owner: Owner, sh: Sh, mark: Any) -> None:
+    line = f"(setsid sleep {mark} &) ; sleep 0.3; kill -9 $PPID; sleep {mark}"
+    result = await run(owner, sh(line), time_limit=10)
+    assert (result.state, result.signal) == ("signaled", 9)
+    assert result.error
+    mark.expect(0, 2.0)
+    assert (await run(owner, sh("echo next"))).stdout == "next\n"
+
+
+async def test_a_killed_helper_takes_all_along_and_is_replaced(
+    owner: Owner, sh: Sh, mark: Any
+) -> None:
+    task = asyncio.create_task(run(owner, sh(f"setsid sleep {mark} & sleep {mark}"), time_limit=20))
+    await until_running(mark, 2)
+    os.kill(owner.pid, signal.SIGKILL)
+    assert (await task).state == "signaled"
+    mark.expect(0, 2.0)
+    assert (await run(owner, sh("echo next"))).stdout == "next\n"
+
+
+async def test_a_command_that_kills_helper_and_keeper(owner: Owner, sh: Sh, mark: Any) -> None:
+    started = await run(owner, sh("echo"))
+    if owner.cgroup is None:
+        pytest.skip("no control group can be made here")
+    assert started.state == "exited"
+    line = f"(setsid sh -c 'sleep 0.3; kill -9 $0 {owner.pid}; exec sleep {mark}' $PPID &); sleep 9"
+    assert (await run(owner, sh(line))).state == "signaled"
+    mark.expect(0, 3.0)
+    assert (await run(owner, sh("echo next"))).stdout == "next\n"
+
+
+HOST = """
+import asyncio, sys
+from toolrest.process.command import Command
+from toolrest.process.owner import Owner
+from toolrest.process.sessions import Sessions
+
+async def main(lines):
+    owner = Owner()
+    sessions = Sessions(owner)
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "DAEMON": sys.argv[1]}
+    commands = [
+        Command(("bash", "-c", line), "/", env, tty=tty) for tty in (False, True) for line in lines
+    ]
+    results = await asyncio.gather(*(sessions.exec(c, yield_ms=1000) for c in commands))
+    assert all(result.state == "still_running" for result in results), results
+    print("ready", owner.pid, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_death_of_the_host(
+    script: Callable[..., subprocess.Popen[str]], mark: Any, number: int
+) -> None:
+    lines = [line.format(mark) for line, _ in SHAPES.values()]
+    host = script(HOST, DAEMON, *lines)
+    assert host.stdout is not None
+    ready = host.stdout.readline().split()
+    assert ready[:1] == ["ready"], host.communicate()[1]
+    assert mark.count() >= 2 * sum(count for _, count in SHAPES.values()) - 4
+    host.send_signal(number)
+    host.communicate()
+    mark.expect(0, 2.0)
+    helper_gone(int(ready[1]))
+
+
+def helper_gone(pid: int) -> None:
+    for _ in range(200):
+        if not os.path.exists(f"/proc/{pid}"):
+            return
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            if b") Z" in file.read():
+                return  # dead; whoever adopted it has not looked yet
+        signal.sigtimedwait([], 0.01)
+    raise AssertionError("the helper outlived its host")
+
+
+FORKED = """
+import asyncio, os, sys, time
+from toolrest.process.command import Command
+from toolrest.process.owner import Owner
+
+async def main():
+    owner = Owner()
+    await owner.start(Command(("sleep", sys.argv[1]), "/", {"PATH": "/usr/bin:/bin"}))
+    copy = os.fork()
+    if copy == 0:
+        time.sleep(30)
+        os._exit(0)
+    print(copy, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_a_forked_copy_of_the_host_keeps_nothing_alive(
+    script: Callable[..., subprocess.Popen[str]], mark: Any
+) -> None:
+    host = script(FORKED, str(mark))
+    assert host.stdout is not None
+    copy = int(host.stdout.readline())
+    host.kill()
+    host.wait()
+    sleepers = [pid for pid in mark.pids() if pid != copy]
+    mark.expect(1, 2.0)  # the copy itself, which has the mark among its arguments
+    assert mark.pids() == [copy], sleepers
+    os.kill(copy, signal.SIGKILL)
+    host.communicate()
