@@ -1,0 +1,297 @@
+"""How a tool is offered on each wire.
+
+Responses takes four kinds of tools; the other wires take functions only, so there a freeform tool
+becomes a function with one string `input`, the hosted shell one named `shell`, and web search one
+with a `query`. Nothing is left out. Equal tools give equal bytes, run after run.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+from toolrest.errors import ToolDefinitionError
+from toolrest.gate.names import is_legal
+from toolrest.gate.schema import Subset, clean_text, for_wire
+from toolrest.items import JSONObject, Wire
+
+_MAX_DESCRIPTION: Final = 16_384
+_MAX_FOREIGN_DESCRIPTION: Final = 4096
+
+
+class GrammarSource(Protocol):
+    """What a freeform tool's input must look like."""
+
+    @property
+    def syntax(self) -> str:
+        """`lark` or `regex`."""
+
+    @property
+    def definition(self) -> str:
+        """The grammar itself."""
+
+
+class SpecSource(Protocol):
+    """What must be known of a tool to offer it. `gate.tool.Tool` is one.
+
+    Two more are read when they are there: `mcp` (the tool is another server's, and its words
+    are cut shorter) and `annotations` (sent on the MCP wire).
+    """
+
+    @property
+    def name(self) -> str:
+        """The tool's own name."""
+
+    @property
+    def description(self) -> str:
+        """What it does, for the model."""
+
+    @property
+    def kind(self) -> str:
+        """`function`, `custom`, `local_shell` or `web_search`."""
+
+    @property
+    def parameters(self) -> JSONObject:
+        """The JSON Schema of its arguments."""
+
+    @property
+    def grammar(self) -> GrammarSource | None:
+        """For `custom`: the grammar of its input, if it has one."""
+
+    @property
+    def hosted(self) -> JSONObject | None:
+        """Further keys of its spec on the Responses wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionForm:
+    """A kind of tool as a function: under which name (None: its own), with which arguments."""
+
+    description: str
+    parameters: JSONObject
+    name: str | None = None
+
+
+def _object(required: str, properties: JSONObject) -> JSONObject:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [required],
+        "additionalProperties": False,
+    }
+
+
+_WORDS: Final[JSONObject] = {"type": "array", "items": {"type": "string"}}
+
+FUNCTION_FORM: Final[Mapping[str, FunctionForm]] = MappingProxyType(
+    {
+        "custom": FunctionForm(
+            "Takes plain text.",
+            _object("input", {"input": {"type": "string"}}),
+        ),
+        "local_shell": FunctionForm(
+            "Runs a program and returns its output.",
+            _object(
+                "command",
+                {
+                    "command": {
+                        **_WORDS,
+                        "description": "The program and its arguments, one item each.",
+                    },
+                    "description": {
+                        "type": "string",
+                        "description": "What the command is for, in a few words.",
+                    },
+                    "justification": {
+                        "type": "string",
+                        "description": "With require_escalated: the question for the user.",
+                    },
+                    "prefix_rule": {
+                        **_WORDS,
+                        "description": "With require_escalated: the leading words of commands "
+                        "that should not need asking again.",
+                    },
+                    "sandbox_permissions": {
+                        "type": "string",
+                        "enum": ["use_default", "require_escalated"],
+                        "description": "require_escalated asks to run outside the sandbox.",
+                    },
+                    "timeout_ms": {
+                        "type": "integer",
+                        "description": "When to give up, in milliseconds.",
+                    },
+                    "workdir": {"type": "string", "description": "The folder to run in."},
+                },
+            ),
+            name="shell",
+        ),
+        "web_search": FunctionForm(
+            "Searches the web.",
+            _object(
+                "query",
+                {"query": {"type": "string", "description": "What to look for."}},
+            ),
+        ),
+    }
+)
+"""By kind, for wires that know only functions. A call of such a function has these arguments:
+`input` is the raw text of a `custom` tool, the others are the tool's own arguments."""
+
+
+def specs(
+    tools: Iterable[SpecSource],
+    wire: Wire,
+    *,
+    subset: Subset | None = None,
+    refused: dict[str, str] | None = None,
+) -> list[JSONObject]:
+    """The tools as `wire` takes them, in the order given.
+
+    A tool that cannot be offered raises `ToolDefinitionError`; with `refused` given it is left
+    out and its reason noted there.
+    """
+    listed = list(tools)
+    taken = {tool.name for tool in listed}
+    rendered: list[JSONObject] = []
+    seen: set[str] = set()
+    for tool in listed:
+        try:
+            if tool.name in seen:
+                raise ToolDefinitionError(f"{tool.name}: two tools have this name")
+            rendered.append(render(tool, wire, subset=subset, taken=taken))
+            seen.add(tool.name)
+        except ToolDefinitionError as problem:
+            if refused is None:
+                raise
+            refused[tool.name] = str(problem)
+    return rendered
+
+
+def render(
+    tool: SpecSource,
+    wire: Wire,
+    *,
+    name: str | None = None,
+    subset: Subset | None = None,
+    taken: Collection[str] = (),
+) -> JSONObject:
+    """One tool as `wire` takes it; `ToolDefinitionError` when it cannot be offered.
+
+    `name` is what models see instead of the tool's own; `taken` are names of other tools, which
+    the hosted shell's function must not get.
+    """
+    name = tool.name if name is None else name
+    if not is_legal(name):
+        raise ToolDefinitionError(f"{name}: not a name that wires take (letters, digits, _ and -)")
+    if wire == "responses" and tool.kind != "function":
+        return _native(tool, name)
+    function = _function(tool, name, wire, subset, taken)
+    if wire == "chat":
+        return _chat(function, outer=subset == "codex")
+    return _SHAPES[wire](tool, function)
+
+
+class _Function(NamedTuple):
+    name: str
+    description: str
+    parameters: JSONObject
+
+
+def _function(
+    tool: SpecSource, name: str, wire: Wire, subset: Subset | None, taken: Collection[str]
+) -> _Function:
+    form = FUNCTION_FORM.get(tool.kind)
+    parameters: object = tool.parameters
+    description = _description(tool)
+    if form is not None:
+        if form.name is not None and form.name not in taken:
+            name = form.name
+        parameters = _form_parameters(tool, form)
+        description = description or form.description
+    return _Function(name, description, for_wire(parameters, wire, subset=subset, tool=tool.name))
+
+
+def _form_parameters(tool: SpecSource, form: FunctionForm) -> JSONObject:
+    """The tool's own arguments if it names any; text for a freeform tool, with its grammar."""
+    if tool.kind != "custom":
+        return tool.parameters if tool.parameters.get("properties") else form.parameters
+    words = "The whole input, as plain text."
+    if tool.grammar is not None:
+        words += f" It must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
+    return _object("input", {"input": {"type": "string", "description": words}})
+
+
+def _description(tool: SpecSource) -> str:
+    foreign = getattr(tool, "mcp", None) is not None
+    limit = _MAX_FOREIGN_DESCRIPTION if foreign else _MAX_DESCRIPTION
+    return clean_text(tool.description, limit)
+
+
+def _native(tool: SpecSource, name: str) -> JSONObject:
+    """The kinds that only Responses knows."""
+    if tool.kind != "custom":
+        return _with_extra({"type": tool.kind}, tool)
+    form: JSONObject = {"type": "text"}
+    if tool.grammar is not None:
+        form = {
+            "type": "grammar",
+            "syntax": tool.grammar.syntax,
+            "definition": tool.grammar.definition,
+        }
+    spec = {"type": "custom", "name": name, "description": _description(tool), "format": form}
+    return _with_extra(spec, tool)
+
+
+def _with_extra(spec: JSONObject, tool: SpecSource) -> JSONObject:
+    extra = copy.deepcopy(tool.hosted or {})
+    return {**spec, **{key: extra[key] for key in extra if key not in spec}}
+
+
+def _responses(tool: SpecSource, function: _Function) -> JSONObject:
+    spec = {
+        "type": "function",
+        "name": function.name,
+        "description": function.description,
+        "strict": False,
+        "parameters": function.parameters,
+    }
+    return _with_extra(spec, tool)
+
+
+def _chat(function: _Function, *, outer: bool) -> JSONObject:
+    """Plain servers take the name inside only; Codex writes it outside as well."""
+    body = {
+        "name": function.name,
+        "description": function.description,
+        "strict": False,
+        "parameters": function.parameters,
+    }
+    return {"type": "function", **({"name": function.name} if outer else {}), "function": body}
+
+
+def _anthropic(_tool: SpecSource, function: _Function) -> JSONObject:
+    return {
+        "name": function.name,
+        "description": function.description,
+        "input_schema": function.parameters,
+    }
+
+
+def _mcp(tool: SpecSource, function: _Function) -> JSONObject:
+    spec: JSONObject = {
+        "name": function.name,
+        "description": function.description,
+        "inputSchema": function.parameters,
+    }
+    hints = getattr(tool, "annotations", None)
+    if isinstance(hints, Mapping) and hints:
+        spec["annotations"] = copy.deepcopy(dict(hints))
+    return spec
+
+
+_SHAPES: Final[Mapping[str, Callable[[SpecSource, _Function], JSONObject]]] = MappingProxyType(
+    {"responses": _responses, "anthropic": _anthropic, "mcp": _mcp}
+)
