@@ -107,3 +107,29 @@ def _around(folders: Iterable[str], hidden: Sequence[str]) -> list[str]:
 def scopes() -> int:
     """Signals and abstract sockets stay among the command's own processes."""
     return SCOPE_ABSTRACT | SCOPE_SIGNAL if abi() >= SCOPE_ABI else 0
+
+
+OPEN: dict[str, str] = {
+    "agents_dir": "protected names inside a writable root can be created",
+    "chmod_outside": "the mode of a file outside can be changed",
+    "chown_outside": "the owner of a file outside can be changed, as far as the user may",
+    "codex_dir": "protected names inside a writable root can be created",
+    "git_config": "`.git/config` can be written",
+    "git_create_absent": "a `.git` folder can be created",
+    "git_hooks": "hooks can be written to `.git/hooks`",
+    "git_rename": "`.git` can be renamed and replaced",
+    "git_symlink": "hooks can be written through a `.git` that is a link",
+    "gitfile_create_absent": "a `.git` file can be created",
+    "hardlink_preexisting": "a file outside with a hard link in a writable root can be written",
+    "see_outside_procs": "processes outside can be seen in /proc",
+    "setxattr_outside": "extended attributes of a file outside can be changed",
+    "utime_outside": "the times of a file outside can be changed",
+}
+"""Rows of the escape matrix that Landlock cannot close, and what each one means."""
+
+BROKEN: dict[str, str] = {
+    "mp_semaphore": "POSIX semaphores do not work: /dev/shm is the host's",
+    "tcp_listen_local": "no listening on loopback: there is no network of its own",
+    "unix_listen_ws": "no unix sockets in the workspace: connecting is refused altogether",
+}
+"""Ordinary work that does not work beneath Landlock."""

@@ -1,0 +1,171 @@
+"""Who runs the sandbox in a test, and where."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+NOBODY = 65534
+
+World = Callable[..., dict[str, Any]]
+
+
+def users() -> list[str]:
+    """As root there are two of them; an ordinary user has only itself."""
+    return ["root", "user"] if os.geteuid() == 0 else ["user"]
+
+
+@pytest.fixture(scope="session", params=users())
+def user(request: pytest.FixtureRequest) -> str:
+    """Whose processes Toolrest and the command are."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session", params=["bubblewrap", "landlock"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """What confines."""
+    return str(request.param)
+
+
+def open_to_all(path: str) -> bool:
+    """Whether every user can get to this file."""
+    real = Path(path).resolve()
+    return all(p.stat().st_mode & stat.S_IXOTH for p in (real, *real.parents))
+
+
+@cache
+def interpreter(name: str) -> str:
+    """A Python that this user can start."""
+    for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        if os.path.exists(path) and (name == "root" or os.geteuid() != 0 or open_to_all(path)):
+            return path
+    pytest.skip("no Python that an ordinary user can start: apt install python3")
+
+
+@pytest.fixture(scope="session")
+def python(user: str) -> str:
+    """A Python that the user of this test can start."""
+    return interpreter(user)
+
+
+@pytest.fixture(scope="session")
+def ground() -> Iterator[Path]:
+    """A place that a sandbox shows as it is, unlike /tmp, and that every user can get to."""
+    parent = Path("/var/lib") if os.geteuid() == 0 else REPOSITORY / "build"
+    parent.mkdir(exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix="toolrest-test-", dir=parent))
+    made.chmod(0o755)
+    yield made
+    subprocess.run(["chmod", "-R", "u+rwX", str(made)], check=False)
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def place(ground: Path, user: str) -> Path:
+    """A fresh folder that belongs to the user of this test."""
+    made = Path(tempfile.mkdtemp(dir=ground))
+    made.chmod(0o755)
+    if user == "user" and os.geteuid() == 0:
+        os.chown(made, NOBODY, NOBODY)
+    return made
+
+
+def suid_program(folder: Path, user: str) -> None:
+    """A copy of `id` that would change its user, if the sandbox let it."""
+    if os.geteuid() != 0:
+        return
+    folder.mkdir(exist_ok=True)
+    target = folder / "suid"
+    shutil.copy("/usr/bin/id", target)
+    os.chown(target, NOBODY if user == "root" else 0, 0)
+    target.chmod(0o4755)
+    if user == "user":
+        os.chown(folder, NOBODY, NOBODY)
+
+
+@pytest.fixture(scope="session")
+def world(ground: Path) -> World:
+    """Run the host script as a user, in a world of its own; the same wish is run only once."""
+    kept: dict[str, dict[str, Any]] = {}
+
+    def run(user: str, **wish: Any) -> dict[str, Any]:
+        key = json.dumps([user, wish], sort_keys=True)
+        if key not in kept:
+            kept[key] = _run(ground, user, wish)
+        return kept[key]
+
+    return run
+
+
+def as_user(user: str) -> dict[str, Any]:
+    """Arguments for subprocess that drop to this user."""
+    if user == "root" or os.geteuid() != 0:
+        return {}
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+
+def environment(home: Path) -> dict[str, str]:
+    """What a child needs to import Toolrest with another Python."""
+    packages = [str(REPOSITORY / "src"), *(p for p in sys.path if p.endswith("site-packages"))]
+    return {
+        "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+        "HOME": str(home),
+        "PYTHONPATH": os.pathsep.join(packages),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TOOLREST_HOME": str(home / ".toolrest"),
+    }
+
+
+def _run(ground: Path, user: str, wish: dict[str, Any]) -> dict[str, Any]:
+    base = Path(tempfile.mkdtemp(dir=ground))
+    base.chmod(0o755)
+    if user == "user" and os.geteuid() == 0:
+        os.chown(base, NOBODY, NOBODY)
+    suid_program(base / "outside", user)
+    done = subprocess.run(
+        [interpreter(user), str(HERE / "host.py"), json.dumps({"base": str(base), **wish})],
+        cwd="/",
+        env=environment(base / "home"),
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=110,
+        **as_user(user),
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    lines = answer.get("text", "").splitlines()
+    answer["rows"] = dict(line.split("\t") for line in lines if "\t" in line)
+    return answer
+
+
+@pytest.fixture
+def script(place: Path, user: str, python: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a Python script that imports Toolrest, as the user of this test."""
+
+    def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        home = place / "home"
+        return subprocess.run(
+            [python, str(path), *arguments],
+            cwd="/",
+            env=environment(home),
+            capture_output=True,
+            text=True,
+            timeout=110,
+            **as_user(user),
+        )
+
+    return run
