@@ -255,6 +255,11 @@ def test_object_with_alternative_requirements_is_one_object() -> None:
     }
 
 
+def test_the_tool_speaks_for_the_whole() -> None:
+    words = {"title": "Args", "description": "d", "default": {}, "examples": [{}], "enum": [{}]}
+    assert normalise({"type": "object", **words}) == {"type": "object", "properties": {}}
+
+
 def test_top_level_alternatives_become_one_object() -> None:
     schema = {
         "oneOf": [

@@ -243,11 +243,11 @@ def spoken(raw: Mapping[str, Any], name: str) -> JSONObject:
         if words and (source == "description" or _letters(words) != _letters(name)):
             kept["description"] = words
             break
-    default = plain_values([raw.get("default")])
-    if default and default[0] is not None:
+    if raw.get("default") is not None and (default := plain_values([raw["default"]])):
         kept["default"] = default[0]
-    if examples := plain_values(raw.get("examples"))[:_MAX_EXAMPLES]:
-        kept["examples"] = examples
+    examples = raw.get("examples")
+    if isinstance(examples, list) and (shown := plain_values(examples[:_MAX_EXAMPLES])):
+        kept["examples"] = shown
     if raw.get("deprecated") is True:
         kept["deprecated"] = True
     return kept

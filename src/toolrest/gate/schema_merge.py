@@ -171,6 +171,8 @@ def any_of(schemas: Sequence[JSONObject]) -> JSONObject:
         if is_open(schema):
             return {}
         flat.extend(schema["anyOf"] if schema.keys() == {"anyOf"} else (schema,))
+    if len(flat) == 1:
+        return flat[0]
     distinct = list({value_key(schema): schema for schema in _gather_values(flat)}.values())
     return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
 

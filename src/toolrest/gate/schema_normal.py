@@ -7,11 +7,12 @@ in place of a schema. Null that was allowed becomes "may be left out" (see `gate
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.schema_keywords import (
+    ANNOTATIONS,
     TYPES,
     clean_text,
     constraints,
@@ -89,11 +90,11 @@ class _At:
     name: str = ""
 
     def into(self, step: str, name: str = "") -> _At:
-        return replace(self, path=f"{self.path}/{step}", depth=self.depth + 1, name=name)
+        return _At(f"{self.path}/{step}", self.depth + 1, self.active, name)
 
     def through(self, steps: Pointer) -> _At:
         name = steps[-1] if steps else self.name
-        return replace(self, depth=self.depth + 1, active=(*self.active, steps), name=name)
+        return _At(self.path, self.depth + 1, (*self.active, steps), name)
 
     def refuse(self, why: str) -> NoReturn:
         raise _Unusable(f"at {clean_text(self.path, 200)}: {why}")
@@ -105,9 +106,7 @@ class _Normaliser:
         self.budget = Budget(_STEPS)
 
     def top(self) -> JSONObject:
-        # The title of the whole is a class's or a tool's name: nothing new to its reader.
-        title = self.root.get("title") if isinstance(self.root, dict) else None
-        at = _At(name=title if isinstance(title, str) else "")
+        at = _At()
         schema = self.node(self.root, at).schema
         if schema is None:
             at.refuse("it allows no arguments at all")
@@ -115,12 +114,13 @@ class _Normaliser:
             objects = [branch for branch in _branches(schema) if branch["type"] == "object"]
             if not objects:
                 at.refuse("none of its alternatives is an object")
-            schema = {**common_object(objects), **words_of(schema)}
+            schema = common_object(objects)
         elif is_open(schema):
             schema = {"type": "object", "properties": {}, **schema}
         elif schema["type"] != "object":
             at.refuse(f"arguments are an object, and this describes a value of {schema['type']}")
-        for keyword in ("enum", "default", "examples", "deprecated"):
+        # What the whole is for, the tool's own description says; APIs refuse a top-level enum.
+        for keyword in ("enum", *ANNOTATIONS):
             schema.pop(keyword, None)
         return ordered(schema)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Final, TypeAlias
-from urllib.parse import unquote
 
 from toolrest.gate.schema_keywords import clean_text
 from toolrest.items import JSONObject
@@ -30,8 +29,16 @@ def pointer(ref: object) -> Pointer:
         raise BadReferenceError(
             f"$ref {shown!r} is not a path inside the schema (like #/$defs/NAME)"
         )
-    steps = unquote(ref[1:]).split("/")[1:]
+    steps = _unquoted(ref[1:]).split("/")[1:]
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
+
+
+def _unquoted(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote
+
+    return unquote(text)
 
 
 def follow(root: object, steps: Pointer) -> object:

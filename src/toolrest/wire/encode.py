@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
-from urllib.parse import unquote_to_bytes
 
 from toolrest.items import (
     Answered,
@@ -219,6 +216,9 @@ def _mcp_block(part: Content) -> JSONObject:
 
 def _image_data(image: Image) -> tuple[str, str] | None:
     """Media type and base64 of a `data:` URL; None for any other."""
+    import base64
+    from urllib.parse import unquote_to_bytes
+
     match = _DATA_URL.fullmatch(image.url)
     if match is None:
         return None
@@ -228,5 +228,5 @@ def _image_data(image: Image) -> tuple[str, str] | None:
             base64.b64decode(data, validate=True)
             return media_type, data
         return media_type, base64.b64encode(unquote_to_bytes(data)).decode()
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
