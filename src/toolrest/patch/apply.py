@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 
 from toolrest.patch.encoding import os_reason
 from toolrest.patch.errors import ApplyError
@@ -132,8 +133,7 @@ class _Commit:
             self._do(change.problem, self.files.unlink, temporary)
             self.undo.remove(undo)
             return None
-        if change.mode is not None:
-            self._do(change.problem, self.files.chmod, temporary, change.mode)
+        self._make_executable(change, temporary)
         return undo
 
     def _overwrite(self, change: Change) -> None:
@@ -143,12 +143,18 @@ class _Commit:
         # Said before it is done: writing may stop half way.
         self._on_failure(f"restore {change.path}", self.files.overwrite, change.path, old)
         self._do(change.problem, self.files.overwrite, change.path, change.content)
-        if change.mode is not None and change.before is not None:
-            mode = stat.S_IMODE(change.before.st_mode)
-            self._on_failure(
-                f"restore the mode of {change.path}", self.files.chmod, change.path, mode
-            )
-            self._do(change.problem, self.files.chmod, change.path, change.mode)
+        self._make_executable(change, change.path)
+
+    def _make_executable(self, change: Change, path: str) -> None:
+        """Whoever may read may also execute, or nobody may."""
+        if change.executable is None:
+            return
+        mode = stat.S_IMODE(self._do(change.problem, self.files.lstat, path).st_mode)
+        wanted = mode | (mode & 0o444) >> 2 if change.executable else mode & ~0o111
+        if wanted != mode:
+            if path == change.path:
+                self._on_failure(f"restore the mode of {path}", self.files.chmod, path, mode)
+            self._do(change.problem, self.files.chmod, path, wanted)
 
     def _put(self, change: Change, staged: _Undo) -> None:
         """Give the new content its name."""
@@ -170,8 +176,14 @@ class _Commit:
             self._do(change.problem, self.files.rename, change.path, backup)
         self.backups.append(backup)
         self._on_failure(
-            f"restore {change.path} from {backup}", self.files.rename, backup, change.path
+            f"restore {change.path} from {backup}", self._restore, backup, change.path
         )
+
+    def _restore(self, backup: str, path: str) -> None:
+        self.files.rename(backup, path)
+        # Between two names of one file, as long as it was not replaced, rename does nothing.
+        with suppress(FileNotFoundError):
+            self.files.unlink(backup)
 
     def _name_new(self, temporary: str, path: str) -> None:
         try:
@@ -191,7 +203,7 @@ class _Commit:
         self._do(change.problem, self.files.rename, change.path, backup)
         self.backups.append(backup)
         self._on_failure(
-            f"restore {change.path} from {backup}", self.files.rename, backup, change.path
+            f"restore {change.path} from {backup}", self._restore, backup, change.path
         )
 
     def _do(self, problem: str, call: Callable[..., Any], *arguments: Any) -> Any:

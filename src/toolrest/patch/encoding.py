@@ -32,6 +32,15 @@ class Text:
         self.encoding = encoding
         self.mark = mark
 
+    def mark_to_keep(self, lines: list[str]) -> str:
+        """The byte order mark, to be set aside and put back: models never see it.
+
+        A patch whose lines do show one means it, and then it is a character like any other.
+        """
+        if self.text.startswith(BOM) and not any(line.startswith(BOM) for line in lines):
+            return BOM
+        return ""
+
     def encode(self, text: str, label: str) -> bytes:
         """The bytes of a new text in this file's encoding."""
         try:

@@ -68,28 +68,34 @@ class ApplyError(PatchError):
 
 
 class Missing:
-    """What was looked for in vain: the material of a diagnosis, which only a model gets to see."""
+    """What was looked for in vain: the material of a diagnosis, which only a model gets to see.
 
-    __slots__ = ("cursor", "hunk", "label", "line", "new", "old", "texts")
+    Hunk `hunk` (from 1), at line `line` of the patch, was to turn the lines `old` into `new`
+    somewhere behind line `cursor` of the file. `context` is set when already that was not found.
+    """
+
+    __slots__ = ("context", "cursor", "data", "hunk", "label", "line", "new", "old", "texts")
 
     def __init__(
         self,
         label: str,
         texts: list[str],
         *,
-        hunk: int,
-        line: int,
-        cursor: int,
         old: list[str],
         new: list[str],
+        hunk: int,
+        line: int = 0,
+        cursor: int = 0,
     ) -> None:
         self.label = label
         self.texts = texts
+        self.old = old
+        self.new = new
         self.hunk = hunk
         self.line = line
         self.cursor = cursor
-        self.old = old
-        self.new = new
+        self.context: str | None = None
+        self.data = b""
 
 
 class MatchError(ApplyError):

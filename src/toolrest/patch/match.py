@@ -71,6 +71,19 @@ class Finder:
                 return place
         return None
 
+    def nearest(self, lines: list[str], expected: int, low: int) -> int | None:
+        """The place at or after `low` that is nearest to `expected`; strictest comparison first."""
+        top = len(self.texts) - len(lines)
+        expected = min(max(expected, low), max(top, low))
+        for level in range(len(PASSES)):
+            image = self._image(level)
+            below = image.find(lines, expected, top) if expected <= top else None
+            above = image.find_last(lines, low, min(expected, top))
+            found = [place for place in (below, above) if place is not None]
+            if found:
+                return min(found, key=lambda place: abs(place - expected))
+        return None
+
     def _image(self, level: int) -> _Image:
         while len(self._images) <= level:
             key = PASSES[len(self._images)][1]
@@ -93,8 +106,8 @@ class _Image:
         self.image = "".join([get(line, "\0") for line in self.keys])
 
     def find(self, lines: list[str], first: int, top: int) -> int | None:
-        keys = lines if self.key is None else [self.key(line) for line in lines]
-        needle = "".join([self.letters[line] for line in keys])
+        """The first place from `first` to `top`."""
+        keys, needle = self._needle(lines)
         size = len(keys)
         place = self.image.find(needle, first, top + size)
         while place >= 0:
@@ -102,3 +115,18 @@ class _Image:
                 return place
             place = self.image.find(needle, place + 1, top + size)
         return None
+
+    def find_last(self, lines: list[str], first: int, top: int) -> int | None:
+        """The last place from `first` to `top`."""
+        keys, needle = self._needle(lines)
+        size = len(keys)
+        place = self.image.rfind(needle, first, top + size)
+        while place >= 0:
+            if self.keys[place : place + size] == keys:
+                return place
+            place = self.image.rfind(needle, first, place + size - 1)
+        return None
+
+    def _needle(self, lines: list[str]) -> tuple[list[str], str]:
+        keys = lines if self.key is None else [self.key(line) for line in lines]
+        return keys, "".join([self.letters[line] for line in keys])

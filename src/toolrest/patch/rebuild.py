@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 
-from toolrest.patch.encoding import BOM, decode
+from toolrest.patch.encoding import decode
 from toolrest.patch.errors import MatchError, Missing
 from toolrest.patch.match import Finder
 
@@ -49,24 +49,13 @@ class _Stretch:
 def updated(data: bytes, chunks: list[Chunk], label: str, legacy: str | None = None) -> bytes:
     """A file's bytes after an update. MatchError when a chunk is not found in it."""
     source = decode(data, legacy)
+    texts = [text for chunk in chunks for text in chunk.texts]
+    mark = source.mark_to_keep(texts)
     try:
-        text = rewrite(source.text, chunks, label)
-    except MatchError:
-        # A byte order mark belongs to the file, not to its first line: models never see it.
-        if not source.text.startswith(BOM):
-            raise
-        error_free = _without_mark(source.text, chunks, label)
-        if error_free is None:
-            raise
-        text = error_free
-    return source.encode(text, label)
-
-
-def _without_mark(text: str, chunks: list[Chunk], label: str) -> str | None:
-    try:
-        return BOM + rewrite(text[1:], chunks, label)
-    except MatchError:
-        return None
+        return source.encode(mark + rewrite(source.text[len(mark) :], chunks, label), label)
+    except MatchError as error:
+        error.missing.data = data
+        raise
 
 
 def rewrite(text: str, chunks: list[Chunk], label: str) -> str:
@@ -100,6 +89,7 @@ def _locate(texts: list[str], chunks: list[Chunk], label: str) -> list[_Stretch]
         if chunk.context is not None:
             found = finder.find([chunk.context], cursor)
             if found is None:
+                missing.context = chunk.context
                 raise MatchError(f"Failed to find context '{chunk.context}' in {label}", missing)
             cursor = missing.cursor = found + 1
         if not old:

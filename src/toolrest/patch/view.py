@@ -31,7 +31,16 @@ class Change:
     new file takes. `problem` is what to say when it cannot be done.
     """
 
-    __slots__ = ("before", "content", "fresh", "like", "mode", "path", "problem", "through_link")
+    __slots__ = (
+        "before",
+        "content",
+        "executable",
+        "fresh",
+        "like",
+        "path",
+        "problem",
+        "through_link",
+    )
 
     def __init__(self, path: str, before: os.stat_result | None) -> None:
         self.path = path
@@ -40,7 +49,7 @@ class Change:
         self.fresh = before is None
         self.through_link = False
         self.like: str | None = None
-        self.mode: int | None = None
+        self.executable: bool | None = None
         self.problem = ""
 
 
