@@ -100,9 +100,16 @@ class Rejected(ToolCallError):
 
 
 class SandboxDenied(ToolCallError):
-    """The OS sandbox blocked what the call tried to do."""
+    """The OS sandbox blocked what the call tried to do.
+
+    `output` is what the model reads if nobody lets it run outside; the gate decides that.
+    """
 
     kind: FailureKind = "sandbox_denied"
+
+    def __init__(self, message: str, output: object = None) -> None:
+        super().__init__(message)
+        self.output = output
 
 
 class Timeout(ToolCallError):

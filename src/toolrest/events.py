@@ -157,6 +157,43 @@ class ApprovalRequested(Event):
     keys: tuple[str, ...] = ()
 
 
+class ExecCommandBegin(Event):
+    """A program is about to run, or (with a process id) has been started."""
+
+    type: ClassVar[str] = "exec_command_begin"
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    process_id: str | None = None
+    source: str = "agent"
+
+
+class ExecCommandEnd(Event):
+    """A program has ended; `exit_code` is -1 when it never ran."""
+
+    type: ClassVar[str] = "exec_command_end"
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    stdout: str
+    stderr: str
+    aggregated_output: str
+    exit_code: int
+    duration: float
+    formatted_output: str
+    process_id: str | None = None
+    source: str = "agent"
+
+
+class TerminalInteraction(Event):
+    """Something was typed into a running command, or it was asked how it goes."""
+
+    type: ClassVar[str] = "terminal_interaction"
+    call_id: str
+    process_id: str
+    stdin: str
+
+
 class PlanUpdate(Event):
     """The model wrote down its plan."""
 

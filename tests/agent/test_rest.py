@@ -519,7 +519,9 @@ async def test_overriding_a_built_in_needs_the_flag(tmp_path: Path) -> None:
 async def test_switched_off_tools_have_no_handler(tmp_path: Path) -> None:
     settings = {"tools.disabled": ["read_*", "echo"]}
     async with Toolrest(workspace=tmp_path, tools=[echo], settings=settings) as rest:
-        assert [t.name for t in rest.tools] == ["update_plan", "list_dir"]
+        names = [t.name for t in rest.tools]
+        assert "list_dir" in names
+        assert not {"read_file", "echo"} & set(names)
         assert (await rest.call("read_file", {"file_path": "x"})).failure is not None
 
 

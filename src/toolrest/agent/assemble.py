@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from toolrest.errors import ConfigError
 from toolrest.gate.approval import Approvals, OnAsk
@@ -23,6 +23,8 @@ from toolrest.policy.paths import PathPolicy
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
+    from toolrest.gate.runner import Runner
+    from toolrest.tools.commands import Surroundings
 
 
 @dataclass(slots=True)
@@ -33,8 +35,11 @@ class Session:
     spill: Spill
     audit: AuditLog | None
 
-    def close(self) -> None:
-        """Close the session's own files."""
+    async def aclose(self) -> None:
+        """End the session's programs and close its own files."""
+        runner = self.gate.services.runner
+        if runner is not None:
+            await runner.aclose()
         self.spill.close()
         if self.audit is not None:
             self.audit.close()
@@ -65,17 +70,29 @@ def assemble(
         max_file_size=settings.tool_security.max_file_access_size,
     )
     bus = Bus()
-    services = Services(session_id, files, bus, redactor, Approvals(bus, on_ask))
+    limiter = _limiter(config, redactor, spill)
+    services = Services(
+        session_id,
+        files,
+        bus,
+        redactor,
+        Approvals(bus, on_ask),
+        make_runner=lambda: _runner(config, files, session_id, environ),
+        limit=_family_limit(config),
+        limiter=limiter,
+        approval_policy=settings.approval_policy,
+    )
+    tools = built_in(settings.tools, config.family, _surroundings(settings, files))
     gate = Gate(
         services,
-        Registry(switched_on(built_in(settings.tools, config.family), settings.tools)),
+        Registry(switched_on(tools, settings.tools)),
         Decider(
             files,
             settings.approval_policy,
             full_access=settings.sandbox_mode == "danger-full-access",
             network=settings.sandbox_workspace_write.network_access,
         ),
-        _limiter(config, redactor, spill),
+        limiter,
         Scheduler(settings.max_parallel_calls),
         default_timeout=settings.tool_timeout_sec,
         max_calls=settings.max_calls_per_session,
@@ -96,11 +113,46 @@ def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
     )
 
 
-def _limiter(config: Config, redactor: Redactor, spill: Spill) -> Limiter:
+def _runner(
+    config: Config, files: PathPolicy, session_id: str, environ: Mapping[str, str]
+) -> Runner:
+    from toolrest.gate.runner import Confinement, Runner
+
+    settings = config.value
+    confinement = Confinement(
+        network=_network(settings),
+        max_commands=settings.tool_security.max_shell_commands_per_session,
+    )
+    return Runner(
+        files,
+        os.path.join(config.home, "run", session_id),
+        confinement,
+        environ,
+        cache_dir=os.path.join(config.home, "cache"),
+        thread_id=session_id,
+    )
+
+
+def _network(settings: Settings) -> Literal["on", "off"]:
+    return "on" if settings.sandbox_workspace_write.network_access else "off"
+
+
+def _surroundings(settings: Settings, files: PathPolicy) -> Surroundings:
+    from toolrest.tools.commands import Surroundings
+
+    return Surroundings(
+        settings.sandbox_mode, files.writable_roots, _network(settings), settings.approval_policy
+    )
+
+
+def _family_limit(config: Config) -> Limit | None:
     truncation = config.family.truncation
-    family = Limit(truncation.limit, truncation.mode) if truncation is not None else None
+    return None if truncation is None else Limit(truncation.limit, truncation.mode)
+
+
+def _limiter(config: Config, redactor: Redactor, spill: Spill) -> Limiter:
     return Limiter(
-        family,
+        _family_limit(config),
         ceiling=config.value.tool_result_max_chars,
         ceilings=config.value.tools.limits,
         redactor=redactor,

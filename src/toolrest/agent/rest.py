@@ -122,7 +122,7 @@ class Toolrest:
         self._closed = True
         for turn in list(self._turns):
             await turn.cancel()
-        self._session.close()
+        await self._session.aclose()
 
     # What there is
 

@@ -188,6 +188,12 @@ def _short(text: str, width: int = 88) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def _visible(line: str, width: int = 150) -> str:
+    """A line of output with its spaces as they are and nothing that moves the cursor."""
+    line = "".join(char if char.isprintable() else display_safe(char) for char in line[:width])
+    return line if len(line) < width else line[: width - 1] + "…"
+
+
 def _print_events(events: list[Event]) -> None:
     for event in events:
         click.echo(json.dumps(event.to_json(), ensure_ascii=False))
@@ -197,7 +203,7 @@ def _print_answer(answer: dict[str, Any]) -> None:
     lines = str(answer["output"]).splitlines()
     if len(lines) > 8:
         lines = [*lines[:5], f"… {len(lines) - 7} more lines …", *lines[-2:]]
-    body = "\n".join(_short(line, 150) for line in lines)
+    body = "\n".join(_visible(line) for line in lines)
     click.secho(f"  → {answer['call_id']} ({answer['type']})", fg="cyan")
     click.echo(textwrap.indent(body, "    "))
 

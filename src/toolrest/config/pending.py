@@ -42,7 +42,6 @@ PENDING_KEYS = {
     "default_permissions": "permission profiles",
     "legacy_encoding": "patches of files in older encodings",
     "tool_security.allowed_network_domains": "the network allow list",
-    "tool_security.max_shell_commands_per_session": "shell tools",
 }
 
 PENDING_VALUES: dict[tuple[str, Any], str] = {

@@ -16,7 +16,9 @@ from toolrest.gate.threads import run_in_thread
 if TYPE_CHECKING:
     from toolrest.gate.approval import Approvals
     from toolrest.gate.bus import Bus
+    from toolrest.gate.limits import Collector, Limit, Limiter
     from toolrest.gate.redact import Redactor, StreamRedactor
+    from toolrest.gate.runner import Runner
     from toolrest.policy.paths import PathPolicy
 
 T = TypeVar("T")
@@ -42,6 +44,11 @@ class Services:
     bus: Bus
     redactor: Redactor
     approvals: Approvals
+    make_runner: Callable[[], Runner] | None = None
+    runner: Runner | None = None
+    limit: Limit | None = None
+    limiter: Limiter | None = None
+    approval_policy: str = "on-request"
     mcp: Any = None
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
@@ -50,13 +57,14 @@ class Services:
 class Context:
     """The view of one call. A tool that takes a parameter of this type is handed it."""
 
-    __slots__ = ("_cancel", "_services", "_shown", "call_id", "tool", "turn_id")
+    __slots__ = ("_cancel", "_services", "_shown", "call_id", "outside", "tool", "turn_id")
 
     def __init__(self, services: Services, call_id: str, tool: str, turn_id: str) -> None:
         self._services = services
         self._cancel: threading.Event | None = None
         self._shown: dict[Stream, StreamRedactor] | None = None
         self.call_id = call_id
+        self.outside = False
         self.tool = tool
         self.turn_id = turn_id
 
@@ -91,6 +99,40 @@ class Context:
         if self._services.mcp is None:
             raise RespondToModel("MCP pool is not initialized")
         return self._services.mcp
+
+    @property
+    def runner(self) -> Runner:
+        """What starts programs for this session."""
+        services = self._services
+        if services.runner is None:
+            if services.make_runner is None:
+                raise RespondToModel(f"{self.tool} cannot run programs in this session")
+            services.runner = services.make_runner()
+        return services.runner
+
+    @property
+    def limit(self) -> Limit:
+        """How much of an output the model is shown."""
+        from toolrest.gate.limits import DEFAULT_LIMIT
+
+        return self._services.limit or DEFAULT_LIMIT
+
+    @property
+    def approval_policy(self) -> str:
+        """When this session asks; `on-request` lets a model ask to leave the sandbox."""
+        return self._services.approval_policy
+
+    def redact(self, text: str) -> str:
+        """The text without the values of known secrets."""
+        return self._services.redactor.redact(text)
+
+    def collector(self, ceiling: int | None = None) -> Collector:
+        """Gathers an output that comes in pieces: bounded memory, exact totals, a spill file."""
+        if self._services.limiter is None:
+            from toolrest.gate.limits import Collector
+
+            return Collector(self.limit)
+        return self._services.limiter.collector(self.call_id, self.tool, ceiling)
 
     # Files
 

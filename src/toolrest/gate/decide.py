@@ -6,6 +6,7 @@
 | read    | ask    | allow           | allow                   | allow | allow              |
 | write   | ask    | ask             | allow inside the roots  | same  | allow              |
 | connect | ask    | ask             | ask, allow with network | deny  | allow              |
+| confined| ask    | ask             | allow in the sandbox    | same  | allow              |
 | execute | ask    | ask             | ask                     | allow | allow              |
 | critical| ask    | ask             | ask                     | deny  | ask                |
 
@@ -48,6 +49,11 @@ class Decider:
     full_access: bool = False
     network: bool = False
 
+    @property
+    def retries_outside(self) -> bool:
+        """Whether a call that the sandbox blocked may ask to run once more outside (D-27)."""
+        return self.mode in ("untrusted", "on-failure")
+
     def decide(self, effects: Effects, risk: Risk) -> Decision:
         """The verdict on a call with these effects and this risk."""
         if effects.reads or effects.writes:
@@ -63,8 +69,12 @@ class Decider:
             return Decision(verdict, "risk.critical", _why(effects, risk))
         if self.full_access:
             return Decision("allow", "sandbox.danger-full-access")
-        if effects.connects and not self.network:
+        if effects.connects and not self.network and not effects.confined:
             return self._no_network(effects)
+        if effects.escalates is not None:
+            return Decision("ask", "sandbox.escalate", _why(effects, risk))
+        if effects.confined:
+            return Decision("allow", "sandbox.confined")
         if risk == Risk.WRITE:
             return Decision("allow", "path.writable")
         if self.mode == "never":
@@ -95,6 +105,8 @@ class Decider:
 def _why(effects: Effects, risk: Risk) -> str:
     if effects.critical is not None:
         return f"critical: {effects.critical}"
+    if effects.escalates is not None:
+        return effects.escalates or "it asks to run outside the sandbox"
     if effects.is_unknown:
         return "it declares no effects, so anything may happen"
     touched = [

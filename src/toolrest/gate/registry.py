@@ -73,8 +73,9 @@ class Registry:
         return self._names.wire(tool.mcp or tool.name)
 
     def listed(self) -> list[Tool]:
-        """Every tool, groups in their fixed order, sorted by name inside a group."""
-        return sorted(self._tools.values(), key=lambda t: (GROUPS.index(t.group), t.name))
+        """What models are offered: groups in their fixed order, by name inside a group."""
+        offered = (tool for tool in self._tools.values() if tool.offered)
+        return sorted(offered, key=lambda t: (GROUPS.index(t.group), t.name))
 
     def nearest(self, name: str) -> str | None:
         """The known name that looks most like this one."""

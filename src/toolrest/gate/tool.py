@@ -76,6 +76,8 @@ class Tool:
     max_chars: int | None = None
     grammar: Grammar | None = None
     max_input_bytes: int = 1_000_000
+    offered: bool = True
+    """False: it has a handler, but models are not told of it."""
     hosted: JSONObject | None = None
     """Extra keys of a hosted kind's spec (`web_search`)."""
     mcp: tuple[str, str] | None = None

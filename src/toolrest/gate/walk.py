@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, Timeout, ToolCallError
+from toolrest.errors import (
+    AuditError,
+    Fatal,
+    Rejected,
+    RespondToModel,
+    SandboxDenied,
+    Timeout,
+    ToolCallError,
+)
 from toolrest.events import FileChange, ToolCallBegin, ToolCallDecision, ToolCallEnd
 from toolrest.gate.approval import ApprovalRequest
 from toolrest.gate.context import Context, Services
@@ -176,11 +184,31 @@ class Walk:
             raise Rejected(decision.reason)
         if decision.verdict == "ask":
             await self._ask(call, decision)
+        # Only here, after somebody said yes, may a call leave the sandbox.
+        call.ctx.outside = call.effects.escalates is not None
         if not call.effects.mutating:
             return await self._attempt(call)
         await self.turn.before_mutation()
         await self.gate.settle(call.ctx)
-        return await self._watched(call)
+        return await self._escalating(call)
+
+    async def _escalating(self, call: Ready) -> ToolOutput:
+        """Run it; if the sandbox blocked it and the mode allows asking, once more outside.
+
+        A yes to running it inside is no yes to running it outside: this is always asked.
+        """
+        try:
+            return await self._watched(call)
+        except SandboxDenied as denied:
+            if call.ctx.outside or not self.gate.decider.retries_outside:
+                return _denied(denied)
+            reason = "command failed; retry without sandbox?"
+            try:
+                await self._ask(call, Decision("ask", "sandbox.retry", reason))
+            except Rejected:
+                return _denied(denied)
+            call.ctx.outside = True
+            return await self._watched(call)
 
     def _decide(self, call: Ready) -> Decision:
         if not call.tool.polling:
@@ -366,6 +394,12 @@ class Walk:
         )
         if nudge is not None:
             output.notes.append(nudge)
+
+
+def _denied(error: SandboxDenied) -> ToolOutput:
+    if isinstance(error.output, ToolOutput):
+        return error.output
+    return ToolOutput.error(error.message, error.kind)
 
 
 def _timed_out(tool: Tool, seconds: float, note: str | None = None) -> ToolOutput:

@@ -28,6 +28,10 @@ class Effects:
     session) whose calls run one after the other without being any riskier. `exclusive`
     overrides what the scheduler would derive: a call that runs programs, calls another
     server's tool or cannot tell runs alone unless its author says otherwise.
+
+    `confined` says that what it runs stays inside the session's sandbox; `escalates` that the
+    model asks to run it outside, with its reason. Neither is decided by the tool: the gate asks,
+    and hands the tool a context that is inside or outside.
     """
 
     reads: tuple[str, ...] = ()
@@ -39,6 +43,8 @@ class Effects:
     exclusive: bool | None = None
     is_unknown: bool = False
     critical: str | None = None
+    confined: bool = False
+    escalates: str | None = None
 
     @staticmethod
     def none() -> Effects:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from toolrest.gate.tool import Tool
 
 if TYPE_CHECKING:
-    from toolrest.config.families import Family
+    from toolrest.config.families import Family, ShellForm
     from toolrest.config.model import Tools
+    from toolrest.tools.commands import Surroundings
 
 FILE_TOOLS = ("read_file", "list_dir", "grep_files")
 
 
-def built_in(settings: Tools, family: Family) -> list[Tool]:
+def built_in(settings: Tools, family: Family, surroundings: Surroundings) -> list[Tool]:
     """The built-in tools for these settings; a tool that is switched off has no handler."""
     from toolrest.tools.list_dir import ListDir
     from toolrest.tools.read_file import ReadFile
@@ -24,6 +25,27 @@ def built_in(settings: Tools, family: Family) -> list[Tool]:
     wanted = FILE_TOOLS if settings.experimental_tools is None else settings.experimental_tools
     tools: list[Tool] = [UpdatePlan()] if settings.include_plan_tool else []
     tools += [tool for tool in (ListDir(), ReadFile()) if tool.name in wanted]
+    form = family.shell if settings.shell_type == "family" else settings.shell_type
+    return [*tools, *_shell_tools(form, surroundings)]
+
+
+def _shell_tools(form: ShellForm, surroundings: Surroundings) -> list[Tool]:
+    """The form that the model knows; the older ones have handlers whatever is offered."""
+    if form == "disabled":
+        return []
+    from toolrest.tools.shell import LocalShell, Shell
+    from toolrest.tools.shell_command import ShellCommand
+
+    array = LocalShell if form == "local_shell" else Shell
+    tools: list[Tool] = [
+        array(surroundings, offered=form in ("shell", "local_shell")),
+        ShellCommand(surroundings, offered=form == "shell_command"),
+    ]
+    if form == "unified_exec":
+        from toolrest.tools.exec_command import ExecCommand
+        from toolrest.tools.write_stdin import WriteStdin
+
+        tools += [ExecCommand(surroundings), WriteStdin()]
     return tools
 
 

@@ -1,0 +1,284 @@
+"""The programs of one session: in which environment, how confined, and ended with the session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from toolrest.errors import Rejected, RespondToModel
+from toolrest.policy.paths import PathPolicy
+from toolrest.process.command import Command
+from toolrest.process.environ import EnvironmentPolicy, build, forced
+from toolrest.process.login import LoginShells
+from toolrest.process.owner import Owner
+from toolrest.process.run import RunResult, run
+from toolrest.process.sessions import ExecResult, Sessions
+from toolrest.process.shells import Shells
+
+if TYPE_CHECKING:
+    from toolrest.sandbox.confine import Backend, Confined, Sandbox
+    from toolrest.sandbox.policy import Network, Tmp
+
+
+R = TypeVar("R", RunResult, ExecResult)
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What the launcher said about programs; nothing in here ever comes from a model."""
+
+    network: Network = "off"
+    allowed_hosts: tuple[str, ...] = ()
+    tmp: Tmp = "private"
+    backend: Backend | None = None
+    environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
+    max_commands: int | None = None
+
+
+@dataclass(slots=True)
+class Ran:
+    """How a command went, how it was confined, and which variables it was not given."""
+
+    result: RunResult
+    confined: Confined
+    withheld: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Executed:
+    """What one call on an interactive command brought."""
+
+    result: ExecResult
+    backend: str
+    withheld: tuple[str, ...] = ()
+
+
+class Runner:
+    """Starts programs. The helper process, the sandbox and the login environment come lazily."""
+
+    def __init__(
+        self,
+        files: PathPolicy,
+        session_dir: str,
+        confinement: Confinement,
+        environ: Mapping[str, str],
+        *,
+        cache_dir: str | None = None,
+        thread_id: str = "",
+    ) -> None:
+        self.files = files
+        self.confinement = confinement
+        self._session_dir = session_dir
+        self._cache_dir = cache_dir
+        self._environ = dict(environ)
+        self._thread_id = thread_id
+        self._commands = 0
+        self._owner = Owner()
+        self.sessions = Sessions(self._owner)
+        self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
+        self._login = {outside: self._login_shells(outside) for outside in (False, True)}
+        self._box: Sandbox | None = None
+        self._session_backends: dict[int, str] = {}
+
+    def _login_shells(self, outside: bool) -> LoginShells:
+        """A profile is read where the command itself will run: in the sandbox, or outside."""
+
+        def confine(command: Command) -> Command:
+            return self.confine(command, outside=outside).command
+
+        return LoginShells(self._owner, confine, self.confinement.environment)
+
+    # Where and how
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether commands run in a sandbox unless somebody lets them out."""
+        return self.files.mode != "danger-full-access"
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The session's sandbox, made on first use."""
+        if self._box is None:
+            from toolrest.sandbox.confine import Sandbox
+            from toolrest.sandbox.policy import SandboxPolicy
+
+            policy = SandboxPolicy.from_paths(
+                self.files,
+                self._session_dir,
+                network=self.confinement.network,
+                allowed_hosts=self.confinement.allowed_hosts,
+                tmp=self.confinement.tmp,
+                cache_dir=self._cache_dir,
+            )
+            self._box = Sandbox(policy, backend=self.confinement.backend)
+        return self._box
+
+    def confine(self, command: Command, *, outside: bool) -> Confined:
+        """The command as it will be started: inside the sandbox, or as it is when let out."""
+        from toolrest.sandbox.confine import Confined
+        from toolrest.sandbox.errors import SandboxUnavailable
+
+        if outside or not self.is_confined:
+            return Confined(command, "none")
+        try:
+            return self.sandbox.confine(command)
+        except SandboxUnavailable as error:
+            raise RespondToModel(str(error), kind="sandbox_denied") from error
+
+    def workdir(self, given: str | None) -> str:
+        """The folder to run in: any that may be read; it never becomes writable by that (S6)."""
+        path = self.files.resolve(given) if given else self.files.cwd
+        denied = self.files.read_denied(path)
+        if denied is not None:
+            raise Rejected(denied)
+        if not os.path.isdir(path):
+            raise RespondToModel(
+                f"the working directory {path} is not a folder", fields=("workdir",)
+            )
+        return path
+
+    def count(self) -> None:
+        """One more command; past the session's limit the model is told which setting that is."""
+        most = self.confinement.max_commands
+        self._commands += 1
+        if most is not None and self._commands > most:
+            raise Rejected(
+                f"not run: this session may run {most} commands "
+                "(tool_security.max_shell_commands_per_session)"
+            )
+
+    def environment(
+        self, *, unified: bool, tty: bool = False
+    ) -> tuple[dict[str, str], tuple[str, ...], dict[str, str]]:
+        """A child's variables, the names withheld from it, and those that nothing may change."""
+        network = not self.is_confined or self.confinement.network == "on"
+        fixed = forced(unified=unified, tty=tty, network=network, thread_id=self._thread_id)
+        made = build(self.confinement.environment, self._environ, forced=fixed)
+        return made.variables, made.withheld, fixed
+
+    # Running
+
+    async def run(
+        self,
+        argv: tuple[str, ...],
+        cwd: str,
+        *,
+        seconds: float,
+        outside: bool,
+        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
+    ) -> Ran:
+        """Run a program to its end or its time limit; the whole tree is gone after a timeout."""
+        env, withheld, _ = self.environment(unified=False)
+        return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
+
+    async def run_line(
+        self,
+        line: str,
+        cwd: str,
+        *,
+        login: bool,
+        seconds: float,
+        outside: bool,
+        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
+    ) -> Ran:
+        """Run a command line in the user's shell."""
+        env, withheld, fixed = self.environment(unified=False)
+        argv, env = await self._login[outside].prepare(
+            self.shells.default(), line, env, cwd, login=login, forced=fixed
+        )
+        return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
+
+    async def _run(
+        self,
+        command: Command,
+        withheld: tuple[str, ...],
+        seconds: float,
+        outside: bool,
+        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None,
+    ) -> Ran:
+        confined = await self._confined(command, outside)
+        try:
+            result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
+        finally:
+            confined.release()
+        return Ran(_without_launcher(result, confined.command), confined, withheld)
+
+    async def execute(
+        self,
+        line: str,
+        cwd: str,
+        *,
+        shell: str | None,
+        login: bool,
+        tty: bool,
+        yield_ms: int,
+        outside: bool,
+        call_id: str,
+        on_delta: Callable[[str], None] | None = None,
+        on_start: Callable[[int, int], None] | None = None,
+    ) -> Executed:
+        """Start a command line that may outlive the call."""
+        env, withheld, fixed = self.environment(unified=True, tty=tty)
+        chosen = self.shells.named(shell) if shell else self.shells.default()
+        argv, env = await self._login[outside].prepare(
+            chosen, line, env, cwd, login=login, forced=fixed
+        )
+        confined = await self._confined(Command(argv, cwd, env, tty=tty), outside)
+        try:
+            result = await self.sessions.exec(
+                confined.command,
+                yield_ms=yield_ms,
+                call_id=call_id,
+                on_delta=on_delta,
+                on_start=on_start,
+                on_end=lambda _: confined.release(),
+            )
+        except BaseException:
+            confined.release()
+            raise
+        if result.state == "failed_to_start":
+            confined.release()
+        if result.session_id is not None:
+            self._session_backends[result.session_id] = confined.backend
+        result = _without_launcher(result, confined.command)
+        return Executed(result, confined.backend, withheld)
+
+    async def write(
+        self,
+        session_id: int,
+        chars: str,
+        *,
+        yield_ms: int,
+        on_delta: Callable[[str], None] | None = None,
+    ) -> Executed:
+        """Type into a command that still runs, or ask how it goes."""
+        backend = self._session_backends.get(session_id, "none")
+        result = await self.sessions.write(session_id, chars, yield_ms=yield_ms, on_delta=on_delta)
+        if result.session_id is None:
+            self._session_backends.pop(session_id, None)
+        return Executed(result, backend)
+
+    async def _confined(self, command: Command, outside: bool) -> Confined:
+        if self._box is None and self.is_confined and not outside:
+            # The first time probes backends by running them: not on the event loop.
+            return await asyncio.to_thread(self.confine, command, outside=outside)
+        return self.confine(command, outside=outside)
+
+    async def aclose(self) -> None:
+        """End every program of this session and remove its private folder."""
+        await self.sessions.aclose()
+        await self._owner.aclose()
+        shutil.rmtree(self._session_dir, ignore_errors=True)
+
+
+def _without_launcher(result: R, command: Command) -> R:
+    """In a pid namespace of its own everything dies with the command: what is still seen of it
+    a moment later is the launcher on its way out, not something left running.
+    """
+    if command.own_pid_namespace and result.background_pids:
+        return replace(result, background_pids=())
+    return result

@@ -1,0 +1,162 @@
+"""`exec_command`: start a command line that may outlive the call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from toolrest.errors import RespondToModel
+from toolrest.events import ExecCommandBegin
+from toolrest.gate.context import Context
+from toolrest.gate.limits import Limit, formatted_truncate
+from toolrest.gate.tool import Group, Tool
+from toolrest.items import ToolOutput
+from toolrest.policy.effects import Effects
+from toolrest.process import layout
+from toolrest.tools.commands import (
+    Escalation,
+    Permissions,
+    Surroundings,
+    command_effects,
+    finish,
+    refuse_escalation,
+    withheld_notes,
+)
+
+if TYPE_CHECKING:
+    from toolrest.gate.runner import Executed
+
+DEFAULT_TOKENS = 10_000
+
+
+class ExecCommand(Tool):
+    """Runs in a pipe or a terminal; what has not ended by the yield can be polled."""
+
+    name = "exec_command"
+    group: Group = "shell"
+    typical = Effects(runs=(("<cmd>",),), confined=True)
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.description = (
+            "Run a command line. If it has not finished after yield_time_ms it goes on, and the "
+            "result names a session ID for write_stdin. " + surroundings.words()
+        )
+
+    class Args(Escalation):
+        """Parameters."""
+
+        cmd: str = Field(description="The command line.")
+        workdir: str | None = Field(default=None, description="The folder to run in.")
+        shell: str | None = Field(
+            default=None, description="The shell to use; the user's own when left out."
+        )
+        login: bool = Field(
+            default=True, description="Whether the shell reads the user's profile first."
+        )
+        tty: bool = Field(
+            default=False,
+            description="Run in a terminal, so that write_stdin can type into it.",
+        )
+        yield_time_ms: int = Field(
+            default=10_000, ge=0, description="How long to wait for the end, 250 to 30000."
+        )
+        max_output_tokens: int = Field(
+            default=DEFAULT_TOKENS, ge=0, description="How much of the output to return."
+        )
+        sandbox_permissions: Permissions = Field(
+            default="use_default",
+            description="require_escalated asks to run outside the sandbox; needs a justification.",
+        )
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """Runs the shell with that line."""
+        refuse_escalation(args, ctx, "cannot")
+        return command_effects(self._argv(args, ctx), args, ctx)
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """Start it, wait, and say what came and whether it goes on."""
+        runner = ctx.runner
+        cwd = runner.workdir(args.workdir)
+        runner.count()
+        argv = self._argv(args, ctx)
+
+        def started(session_id: int, pid: int) -> None:
+            ctx.emit(
+                ExecCommandBegin(
+                    call_id=ctx.call_id,
+                    command=argv,
+                    cwd=cwd,
+                    process_id=str(session_id),
+                    source="unified_exec_startup",
+                )
+            )
+
+        done = await runner.execute(
+            args.cmd,
+            cwd,
+            shell=args.shell,
+            login=args.login,
+            tty=args.tty,
+            yield_ms=args.yield_time_ms,
+            outside=ctx.outside,
+            call_id=ctx.call_id,
+            on_delta=ctx.output,
+            on_start=started,
+        )
+        if done.result.state == "failed_to_start":
+            raise RespondToModel(f"exec_command failed: {done.result.error}")
+        return answer(done, args.max_output_tokens)
+
+    @staticmethod
+    def _argv(args: Args, ctx: Context) -> tuple[str, ...]:
+        shells = ctx.runner.shells
+        shell = shells.named(args.shell) if args.shell else shells.default()
+        return shell.argv(args.cmd, login=args.login)
+
+
+def answer(done: Executed, tokens: int) -> ToolOutput:
+    """The layout that exec_command and write_stdin share."""
+    from toolrest.sandbox.denial import blocked_words
+
+    result = done.result
+    shown = formatted_truncate(result.text, Limit(tokens, "tokens"))
+    text = layout.unified(
+        shown,
+        chunk_id=result.chunk_id,
+        wall_time=result.wall_time,
+        original_bytes=result.original_bytes,
+        exit_code=result.exit_code,
+        session_id=result.session_id,
+    )
+    blocked = None
+    if done.backend != "none" and result.exit_code:
+        blocked = blocked_words("", result.text, result.exit_code, done.backend)
+    return finish(
+        text,
+        code=result.exit_code,
+        success=True,
+        backend=done.backend,
+        notes=_notes(done),
+        blocked=blocked,
+    )
+
+
+def _notes(done: Executed) -> list[str]:
+    result = done.result
+    notes = []
+    if result.signal is not None:
+        notes.append(f"the command was ended by signal {result.signal}")
+    if result.waiting_for_input:
+        notes.append("the program is waiting for input; answer it with write_stdin")
+    if result.background_pids:
+        notes.append(f"{len(result.background_pids)} of its processes still run in the background")
+    if result.binary:
+        notes.append(result.binary)
+    if result.warning:
+        notes.append(result.warning)
+    if result.evicted is not None:
+        notes.append(f"session {result.evicted} was ended to make room")
+    if result.exit_code:
+        notes += withheld_notes(done.withheld, result.text)
+    return notes

@@ -1,0 +1,85 @@
+"""`shell_command`: run a command line in the user's shell."""
+
+from __future__ import annotations
+
+from pydantic import AliasChoices, Field
+
+from toolrest.gate.context import Context
+from toolrest.gate.limits import truncate
+from toolrest.gate.tool import Group, Tool
+from toolrest.items import ToolOutput
+from toolrest.policy.effects import Effects
+from toolrest.process import layout
+from toolrest.tools.command_run import Finished, run_once
+from toolrest.tools.commands import (
+    Escalation,
+    OptionalPermissions,
+    Surroundings,
+    command_effects,
+    refuse_escalation,
+)
+
+
+class ShellCommand(Tool):
+    """The text form."""
+
+    name = "shell_command"
+    group: Group = "shell"
+    typical = Effects(runs=(("<command>",),), confined=True)
+
+    def __init__(self, surroundings: Surroundings, *, offered: bool = True) -> None:
+        self.offered = offered
+        self.description = (
+            "Run a command line in the user's shell and return its output. Set workdir instead "
+            "of using cd. " + surroundings.words()
+        )
+
+    class Args(Escalation):
+        """Parameters."""
+
+        command: str = Field(description="The command line.")
+        workdir: str | None = Field(default=None, description="The folder to run in.")
+        login: bool = Field(
+            default=True, description="Whether the shell reads the user's profile first."
+        )
+        timeout_ms: int | None = Field(
+            default=None,
+            ge=0,
+            validation_alias=AliasChoices("timeout_ms", "timeout"),
+            serialization_alias="timeout_ms",
+            description="After how many milliseconds to give up; 10000 when left out.",
+        )
+        sandbox_permissions: OptionalPermissions
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """Runs the shell with that line."""
+        refuse_escalation(args, ctx, "should not")
+        argv = ctx.runner.shells.default().argv(args.command, login=args.login)
+        return command_effects(argv, args, ctx)
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """Run it and lay the result out as text."""
+        seconds = (10_000 if args.timeout_ms is None else args.timeout_ms) / 1000
+        cwd = ctx.runner.workdir(args.workdir)
+        return await run_once(
+            ctx,
+            lambda delta: ctx.runner.run_line(
+                args.command,
+                cwd,
+                login=args.login,
+                seconds=seconds,
+                outside=ctx.outside,
+                on_delta=delta,
+            ),
+            command=ctx.runner.shells.default().argv(args.command, login=args.login),
+            cwd=cwd,
+            lay_out=_freeform,
+        )
+
+    def aborted_text(self, seconds: float) -> str:
+        """Two lines, as models know them from this tool."""
+        return f"Wall time: {seconds:.1f} seconds\naborted by user"
+
+
+def _freeform(done: Finished, ctx: Context) -> str:
+    return layout.freeform(done.body, truncate(done.body, ctx.limit), done.code, done.seconds)

@@ -1,0 +1,376 @@
+"""The command tools through the whole gate: real programs, the real sandbox, the exact layouts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolrest import ApprovalRequest, ToolOutput, Toolrest
+from toolrest.events import Event, ExecCommandBegin, ExecCommandEnd, ToolCallDelta
+
+EXEC = re.compile(
+    r"Chunk ID: [0-9a-f]{6}\n"
+    r"Wall time: \d+\.\d{4} seconds\n"
+    r"(?:Process exited with code (?P<code>-?\d+)\n)?"
+    r"(?:Process running with session ID (?P<session>\d+)\n)?"
+    r"Original token count: (?P<tokens>\d+)\n"
+    r"Output:\n(?P<output>.*)",
+    re.DOTALL,
+)
+
+
+def parsed(output: ToolOutput) -> dict[str, Any]:
+    match = EXEC.fullmatch(output.text)
+    assert match, output.text
+    return match.groupdict()
+
+
+def rest_in(folder: Path, **settings: Any) -> Toolrest:
+    keys = {"tools.shell_type": settings.pop("shell", "unified_exec")}
+    keys |= settings.pop("settings", {})
+    return Toolrest(workspace=folder, settings=keys, **settings)
+
+
+def shown(line: str) -> str:
+    """A line that nobody's profile adds to."""
+    return json.dumps({"cmd": line, "login": False})
+
+
+async def test_exec_command_layout(tmp_path: Path) -> None:
+    async with rest_in(tmp_path) as rest:
+        done = parsed(await rest.call("exec_command", {"cmd": "echo hi", "login": False}))
+        failed = await rest.call("exec_command", {"cmd": "echo no >&2; exit 3", "login": False})
+    assert (done["code"], done["session"], done["output"]) == ("0", None, "hi\n")
+    assert done["tokens"] == "1"
+    assert parsed(failed)["code"] == "3"
+    assert failed.success is True  # a non-zero exit is a normal result of this tool
+
+
+async def test_shell_layout_is_json_and_a_failure_is_one(tmp_path: Path) -> None:
+    async with rest_in(tmp_path, shell="shell") as rest:
+        done = await rest.call("shell", {"command": ["sh", "-c", "echo out; echo err >&2"]})
+        failed = await rest.call("shell", {"command": ["sh", "-c", "exit 7"]})
+        empty = await rest.call("shell", {"command": []})
+        missing = await rest.call("shell", {"command": ["no-such-program-here"]})
+    assert re.fullmatch(
+        r'\{"output":"out\\nerr\\n","metadata":\{"exit_code":0,"duration_seconds":\d+\.\d\}\}',
+        done.text,
+    )
+    assert json.loads(failed.text)["metadata"]["exit_code"] == 7
+    assert failed.success is False
+    assert empty.text == "command args are empty"
+    assert missing.success is False
+
+
+async def test_shell_command_layout_and_timeout(tmp_path: Path) -> None:
+    async with rest_in(tmp_path, shell="shell_command") as rest:
+        done = await rest.call("shell_command", {"command": "echo hi", "login": False})
+        late = await rest.call(
+            "shell_command", {"command": "echo part; sleep 60", "login": False, "timeout": 300}
+        )
+    assert re.fullmatch(r"Exit code: 0\nWall time: [\d.]+ seconds\nOutput:\nhi\n", done.text)
+    assert re.fullmatch(
+        r"Exit code: 124\nWall time: [\d.]+ seconds\nOutput:\n"
+        r"command timed out after \d{3,4} milliseconds\npart\n",
+        late.text,
+    )
+
+
+async def test_aliases_and_the_hosted_shell(tmp_path: Path) -> None:
+    async with rest_in(tmp_path) as rest:
+        for name in ("shell", "container.exec", "local_shell"):
+            output = await rest.call(name, {"command": ["echo", name]})
+            assert json.loads(output.text)["output"] == f"{name}\n"
+        (answer,) = await rest.answer(
+            {
+                "type": "local_shell_call",
+                "call_id": "c",
+                "status": "completed",
+                "action": {"type": "exec", "command": ["echo", "hosted"], "timeout_ms": 5000},
+            }
+        )
+        assert answer["type"] == "function_call_output"
+        assert json.loads(answer["output"])["output"] == "hosted\n"
+    async with rest_in(tmp_path, shell="local_shell") as rest:
+        assert {"type": "local_shell"} in rest.specs("responses")
+        assert (await rest.call("exec_command", {"cmd": "true"})).text.startswith(
+            "unsupported call: exec_command"
+        )
+
+
+async def test_what_the_sandbox_blocks_is_said_and_nothing_is_written(tmp_path: Path) -> None:
+    outside = Path(os.path.expanduser("~")) / f"toolrest-test-{os.getpid()}"
+    async with rest_in(tmp_path) as rest:
+        blocked = await rest.call("exec_command", {"cmd": f"touch {outside}", "login": False})
+        plain = await rest.call("exec_command", {"cmd": "exit 1", "login": False})
+        inside = await rest.call("exec_command", {"cmd": "echo x > f; cat f", "login": False})
+    assert not outside.exists()
+    assert blocked.failure is not None
+    assert blocked.failure.kind == "sandbox_denied"
+    assert blocked.text.splitlines()[-1].startswith("[toolrest] ")
+    assert plain.failure is None
+    assert parsed(inside)["output"] == "x\n"
+    assert (tmp_path / "f").read_text() == "x\n"
+
+
+async def test_read_only_mode_writes_nothing(tmp_path: Path) -> None:
+    async with rest_in(tmp_path, sandbox_mode="read-only") as rest:
+        output = await rest.call("exec_command", {"cmd": "echo x > f", "login": False})
+    assert output.failure is not None
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize("policy", ["never", "untrusted", "on-failure"])
+async def test_only_on_request_lets_a_model_ask_to_leave(tmp_path: Path, policy: str) -> None:
+    arguments = {"cmd": "true", "sandbox_permissions": "require_escalated"}
+    async with rest_in(tmp_path, approval_policy=policy, on_ask="allow") as rest:
+        output = await rest.call("exec_command", arguments)
+    name = {"never": "Never", "untrusted": "UnlessTrusted", "on-failure": "OnFailure"}[policy]
+    assert output.text == (
+        f"approval policy is {name}; reject command — you cannot ask for escalated permissions "
+        f"if the approval policy is {name}"
+    )
+
+
+@pytest.mark.parametrize("spelling", ["sandbox_permissions", "with_escalated_permissions"])
+async def test_escalation_is_asked_with_the_reason_and_runs_outside_only_after_a_yes(
+    tmp_path: Path, spelling: str
+) -> None:
+    target = tmp_path.parent / f"{tmp_path.name}-outside"
+    asked: list[ApprovalRequest] = []
+    answers = iter([False, True])
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return next(answers)
+
+    value: Any = "require_escalated" if spelling == "sandbox_permissions" else True
+    arguments = {
+        "cmd": f"touch {target}",
+        "login": False,
+        spelling: value,
+        "justification": "May I write beside the project?",
+    }
+    async with rest_in(tmp_path, on_ask=approver) as rest:
+        refused = await rest.call("exec_command", arguments)
+        assert not target.exists()
+        allowed = await rest.call("exec_command", arguments)
+    assert refused.failure is not None
+    assert refused.failure.kind == "approval_denied"
+    assert [request.reason for request in asked] == ["May I write beside the project?"] * 2
+    assert parsed(allowed)["code"] == "0"
+    assert target.exists()
+
+
+@pytest.mark.parametrize("say", [True, False])
+async def test_on_failure_asks_to_run_once_more_outside(tmp_path: Path, say: bool) -> None:
+    target = tmp_path.parent / f"{tmp_path.name}-outside"
+    asked: list[str] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request.reason)
+        return say
+
+    async with rest_in(tmp_path, approval_policy="on-failure", on_ask=approver) as rest:
+        output = await rest.call("exec_command", {"cmd": f"touch {target}", "login": False})
+    assert asked == ["command failed; retry without sandbox?"]
+    assert target.exists() is say
+    assert (output.failure is None) is say
+
+
+async def test_untrusted_asks_before_a_command_runs(tmp_path: Path) -> None:
+    async with rest_in(tmp_path, approval_policy="untrusted") as rest:
+        output = await rest.call("exec_command", {"cmd": "make", "login": False})
+    assert output.failure is not None
+    assert output.failure.kind == "approval_denied"
+
+
+async def test_secrets_do_not_reach_commands_and_no_state_survives_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789abcdef")
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "canary-token-0123456789")
+    async with rest_in(tmp_path) as rest:
+        await rest.call("exec_command", {"cmd": "export PAGER=evil LD_PRELOAD=/x", "login": False})
+        output = await rest.call("exec_command", {"cmd": "env", "login": False})
+        told = await rest.call(
+            "exec_command", {"cmd": "echo MY_SERVICE_TOKEN is not set; exit 1", "login": False}
+        )
+    lines = output.text.splitlines()
+    assert not [line for line in lines if "canary" in line or "evil" in line or "PRELOAD" in line]
+    assert {"NO_COLOR=1", "TERM=dumb", "PAGER=cat", "TOOLREST_CI=1"} <= set(lines)
+    assert "withheld from the command: MY_SERVICE_TOKEN" in told.text.splitlines()[-1]
+
+
+async def test_a_working_directory_never_becomes_writable(tmp_path: Path) -> None:
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    (work / "way-out").symlink_to(other)
+    async with rest_in(work) as rest:
+        for folder in (str(other), "../other", "way-out", "/proc/self/cwd/../other"):
+            arguments = {"cmd": "pwd; echo x > f", "workdir": folder, "login": False}
+            await rest.call("exec_command", arguments)
+            assert not (other / "f").exists()
+        gone = await rest.call("exec_command", {"cmd": "pwd", "workdir": "nope", "login": False})
+    assert "is not a folder" in gone.text
+
+
+async def test_the_session_may_run_only_so_many_commands(tmp_path: Path) -> None:
+    settings = {"tool_security.max_shell_commands_per_session": 2}
+    async with rest_in(tmp_path, settings=settings) as rest:
+        outputs = [
+            await rest.call("exec_command", {"cmd": f"echo {n}", "login": False}) for n in range(3)
+        ]
+    assert [output.failed for output in outputs] == [False, False, True]
+    assert "max_shell_commands_per_session" in outputs[2].text
+
+
+async def test_a_terminal_session_lives_between_calls(tmp_path: Path) -> None:
+    async with rest_in(tmp_path) as rest:
+        arguments = {"cmd": "python3 -i -q", "tty": True, "login": False, "yield_time_ms": 3000}
+        first = await rest.call("exec_command", arguments)
+        session = int(parsed_first(first)["session"])
+        answer = await rest.call("write_stdin", {"session_id": session, "chars": "6 * 7\n"})
+        assert "42" in answer.text
+        await rest.call("write_stdin", {"session_id": session, "chars": "while True: pass\n\n"})
+        stopped = await rest.call(
+            "write_stdin",
+            {"session_id": session, "chars": "\u0003", "yield_time_ms": 5000},
+        )
+        assert "KeyboardInterrupt" in stopped.text
+        again = await rest.call("write_stdin", {"session_id": session, "chars": "print(1 + 1)\n"})
+        assert "\n2" in again.text.replace("\r", "")
+        ended = await rest.call(
+            "write_stdin", {"session_id": session, "chars": "\u0004", "yield_time_ms": 5000}
+        )
+        assert "Process exited with code 0" in ended.text
+        unknown = await rest.call("write_stdin", {"session_id": session, "chars": ""})
+        assert unknown.text == f"write_stdin failed: Unknown process id {session}"
+
+
+def parsed_first(output: ToolOutput) -> dict[str, Any]:
+    match = EXEC.match(output.text)
+    assert match, output.text
+    return match.groupdict()
+
+
+async def test_stdin_is_closed_without_a_terminal(tmp_path: Path) -> None:
+    async with rest_in(tmp_path) as rest:
+        arguments = {"cmd": "sleep 30", "login": False, "yield_time_ms": 250}
+        session = int(parsed_first(await rest.call("exec_command", arguments))["session"])
+        typed = await rest.call("write_stdin", {"session_id": session, "chars": "x"})
+        assert typed.text == (
+            "write_stdin failed: stdin is closed for this session; "
+            "rerun exec_command with tty=true to keep stdin open"
+        )
+
+
+def processes_with(marker: str) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                line = Path(f"/proc/{entry}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if marker.encode() in line:
+                found.append(int(entry))
+    return found
+
+
+async def gone(marker: str) -> bool:
+    for _ in range(200):
+        if not processes_with(marker):
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access"])
+@pytest.mark.parametrize("how", ["cancel", "timeout", "close"])
+async def test_the_whole_tree_dies(tmp_path: Path, mode: str, how: str) -> None:
+    marker = f"4{os.getpid()}.{abs(hash((mode, how))) % 10_000:04d}"
+    script = f"setsid sleep {marker} & (nohup sleep {marker} &) ; echo started; sleep {marker}"
+    rest = rest_in(tmp_path, sandbox_mode=mode)
+    arguments: dict[str, Any] = {"command": ["bash", "-c", script], "timeout_ms": 60_000}
+    if how == "timeout":
+        arguments["timeout_ms"] = 500
+    started = asyncio.Event()
+    rest.subscribe(lambda e: started.set() if isinstance(e, ToolCallDelta) else None)
+    call = asyncio.ensure_future(rest.call("shell", arguments, call_id="c"))
+    await asyncio.wait_for(started.wait(), 10)
+    if how != "timeout":
+        assert processes_with(marker)
+    if how == "cancel":
+        output = await rest.cancel("c")
+        assert re.fullmatch(r"Wall time: \d+\.\d seconds\naborted by user", output.text)
+        assert not processes_with(marker)
+    elif how == "timeout":
+        assert (
+            json.loads((await call).text.split("\n[toolrest]")[0])["metadata"]["exit_code"] == 124
+        )
+    await rest.aclose()
+    await call
+    assert await gone(marker)
+
+
+async def test_big_output_is_cut_with_exact_totals_and_kept_whole(tmp_path: Path) -> None:
+    async with rest_in(tmp_path, shell="shell_command") as rest:
+        output = await rest.call("shell_command", {"command": "seq 1 30000", "login": False})
+        notice = output.text.splitlines()[-1]
+        assert notice.startswith("[toolrest] output cut: 168894 bytes and 30000 lines in all")
+        path = notice.split("the whole is in ")[1].split(" (read")[0]
+        page = await rest.call("read_file", {"file_path": path, "offset": 29_999})
+        assert page.text == "L29999: 29999\nL30000: 30000"
+    assert "Total output lines: 30000" in output.text
+    assert "chars truncated…" in output.text
+
+
+async def test_events_of_a_command(tmp_path: Path) -> None:
+    seen: list[Event] = []
+    async with rest_in(tmp_path) as rest:
+        rest.subscribe(seen.append)
+        await rest.call("shell", {"command": ["sh", "-c", "echo out; echo err >&2; exit 4"]})
+    begin = next(event for event in seen if isinstance(event, ExecCommandBegin))
+    end = next(event for event in seen if isinstance(event, ExecCommandEnd))
+    assert begin.command == ("sh", "-c", "echo out; echo err >&2; exit 4")
+    assert (end.exit_code, end.stdout, end.stderr) == (4, "out\n", "err\n")
+    deltas = {(e.stream, e.text) for e in seen if isinstance(e, ToolCallDelta)}
+    assert deltas == {("stdout", "out\n"), ("stderr", "err\n")}
+
+
+async def test_descriptions_tell_the_truth_about_this_session(tmp_path: Path) -> None:
+    def words(**settings: Any) -> str:
+        tools = Toolrest(workspace=tmp_path, **settings).tools
+        return next(tool.description for tool in tools if tool.name == "exec_command")
+
+    assert str(tmp_path) in words()
+    assert "require_escalated" in words()
+    assert "nothing can be written" in words(sandbox_mode="read-only")
+    assert "refused" in words(approval_policy="never")
+    assert "without a sandbox" in words(sandbox_mode="danger-full-access")
+    assert "network can be reached" in words(
+        settings={"sandbox_workspace_write.network_access": True}
+    )
+
+
+async def test_several_commands_in_one_reply_run_one_after_the_other(tmp_path: Path) -> None:
+    items = [
+        {
+            "type": "function_call",
+            "call_id": str(n),
+            "name": "exec_command",
+            "arguments": shown(f"cat f 2>/dev/null; echo {n} >> f"),
+        }
+        for n in range(4)
+    ]
+    async with rest_in(tmp_path) as rest:
+        await rest.answer(items)
+    assert (tmp_path / "f").read_text().split() == ["0", "1", "2", "3"]
