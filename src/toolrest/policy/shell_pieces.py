@@ -1,0 +1,114 @@
+"""Reads the words of a syntax tree: value, mark, and the substitutions inside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from toolrest.policy.shell import BRACE, GLOB, ODD, SUBSTITUTION, VARIABLE, Word
+from toolrest.policy.shell_words import bare, double_quoted, mark_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_BODIES = frozenset(("command_substitution", "process_substitution"))
+_MARKS = {
+    "simple_expansion": VARIABLE,
+    "expansion": VARIABLE,
+    "arithmetic_expansion": VARIABLE | ODD,
+    "command_substitution": SUBSTITUTION,
+    "process_substitution": SUBSTITUTION,
+    "brace_expression": BRACE,
+    "extglob_pattern": GLOB,
+    "regex": GLOB,
+    "ansi_c_string": ODD,
+    "translated_string": ODD,
+    "subscript": ODD,
+    "$": ODD,
+}
+_EXPANDS = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[A-Za-z0-9_({*@#?$!-])")
+
+
+class WordReader:
+    """Turns word nodes into words; substitutions go to `descend` as they are met."""
+
+    def __init__(
+        self,
+        cut: Callable[[int, int], str],
+        gap: Callable[[int, int], bool],
+        descend: Callable[[Node], None],
+        problem: Callable[[str, str], None],
+    ) -> None:
+        self._cut = cut
+        self._gap = gap
+        self._descend = descend
+        self._problem = problem
+
+    def read(self, node: Node) -> Word:
+        """The word that this node spells."""
+        value, skeleton, mark = self._piece(node)
+        return Word(value, mark | mark_of(skeleton))
+
+    def expansions(self, node: Node) -> int:
+        """Walk every substitution beneath a node; the marks of all expansions found."""
+        mark = 0
+        pending = list(reversed(node.children))
+        while pending:
+            child = pending.pop()
+            kind = child.type
+            mark |= _MARKS.get(kind, 0) if kind != "$" else 0
+            if kind in _BODIES:
+                self._descend(child)
+            else:
+                pending += reversed(child.children)
+        return mark
+
+    def _piece(self, node: Node) -> tuple[str, str, int]:
+        """Value, skeleton (quoted characters as `x`) and mark of one piece of a word."""
+        kind = node.type
+        if kind == "command_name" and node.child_count == 1:
+            node = node.children[0]
+            kind = node.type
+        text = self._cut(node.start_byte, node.end_byte)
+        if kind == "word" or (kind == "number" and not node.child_count):
+            return bare(text)
+        if kind == "raw_string":
+            return text[1:-1], "x", 0
+        if kind == "string":
+            return self._string(node, text)
+        if kind == "concatenation":
+            return self._concatenation(node)
+        if kind in _BODIES:
+            self._descend(node)
+            return text, "x", SUBSTITUTION
+        mark = _MARKS.get(kind)
+        if mark is None:
+            self._problem("unknown.word", f"{text!r} is not understood as a word")
+            mark = ODD
+        return text, "x", mark | self.expansions(node)
+
+    def _string(self, node: Node, text: str) -> tuple[str, str, int]:
+        inner = text[1:-1]
+        mark = self.expansions(node)
+        if not mark and _EXPANDS.search(inner):
+            self._problem("unknown.word", f"{text!r} is not understood as a word")
+            mark = ODD
+        if mark and "\\$" in inner:
+            mark |= ODD
+        return double_quoted(inner), "x", mark
+
+    def _concatenation(self, node: Node) -> tuple[str, str, int]:
+        values, skeletons, mark, dollars = "", "", 0, False
+        position = node.start_byte
+        for child in node.children:
+            if child.start_byte != position and not self._gap(position, child.start_byte):
+                mark |= ODD
+            position = child.end_byte
+            value, skeleton, found = self._piece(child)
+            dollars = dollars or (not found and "$" in value)
+            values += value
+            skeletons += skeleton
+            mark |= found
+        # A quoted `$` beside a real one: the value alone no longer says which is which.
+        return values, skeletons, mark | (ODD if mark and dollars else 0)

@@ -1,0 +1,125 @@
+"""Reads redirections and here-documents of a syntax tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from toolrest.policy.shell import ODD, Redirect, RedirectKind, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from toolrest.policy.shell_pieces import WordReader
+
+_KINDS: dict[str, RedirectKind] = {
+    "<": "read",
+    ">": "write",
+    ">>": "write",
+    ">|": "write",
+    "&>": "write",
+    "&>>": "write",
+    "<&": "dup",
+    ">&": "dup",
+    "<&-": "dup",
+    ">&-": "dup",
+}
+
+
+@dataclass(slots=True)
+class Tail:
+    """What follows a command: redirections, the words after them, and a here-document's line."""
+
+    redirects: list[Redirect] = field(default_factory=list)
+    words: list[Word] = field(default_factory=list)
+    following: list[tuple[str, Node]] = field(default_factory=list)
+
+    def add(self, other: Tail) -> None:
+        """Append another tail to this one."""
+        self.redirects += other.redirects
+        self.words += other.words
+        self.following += other.following
+
+
+def read_redirect(
+    node: Node,
+    words: WordReader,
+    cut: Callable[[int, int], str],
+    gap: Callable[[int, int], bool],
+    problem: Callable[[str, str], None],
+) -> Tail:
+    """One redirection node, whichever kind it is."""
+    position = node.start_byte
+    for child in node.children:
+        if child.start_byte != position and child.type not in ("heredoc_body", "heredoc_end"):
+            gap(position, child.start_byte)
+        position = child.end_byte
+    if node.type == "file_redirect":
+        return _file(node, words, problem)
+    if node.type == "herestring_redirect":
+        return _string(node, words)
+    return _document(node, words, cut, gap, problem)
+
+
+def _file(node: Node, words: WordReader, problem: Callable[[str, str], None]) -> Tail:
+    tail, op = Tail(), ""
+    targets: list[Word] = []
+    for child in node.children:
+        if not child.is_named and child.type in _KINDS:
+            op = child.type
+        elif child.type != "file_descriptor":
+            targets.append(words.read(child))
+    kind = _KINDS.get(op)
+    if kind is None or (not targets and not op.endswith("-")):
+        problem("unknown.redirect", "a redirection is not understood")
+        return tail
+    if op.endswith("-"):
+        tail.redirects.append(Redirect("dup", op, "-"))
+        tail.words += targets
+        return tail
+    target, mark = targets[0]
+    if kind == "dup" and not (target.rstrip("-").isdecimal() or target == "-"):
+        # `>&file` is both streams into a file; `<&$fd` could be anything.
+        kind = "write" if op == ">&" else "both"
+    tail.redirects.append(Redirect(kind, op, target, mark))
+    tail.words += targets[1:]
+    return tail
+
+
+def _string(node: Node, words: WordReader) -> Tail:
+    text, mark = words.read(node.children[-1])
+    return Tail([Redirect("string", "<<<", text, mark)])
+
+
+def _document(
+    node: Node,
+    words: WordReader,
+    cut: Callable[[int, int], str],
+    gap: Callable[[int, int], bool],
+    problem: Callable[[str, str], None],
+) -> Tail:
+    tail = Tail()
+    quoted, body, mark, joint = False, "", 0, ""
+    for child in node.children:
+        kind = child.type
+        if kind == "heredoc_start":
+            quoted = any(mark in cut(child.start_byte, child.end_byte) for mark in "'\"\\")
+        elif kind == "heredoc_body":
+            body = cut(child.start_byte, child.end_byte)
+            mark = 0 if quoted else words.expansions(child)
+        elif kind.endswith("_redirect"):
+            tail.add(read_redirect(child, words, cut, gap, problem))
+        elif kind == "pipeline":
+            tail.following += [("|", part) for part in child.named_children]
+        elif kind in ("&&", "||"):
+            joint = kind
+        elif joint:
+            tail.following.append((joint, child))
+            joint = ""
+        elif kind == "ERROR":
+            mark |= ODD
+        elif child.is_named and kind not in ("heredoc_end", "file_descriptor"):
+            tail.words.append(words.read(child))
+    tail.redirects.append(Redirect("document", "<<", body, mark))
+    return tail

@@ -1,0 +1,361 @@
+"""May this command run? A verdict, the rules, a mode and a sandbox give one requirement.
+
+A segment that rules match is decided by the strictest of them. The others by this table:
+
+| segment              | never  | on-failure | untrusted, auto | on-request              | strict |
+|----------------------|--------|------------|-----------------|-------------------------|--------|
+| safe                 | allow  | allow      | allow           | allow, but not escalated| prompt*|
+| touches, runs        | allow  | allow      | prompt          | allow in the sandbox    | prompt |
+| … outside the roots  | prompt | allow      | prompt          | prompt                  | prompt |
+| … network is off     | prompt | allow      | prompt          | prompt                  | prompt |
+| git, unconfined read | allow  | allow      | prompt          | prompt                  | prompt |
+| unknown              | prompt | prompt     | prompt          | prompt                  | prompt |
+| dangerous            | forbid | prompt     | prompt          | prompt                  | prompt |
+| refused              | forbid | forbid     | forbid          | forbid                  | forbid |
+
+Without a sandbox nothing is outside the roots and the network is on. The strictest segment
+decides; a prompt in `never` is forbidden. (*) unless it reads nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from toolrest.policy.commands_net import is_loopback
+from toolrest.policy.names import inside
+from toolrest.policy.rules import Decision, RuleMatch, Rules
+from toolrest.policy.verdict import Kind, Segment, Verdict
+from toolrest.policy.verdict_amend import is_banned
+
+ExecMode: TypeAlias = Literal["untrusted", "on-failure", "on-request", "never", "auto", "strict"]
+SandboxMode: TypeAlias = Literal[
+    "read-only", "workspace-write", "danger-full-access", "external-sandbox"
+]
+SandboxPermissions: TypeAlias = Literal[
+    "use_default", "require_escalated", "with_additional_permissions"
+]
+Amendment: TypeAlias = "tuple[str, ...] | None"
+
+NEVER = "approval required by policy, but AskForApproval is set to Never"
+FORCED_RM = "rm -f style commands are not permitted. Use a safer approach"
+_VARIANTS = {
+    "untrusted": "UnlessTrusted",
+    "on-failure": "OnFailure",
+    "on-request": "OnRequest",
+    "never": "Never",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """It may run unasked; `bypass_sandbox` only if rules allow every single command."""
+
+    bypass_sandbox: bool = False
+    amendment: Amendment = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsApproval:
+    """Somebody has to say yes. `reason` is the policy's, `detail` what was seen."""
+
+    reason: str | None = None
+    amendment: Amendment = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """It does not run. `reason` is for the model, `detail` says what was seen."""
+
+    reason: str
+    detail: str = ""
+
+
+Requirement: TypeAlias = Skip | NeedsApproval | Forbidden
+
+
+class Decided(NamedTuple):
+    """How one segment was decided: by rules, or by a row of the table."""
+
+    segment: Segment
+    decision: Decision
+    row: str
+    matches: tuple[RuleMatch, ...] = ()
+
+    @property
+    def by_rule(self) -> bool:
+        """True when rules decided, not the table."""
+        return self.row == "rule"
+
+    def to_json(self) -> dict[str, Any]:
+        """For `policy check --json`."""
+        return {
+            "command": list(self.segment.argv),
+            "kind": self.segment.kind.label,
+            "decision": self.decision.label,
+            "row": self.row,
+            "rule": self.segment.rule,
+            "why": self.segment.why,
+            "matchedRules": [match.to_json() for match in self.matches],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The requirement, and how each segment came to it."""
+
+    requirement: Requirement
+    decided: tuple[Decided, ...]
+
+    @property
+    def answer(self) -> Literal["allow", "ask", "forbid"]:
+        """The verdict in one word."""
+        if isinstance(self.requirement, Skip):
+            return "allow"
+        return "ask" if isinstance(self.requirement, NeedsApproval) else "forbid"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the decision depends on besides the command."""
+
+    mode: ExecMode = "on-request"
+    sandbox: SandboxMode = "workspace-write"
+    network: bool = False
+    permissions: SandboxPermissions = "use_default"
+
+    @property
+    def limited(self) -> bool:
+        """True when Toolrest's own sandbox limits files and network."""
+        return self.sandbox in ("read-only", "workspace-write")
+
+    @property
+    def escalated(self) -> bool:
+        """True when the call asks to leave the sandbox."""
+        return self.permissions != "use_default"
+
+    @property
+    def confined(self) -> bool:
+        """True when the command will run in some sandbox."""
+        return self.sandbox != "danger-full-access" and not self.escalated
+
+
+def outcome(
+    verdict: Verdict,
+    rules: Rules,
+    setting: Setting,
+    *,
+    prefix_rule: Sequence[str] | None = None,
+) -> Outcome:
+    """Decide. `prefix_rule` is the prefix that the model proposes to remember, if any."""
+    decided = _decide(verdict, rules, setting)
+    decision = max((d.decision for d in decided), default=Decision.ALLOW)
+    if decision == Decision.FORBIDDEN:
+        requirement: Requirement = _forbidden(verdict, decided)
+    elif decision == Decision.ALLOW:
+        requirement = Skip(
+            verdict.plain and bool(decided) and all(d.by_rule for d in decided), _after(decided)
+        )
+    elif setting.mode == "never":
+        requirement = Forbidden(NEVER, _detail(decided, decision))
+    else:
+        amendment = _amendment(verdict, rules, setting, decided, prefix_rule)
+        requirement = NeedsApproval(
+            _prompt_reason(verdict, decided), amendment, _detail(decided, decision)
+        )
+    return Outcome(requirement, tuple(decided))
+
+
+def _decide(verdict: Verdict, rules: Rules, setting: Setting) -> list[Decided]:
+    roots = () if setting.sandbox == "read-only" else verdict.roots
+    decided: list[Decided] = []
+    covering: Decided | None = None
+    for segment in verdict.segments:
+        if covering is not None and segment.depth <= covering.segment.depth:
+            covering = None
+        found = _one(segment, rules, setting, roots, covering)
+        if covering is None and found.by_rule and found.decision == Decision.ALLOW:
+            covering = found
+        decided.append(found)
+    return decided
+
+
+def _one(
+    segment: Segment,
+    rules: Rules,
+    setting: Setting,
+    roots: tuple[str, ...],
+    covering: Decided | None,
+) -> Decided:
+    matches = tuple(rules.matches(segment.argv, segment.marks))
+    if matches:
+        decision = max(match.decision for match in matches)
+        if decision != Decision.ALLOW or _lifts(segment, matches):
+            reached = _outside(segment.redirected, roots, setting)
+            if decision == Decision.ALLOW and reached:
+                return Decided(segment, Decision.PROMPT, "write.outside", matches)
+            return Decided(segment, decision, "rule", matches)
+    elif covering is not None and segment.kind <= Kind.RUNS and not segment.redirected:
+        return Decided(segment, Decision.ALLOW, "rule", covering.matches)
+    decision, row = _heuristic(segment, setting)
+    if decision == Decision.ALLOW and setting.limited and setting.mode != "on-failure":
+        if _outside(segment.writes + segment.redirected, roots, setting):
+            return Decided(segment, Decision.PROMPT, "write.outside", matches)
+        if not setting.network and not all(map(is_loopback, segment.connects)):
+            return Decided(segment, Decision.PROMPT, "network.off", matches)
+    return Decided(segment, decision, row, matches)
+
+
+def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
+    """An allow rule speaks for ordinary commands; for a dangerous one only word by word."""
+    if segment.kind <= Kind.RUNS:
+        return True
+    spelled_out = any(len(match.prefix) == len(segment.argv) for match in matches)
+    return segment.kind == Kind.DANGEROUS and spelled_out and not segment.redirected
+
+
+def _outside(paths: tuple[str, ...], roots: tuple[str, ...], setting: Setting) -> bool:
+    if not setting.limited:
+        return False
+    return any(not any(inside(path, root) for root in roots) for path in paths)
+
+
+def _heuristic(segment: Segment, setting: Setting) -> tuple[Decision, str]:
+    kind, mode = segment.kind, setting.mode
+    if kind == Kind.REFUSED:
+        return Decision.FORBIDDEN, "refused"
+    if kind == Kind.DANGEROUS:
+        return (Decision.FORBIDDEN if mode == "never" else Decision.PROMPT), "dangerous"
+    if kind == Kind.UNKNOWN:
+        return Decision.PROMPT, "unknown"
+    if kind == Kind.SAFE and (setting.confined or not segment.needs_disarmed_git):
+        return _safe(segment, setting)
+    if mode in ("never", "on-failure"):
+        return Decision.ALLOW, f"mode.{mode}"
+    if mode != "on-request":
+        return Decision.PROMPT, f"mode.{mode}"
+    if kind == Kind.SAFE:
+        return Decision.PROMPT, "git.unconfined"
+    if setting.limited and setting.escalated:
+        return Decision.PROMPT, "escalated"
+    return Decision.ALLOW, "sandboxed" if setting.limited else "sandbox.off"
+
+
+def _safe(segment: Segment, setting: Setting) -> tuple[Decision, str]:
+    if setting.limited and setting.escalated:
+        return Decision.PROMPT, "escalated"
+    if setting.mode == "strict" and (segment.read_words or segment.reads):
+        return Decision.PROMPT, "mode.strict"
+    return Decision.ALLOW, "safe"
+
+
+def _longest(decided: list[Decided], decision: Decision) -> RuleMatch | None:
+    matches = [m for d in decided for m in d.matches if d.by_rule and m.decision == decision]
+    return max(matches, key=lambda match: len(match.prefix), default=None)
+
+
+def _forbidden(verdict: Verdict, decided: list[Decided]) -> Forbidden:
+    text, detail = verdict.text, _detail(decided, Decision.FORBIDDEN)
+    match = _longest(decided, Decision.FORBIDDEN)
+    if match is not None and match.justification is not None:
+        return Forbidden(f"`{text}` rejected: {match.justification}", detail)
+    if match is not None:
+        prefix = " ".join(match.prefix)
+        return Forbidden(
+            f"`{text}` rejected: policy forbids commands starting with `{prefix}`", detail
+        )
+    if any(d.decision == Decision.FORBIDDEN and d.segment.rule.startswith("rm_") for d in decided):
+        return Forbidden(FORCED_RM, detail)
+    return Forbidden(f"`{text}` rejected: blocked by policy", detail)
+
+
+def _prompt_reason(verdict: Verdict, decided: list[Decided]) -> str | None:
+    match = _longest(decided, Decision.PROMPT)
+    if match is None:
+        return None
+    if match.justification is not None:
+        return f"`{verdict.text}` requires approval: {match.justification}"
+    return f"`{verdict.text}` requires approval by policy"
+
+
+def _detail(decided: list[Decided], decision: Decision) -> str:
+    """What was seen in the segments that decided, in words, at most three of them."""
+    seen = dict.fromkeys(
+        _words(d) for d in decided if d.decision == decision and (d.segment.why or not d.by_rule)
+    )
+    return "; ".join([*seen][:3])
+
+
+def _words(decided: Decided) -> str:
+    segment = decided.segment
+    if decided.row == "write.outside":
+        return "it writes outside the writable roots"
+    if decided.row == "network.off":
+        hosts = ", ".join(segment.connects)
+        return (
+            f"it connects to {hosts}, and the network is off "
+            "(sandbox_workspace_write.network_access = true turns it on)"
+        )
+    if decided.row == "escalated":
+        return "it asks to run outside the sandbox"
+    if decided.row == "git.unconfined":
+        return "outside the sandbox git runs whatever the repository's configuration names"
+    return f"{segment.rule}: {segment.why}" if segment.why else f"it runs {segment.program}"
+
+
+def _usable(segment: Segment) -> bool:
+    return bool(segment.argv) and segment.literal and segment.kind <= Kind.RUNS
+
+
+def _amendment(
+    verdict: Verdict,
+    rules: Rules,
+    setting: Setting,
+    decided: list[Decided],
+    proposed: Sequence[str] | None,
+) -> Amendment:
+    if any(d.by_rule and d.decision != Decision.ALLOW for d in decided):
+        return None
+    if (
+        proposed
+        and not any(d.matches for d in decided)
+        and _covers(verdict, rules, setting, proposed)
+    ):
+        return tuple(proposed)
+    for one in decided:
+        if one.decision == Decision.PROMPT:
+            prefix = one.segment.argv
+            return prefix if _usable(one.segment) and not is_banned(prefix) else None
+    return None
+
+
+def _covers(verdict: Verdict, rules: Rules, setting: Setting, prefix: Sequence[str]) -> bool:
+    """True when allowing the prefix would let every segment run."""
+    if is_banned(prefix) or not all(prefix):
+        return False
+    after = _decide(verdict, rules.with_allow(prefix), setting)
+    return all(d.decision == Decision.ALLOW for d in after)
+
+
+def _after(decided: list[Decided]) -> Amendment:
+    """What to remember should the command fail in the sandbox and then be approved."""
+    if any(d.matches for d in decided):
+        return None
+    for one in decided:
+        if _usable(one.segment) and not is_banned(one.segment.argv):
+            return one.segment.argv
+    return None
+
+
+def escalation_refused(mode: str, *, tool: str = "shell") -> str | None:
+    """The answer to a call that asks to leave the sandbox in a mode that cannot ask; or None."""
+    if mode == "on-request":
+        return None
+    variant = _VARIANTS.get(mode, mode)
+    verb = "cannot" if tool == "exec_command" else "should not"
+    return (
+        f"approval policy is {variant}; reject command — you {verb} ask for escalated permissions "
+        f"if the approval policy is {variant}"
+    )
