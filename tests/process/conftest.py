@@ -113,10 +113,8 @@ def users() -> list[str]:
     return ["root", "nobody"] if os.geteuid() == 0 else ["self"]
 
 
-@pytest.fixture(params=users())
-def script(request: pytest.FixtureRequest) -> Callable[..., subprocess.Popen[str]]:
-    """Start a Python program of its own, as this user and, for root, as an ordinary one."""
-    nobody = request.param == "nobody"
+def starter(nobody: bool) -> Callable[..., subprocess.Popen[str]]:
+    """How to start a Python program, as this user or as an ordinary one."""
     python = interpreter() if nobody else sys.executable
     source = os.path.dirname(os.path.dirname(toolrest.__file__))
 
@@ -135,3 +133,15 @@ def script(request: pytest.FixtureRequest) -> Callable[..., subprocess.Popen[str
         )
 
     return start
+
+
+@pytest.fixture(params=users())
+def script(request: pytest.FixtureRequest) -> Callable[..., subprocess.Popen[str]]:
+    """Start a Python program of its own, as this user and, for root, as an ordinary one too."""
+    return starter(request.param == "nobody")
+
+
+@pytest.fixture
+def ordinary() -> Callable[..., subprocess.Popen[str]]:
+    """Start a Python program as an ordinary user."""
+    return starter(os.geteuid() == 0)

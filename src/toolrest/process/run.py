@@ -168,7 +168,7 @@ def _result(
         code = 128 + number
     elif state == "timed_out":
         code = TIMEOUT_CODE
-    if ended is not None and ended.lost:
+    if ended is not None and ended.lost and error is None:
         error = "the process that kept this command was killed, and the command with it"
     left = child.descendants() if state in ("still_running", "exited", "signaled") else ()
     return RunResult(
