@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,13 @@ import pytest
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 NOBODY = 65534
+GIT = {
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@b",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@b",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
 
 World = Callable[..., dict[str, Any]]
 
@@ -152,20 +160,67 @@ def _run(ground: Path, user: str, wish: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-@pytest.fixture
-def script(place: Path, user: str, python: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a Python script that imports Toolrest, as the user of this test."""
+@dataclass
+class Result:
+    """How one confined command went."""
 
-    def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        home = place / "home"
-        return subprocess.run(
-            [python, str(path), *arguments],
+    text: str = ""
+    code: int | None = None
+    refused: str = ""
+    backend: str = ""
+
+
+class Person:
+    """The user of a test, with a folder of its own: does things outside, or confined."""
+
+    def __init__(self, name: str, place: Path) -> None:
+        self.name = name
+        self.place = place
+        self.home = place / "home"
+        self.workspace = place / "ws"
+        self.env: dict[str, str] = {}
+        self.do(f"mkdir -p {self.home} {self.workspace}")
+
+    def do(self, line: str, cwd: Path | None = None) -> str:
+        """A shell line outside the sandbox, as this user."""
+        done = subprocess.run(
+            ["sh", "-ec", line],
+            cwd=cwd or self.place,
+            env=environment(self.home) | GIT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            **as_user(self.name),
+        )
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    def confined(
+        self, *lines: str, backend: str | None = "bubblewrap", **wish: Any
+    ) -> list[Result]:
+        """Shell lines in one sandboxed session, one command each."""
+        settings = {
+            "workspace": str(self.workspace),
+            "session_dir": str(self.place / "session"),
+            "registry": str(self.place / "registry"),
+            "backend": backend,
+            "commands": [["sh", "-c", line] for line in lines],
+            "env": {"PATH": "/usr/bin:/bin", "HOME": str(self.home), **GIT, **wish.pop("env", {})},
+        }
+        done = subprocess.run(
+            [interpreter(self.name), str(HERE / "session.py"), json.dumps(settings | wish)],
             cwd="/",
-            env=environment(home),
+            env=environment(self.home) | self.env,
             capture_output=True,
             text=True,
             timeout=110,
-            **as_user(user),
+            **as_user(self.name),
         )
+        assert done.returncode == 0, done.stderr
+        return [Result(**entry) for entry in json.loads(done.stdout)]
 
-    return run
+
+@pytest.fixture
+def person(user: str, place: Path) -> Person:
+    """The user of this test."""
+    return Person(user, place)

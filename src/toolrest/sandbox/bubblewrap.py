@@ -8,12 +8,14 @@ can be read by every user of the machine.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
+from toolrest.sandbox.environment import confined_limits
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.view import Mount, Show
 
@@ -45,18 +47,16 @@ class Blanks:
     empty: str
 
     @classmethod
-    def make(cls, session_dir: str) -> Blanks:
-        """Create them in the session's folder."""
-        base = os.path.join(session_dir, "blank")
+    def make(cls, registry: str) -> Blanks:
+        """Create them where all sessions find them; nothing is ever written to them."""
+        base = os.path.join(registry, "blank")
         blanks = cls(*(os.path.join(base, name) for name in ("folder", "file", "empty")))
         os.makedirs(base, mode=0o700, exist_ok=True)
-        for folder in (blanks.folder, blanks.empty):
-            if not os.path.isdir(folder):
-                os.mkdir(folder)
+        os.makedirs(blanks.folder, mode=0, exist_ok=True)
+        os.makedirs(blanks.empty, mode=0o555, exist_ok=True)
         if not os.path.exists(blanks.file):
-            os.close(os.open(blanks.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        for path, mode in ((blanks.folder, 0), (blanks.file, 0), (blanks.empty, 0o555)):
-            os.chmod(path, mode)
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(blanks.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
         return blanks
 
 
@@ -167,6 +167,7 @@ def wrap(
         cwd="/",
         env={},
         files=(*command.files, (filter_fd, seccomp), (env_fd, environment(env))),
+        limits=confined_limits(command.limits),
         own_pid_namespace=True,
     )
 

@@ -70,7 +70,7 @@ class BubblewrapEngine:
         self.overlays = overlays
         self.proxy = proxy
         self._filter = _filter()
-        self._blanks = Blanks.make(policy.session_dir)
+        self._blanks = Blanks.make(os.path.realpath(registry))
         self._tmp = _session_folder(policy, "tmp", 0o700)
         self._var_tmp = _session_folder(policy, "var-tmp", 0o700)
         self._own = own_files_in(policy.roots)
@@ -145,7 +145,9 @@ class BubblewrapEngine:
         except OSError as error:
             for root in self._roots[:held]:
                 root.points.release()
-            raise SandboxUnavailable(f"sandbox: cannot record its mount points: {error}") from error
+            raise SandboxUnavailable(
+                f"sandbox: cannot keep a protected name from being created: {error}."
+            ) from error
         return tuple(present)
 
     def _let_go(self) -> None:

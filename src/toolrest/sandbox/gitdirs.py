@@ -110,7 +110,8 @@ def _folder(plan: GitPlan, folder: str) -> None:
         elif name == "hooks":
             plan.read_only.append(path)
     _file(plan, os.path.join(folder, "config"), b"")
-    _file(plan, os.path.join(folder, "info", "attributes"), b"")
+    if _kind(os.path.join(folder, "info")) == "folder":
+        _file(plan, os.path.join(folder, "info", "attributes"), b"")
     _file(plan, os.path.join(folder, "commondir"), COMMON_DIR_HERE)
     _worktree_config(plan, folder, folder)
     alternates = os.path.join(folder, "objects", "info", "alternates")

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import NamedTuple
 
+from toolrest.policy.names import inside
+
 
 class Entry(NamedTuple):
     """A placeholder that we made, and how to know it again."""
@@ -35,6 +37,7 @@ class MountPoints:
 
     def __init__(self, registry: str, root: str) -> None:
         os.makedirs(registry, mode=0o700, exist_ok=True)
+        self._root = root
         name = sha256(os.fsencode(root)).hexdigest()[:32]
         self._guard_path = os.path.join(registry, f"{name}.lock")
         self._record_path = os.path.join(registry, f"{name}.json")
@@ -50,20 +53,24 @@ class MountPoints:
     def acquire(self, folders: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, ...]:
         """Make the missing placeholders for one more command; the names that exist now.
 
-        A name that cannot be made is left out: whoever runs as the same user cannot make it
-        either.
+        Raises OSError when one cannot be made although a command might make it.
         """
         with self._mutex, self._guarded():
             if self._users == 0:
                 self._open()
             self._users += 1
             made: list[Entry] = []
-            for path in folders:
-                made += _make_folder(path)
-            for path, content in files.items():
-                made += _make_file(path, content)
-            if made:
-                self._save([*self._load(), *made])
+            try:
+                for path, content in (*dict.fromkeys(folders, None).items(), *files.items()):
+                    made += _make(self._root, path, content)
+            except OSError:
+                self._users -= 1
+                raise
+            finally:
+                if made:
+                    self._save([*self._load(), *made])
+                if self._users == 0:
+                    self._close()
             return tuple(path for path in (*folders, *files) if os.path.lexists(path))
 
     def release(self) -> None:
@@ -73,10 +80,7 @@ class MountPoints:
                 return
             self._users -= 1
             if self._users == 0:
-                if _lock(self._record, fcntl.LOCK_EX):
-                    self._sweep()
-                os.close(self._record)
-                self._record = -1
+                self._close()
 
     def _open(self) -> None:
         """Join the users of the record; the first one removes what a crash left behind."""
@@ -85,6 +89,13 @@ class MountPoints:
         if _lock(self._record, fcntl.LOCK_EX):
             self._sweep()
         fcntl.flock(self._record, fcntl.LOCK_SH)
+
+    def _close(self) -> None:
+        """Leave the users of the record; the last one removes the placeholders."""
+        if _lock(self._record, fcntl.LOCK_EX):
+            self._sweep()
+        os.close(self._record)
+        self._record = -1
 
     def _sweep(self) -> None:
         for entry in reversed(self._load()):
@@ -123,27 +134,64 @@ def _lock(fd: int, how: int) -> bool:
     return True
 
 
-def _make_folder(path: str) -> list[Entry]:
+def _make(root: str, path: str, content: bytes | None) -> list[Entry]:
+    """A folder, or a file with this content; nothing when the name is taken.
+
+    The way there is walked without following links: a command may have put one anywhere it
+    could write, and this process is not confined.
+    """
+    parent, name = os.path.split(path)
+    fd = -1
     try:
-        os.mkdir(path, 0o755)
-    except OSError:
+        fd = _walk(root, parent)
+        if content is None:
+            os.mkdir(name, 0o755, dir_fd=fd)
+        else:
+            _write_new(name, content, fd)
+        info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except FileExistsError:
         return []
-    info = os.lstat(path)
-    return [Entry(path, info.st_dev, info.st_ino, 0)]
+    except OSError:
+        if fd >= 0 and _beyond_reach(fd):
+            return []
+        raise
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    return [Entry(path, info.st_dev, info.st_ino, 0 if content is None else len(content))]
 
 
-def _make_file(path: str, content: bytes) -> list[Entry]:
+def _walk(root: str, folder: str) -> int:
+    """Open a folder beneath the root, refusing links on the way."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    if not inside(folder, root):
+        return os.open(folder, flags)
+    fd = os.open(root, flags)
+    for name in os.path.relpath(folder, root).split(os.sep):
+        try:
+            step = os.open(name, flags, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = step
+    return fd
+
+
+def _write_new(name: str, content: bytes, folder: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        fd = os.open(path, flags, 0o644)
-    except OSError:
-        return []
+    fd = os.open(name, flags, 0o644, dir_fd=folder)
     try:
         os.write(fd, content)
-        info = os.fstat(fd)
     finally:
         os.close(fd)
-    return [Entry(path, info.st_dev, info.st_ino, info.st_size)]
+
+
+def _beyond_reach(folder: int) -> bool:
+    """Whether no command of this user can create anything here either."""
+    info = os.fstat(folder)
+    if os.fstatvfs(folder).f_flag & os.ST_RDONLY:
+        return True
+    mine = info.st_uid == os.geteuid()  # an owner can give himself the right to write
+    return not mine and not os.access(f"/proc/self/fd/{folder}", os.W_OK)
 
 
 def _remove(entry: Entry) -> None:

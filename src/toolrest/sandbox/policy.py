@@ -44,9 +44,8 @@ _NEVER_ROOTS = ("/proc", "/sys", "/dev")
 class SandboxPolicy:
     """The confinement of one session. Make it with `SandboxPolicy.build`.
 
-    `session_dir` is a 0700 folder of this session, hidden from it: the private `/tmp` and the
-    blank files that masks are made of live there. `cache_dir` is where toolchains put their
-    caches; it may be shared between sessions.
+    `session_dir` is a 0700 folder of this session, hidden from it: the private `/tmp` lives
+    there. `cache_dir` is where toolchains put their caches; it may be shared between sessions.
     """
 
     workspace: str

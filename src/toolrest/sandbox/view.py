@@ -110,7 +110,7 @@ class View:
 
     def _read_only(self, path: str) -> None:
         info = _lstat(path)
-        if info is not None and not stat.S_ISLNK(info.st_mode):
+        if info is not None and os.path.realpath(path) == path:
             self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
 
     def hide(self, paths: Iterable[str]) -> None:

@@ -1,0 +1,196 @@
+"""Git works in the sandbox, and nobody can make it run something outside (D-22, R-22)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+
+class Person(Protocol):
+    place: Path
+    workspace: Path
+
+    def do(self, line: str, cwd: Path | None = None) -> str: ...
+    def confined(self, *lines: str, **wish: Any) -> list[Any]: ...
+
+
+COMMIT = "date +%N >> tracked; git add -A && git commit -qm inside && git status --short"
+EVIL = "[core]\n fsmonitor = touch {mark}\n hooksPath = /tmp/x"
+
+TRICKS = [
+    "echo x > .git/hooks/pre-commit",
+    "ln -s /tmp/x .git/hooks/pre-commit",
+    "mkdir -p .git/hooks/x",
+    "rm -rf .git/hooks && mkdir .git/hooks && touch .git/hooks/x",
+    "mv .git/hooks .git/hooks2",
+    "echo x >> .git/config",
+    "git config core.fsmonitor 'touch /tmp/x'",
+    "mv .git/config .git/config2",
+    "rm -f .git/config; touch .git/config.x && mv .git/config.x .git/config",
+    "ln .git/config linked && echo x >> linked",
+    "echo /tmp/evil > .git/commondir",
+    "echo /tmp/evil > c && mv -f c .git/commondir",
+    "rm -f .git/commondir && echo evil > .git/commondir",
+    "echo '* filter=x' > .git/info/attributes",
+    "echo '* filter=x' > a && mv -f a .git/info/attributes",
+    "mv .git/info .git/info2 && mkdir .git/info && touch .git/info/attributes",
+    "mv .git away && mkdir .git",
+    "rm -rf .git/hooks .git/config; test ! -e .git/config",
+    "mkdir d && mv -T d .git",
+    "umount .git/config",
+    "git init -q --template=/dev/null . && git config a.b c",
+]
+
+
+@pytest.fixture
+def clone(person: Person) -> Person:
+    person.do(
+        "git init -q . && echo 1 > tracked && git add . && git commit -qm 1", person.workspace
+    )
+    return person
+
+
+def state(person: Person, folder: Path) -> str:
+    """What git would act upon."""
+    return person.do(
+        "cat .git/config; ls -la --time-style=+ .git/hooks; cat .git/info/*; ls -d .git/c*[gr]",
+        folder,
+    )
+
+
+def test_commit_in_a_clone(clone: Person) -> None:
+    (first, second) = clone.confined(COMMIT, COMMIT)
+    assert (first.code, first.text) == (0, "")
+    assert (second.code, second.text) == (0, "")
+    assert clone.do("git log --oneline | wc -l; git status --short", clone.workspace) == "3\n"
+
+
+def test_everyday_git(clone: Person) -> None:
+    lines = (
+        "git checkout -qb topic && echo 2 > two && git add two && git commit -qm two",
+        "git stash list; echo 3 > two; git stash -q; git stash pop -q; git checkout -q two",
+        "git checkout -q master 2>/dev/null || git checkout -q main",
+        "git merge -q topic && git branch -d topic && git tag v1 && git gc -q && git fsck",
+        "git rebase -q HEAD~1 && git log --oneline && git reset -q --hard HEAD~1",
+        "git worktree add -q wt && cd wt && echo 4 > four && git add . && git commit -qm four",
+    )
+    for result in clone.confined(*lines):
+        assert result.code == 0, result.text
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_tricks_fail(clone: Person, trick: str) -> None:
+    before = state(clone, clone.workspace)
+    (result,) = clone.confined(trick)
+    assert result.code != 0, result.text
+    assert state(clone, clone.workspace) == before
+
+
+def test_all_tricks_one_after_the_other(clone: Person) -> None:
+    before = state(clone, clone.workspace)
+    clone.confined(*TRICKS, *TRICKS)
+    assert state(clone, clone.workspace) == before
+    assert clone.do("git status --short | grep -v '^??' || true", clone.workspace) == ""
+
+
+def test_worktree(clone: Person) -> None:
+    tree = clone.place / "tree"
+    clone.do(f"git worktree add -q {tree}", clone.workspace)
+    common = clone.workspace / ".git"
+    lines = (
+        COMMIT,
+        f"echo x > {common}/hooks/pre-commit",
+        f"echo x >> {common}/config",
+        "git config a.b c",
+        f"echo /tmp/evil > {common}/commondir",
+        f"echo /tmp/evil > {common}/worktrees/tree/commondir",
+        f"rm {common}/worktrees/tree/commondir",
+        f"mv {common}/worktrees/tree {common}/worktrees/t2",
+        f"echo x > {common}/HEAD",
+        f"touch {clone.workspace}/outside",
+        "echo 'gitdir: /tmp/evil' > .git",
+        "rm .git && mkdir .git",
+        COMMIT,
+    )
+    results = clone.confined(*lines, workspace=str(tree))
+    assert [result.code == 0 for result in results] == [True] + [False] * 11 + [True]
+    assert clone.do("git log --oneline | wc -l", tree) == "3\n"
+    assert "worktrees" in clone.do("cat .git", tree)
+
+
+def test_worktree_that_only_claims_to_be_one(clone: Person) -> None:
+    fake = clone.place / "fake"
+    clone.do(f"git worktree add -q {clone.place}/real", clone.workspace)
+    clone.do(f"mkdir {fake} && cp {clone.place}/real/.git {fake}/.git")
+    (result,) = clone.confined(
+        f"touch {clone.workspace}/.git/worktrees/real/x", workspace=str(fake)
+    )
+    assert result.code != 0
+    assert "Read-only" in result.text
+
+
+@pytest.fixture
+def super_project(clone: Person) -> Path:
+    """A repository with another one as its submodule."""
+    path = clone.place / "super"
+    clone.do(
+        f"git init -q {path} && cd {path} && git commit -q --allow-empty -m 1 &&"
+        f" git -c protocol.file.allow=always submodule -q add {clone.workspace} sub &&"
+        " git commit -qm sub"
+    )
+    return path
+
+
+def test_submodule_as_workspace(clone: Person, super_project: Path) -> None:
+    module = super_project / ".git/modules/sub"
+    lines = (
+        COMMIT,
+        f"echo x > {module}/hooks/pre-commit",
+        f"echo x >> {module}/config",
+        f"echo x > {module}/commondir",
+        f"touch {super_project}/.git/x",
+        f"touch {super_project}/x",
+        "rm .git",
+    )
+    results = clone.confined(*lines, workspace=str(super_project / "sub"))
+    assert [result.code == 0 for result in results] == [True] + [False] * 6
+
+
+def test_super_project_as_workspace(clone: Person, super_project: Path) -> None:
+    lines = (
+        f"cd sub && {COMMIT}",
+        COMMIT,
+        "echo x > .git/modules/sub/hooks/post-checkout",
+        "echo x >> .git/modules/sub/config",
+        "echo x > .git/modules/sub/commondir",
+        "mv .git/modules/sub .git/modules/s2",
+        "mv .git/modules .git/m2",
+        "rm sub/.git && mkdir sub/.git",
+        "mv sub sub2 && mkdir -p sub/.git",
+    )
+    results = clone.confined(*lines, workspace=str(super_project))
+    assert [result.code == 0 for result in results] == [True, True] + [False] * 7
+
+
+def test_init_where_there_is_no_repository_is_refused(person: Person) -> None:
+    init, after = person.confined("git init -q .", "ls -A")
+    assert init.code != 0
+    assert list(person.workspace.iterdir()) == []
+    assert after.code == 0
+
+
+@pytest.mark.parametrize("link", [".git", ".git/hooks", ".git/config"])
+def test_links_where_only_a_mount_protects_are_refused(clone: Person, link: str) -> None:
+    clone.do(f"mv {link} real && ln -s $PWD/real {link}", clone.workspace)
+    (result,) = clone.confined("true")
+    assert "symbolic link" in result.refused
+
+
+def test_a_repository_made_outside_meanwhile_is_protected(person: Person) -> None:
+    """The user may `git init` while the session is idle."""
+    line = f"cd {person.workspace} && git init -q . && git commit -q --allow-empty -m 1"
+    person.do(line)
+    results = person.confined(COMMIT, "echo x > .git/hooks/x", "rm -rf .git/*")
+    assert [result.code == 0 for result in results] == [True, False, False]
