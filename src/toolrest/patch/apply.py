@@ -175,9 +175,7 @@ class _Commit:
         except OSError:
             self._do(change.problem, self.files.rename, change.path, backup)
         self.backups.append(backup)
-        self._on_failure(
-            f"restore {change.path} from {backup}", self._restore, backup, change.path
-        )
+        self._on_failure(f"restore {change.path} from {backup}", self._restore, backup, change.path)
 
     def _restore(self, backup: str, path: str) -> None:
         self.files.rename(backup, path)
@@ -202,9 +200,7 @@ class _Commit:
         self.touched[_folder(change.path)] = None
         self._do(change.problem, self.files.rename, change.path, backup)
         self.backups.append(backup)
-        self._on_failure(
-            f"restore {change.path} from {backup}", self._restore, backup, change.path
-        )
+        self._on_failure(f"restore {change.path} from {backup}", self._restore, backup, change.path)
 
     def _do(self, problem: str, call: Callable[..., Any], *arguments: Any) -> Any:
         try:

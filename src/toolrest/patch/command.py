@@ -38,7 +38,7 @@ def main(argv: Sequence[str], stdin: BinaryIO, stdout: BinaryIO, stderr: BinaryI
         _say(stderr, stop.message)
         return stop.code
     with OsFiles() as files:
-        outcome = run(patch, files, os.getcwd())
+        outcome = run(patch, files, os.getcwdb().decode("utf-8", "surrogateescape"))
     _say(stdout, outcome.stdout)
     _say(stderr, outcome.stderr)
     return outcome.exit_code
@@ -64,12 +64,11 @@ def _patch(argv: Sequence[str], stdin: BinaryIO) -> str:
 
 
 def _utf8(argument: str | None, message: str) -> str:
-    # Bytes of an argument that are not UTF-8 arrive as lone surrogates.
+    # The interpreter decoded it by the locale, which has no say in what a patch is.
     try:
         if argument is not None:
-            argument.encode()
-            return argument
-    except UnicodeEncodeError:
+            return os.fsencode(argument).decode()
+    except UnicodeError:
         pass
     raise _Stop(1, message)
 

@@ -105,7 +105,7 @@ def plan_edits(
 ) -> EditPlan:
     """Work out the edits of a file. PatchError says which one cannot be made, and why."""
     planner = Planner(files, cwd, legacy)
-    target = resolve(cwd, request.path)
+    target = resolve(cwd, request.path, literal=True)
     try:
         spot, data = planner.read(target)
         source = decode(data, legacy)
@@ -124,8 +124,7 @@ def plan_edits(
     content = source.encode(text, target.label)
     if content == data:
         return EditPlan(None, count)
-    planner.replace(target, spot, data, content, None)
-    planner.modified.append(request.path)
+    planner.replace(target, spot, data, content)
     return EditPlan(planner.finish(), count)
 
 

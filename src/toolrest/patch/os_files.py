@@ -59,7 +59,7 @@ class OsFiles:
     def readlink(self, path: str) -> str:
         """Where a symlink points, as written."""
         fd, name = self._at(path)
-        return os.readlink(name, dir_fd=fd)
+        return os.readlink(name, dir_fd=fd).decode("utf-8", "surrogateescape")
 
     def read(self, path: str) -> bytes:
         """The content of a regular file, never waiting."""
@@ -184,32 +184,37 @@ class OsFiles:
         fd, name = self._at(path)
         return os.open(name, flags, mode, dir_fd=fd)
 
-    def _at(self, path: str) -> tuple[int, str]:
+    def _at(self, path: str) -> tuple[int, bytes]:
         """The folder of a path, open, and the name in it."""
         folder, _, name = path.rpartition("/")
         if self._held is None or self._held[0] != folder:
             fd = self._descend(folder)
             self.close()
             self._held = folder, fd
-        return self._held[1], name or "."
+        return self._held[1], _bytes(name or ".")
 
-    def _pair(self, old: str, new: str) -> tuple[int, str, str]:
+    def _pair(self, old: str, new: str) -> tuple[int, bytes, bytes]:
         """Two names in one folder: temporary names always live beside their targets."""
         folder, _, other = new.rpartition("/")
         if old.rpartition("/")[0] != folder:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), new)
         fd, name = self._at(old)
-        return fd, name, other
+        return fd, name, _bytes(other)
 
     def _descend(self, folder: str) -> int:
         fd = os.open("/", _FOLDER)
         for name in folder.split("/")[1:]:
             try:
-                below = os.open(name, _FOLDER, dir_fd=fd)
+                below = os.open(_bytes(name), _FOLDER, dir_fd=fd)
             finally:
                 os.close(fd)
             fd = below
         return fd
+
+
+def _bytes(name: str) -> bytes:
+    """A name as the disk has it, whatever the locale; bytes that are no UTF-8 come as they came."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 def _write_all(fd: int, data: bytes) -> None:

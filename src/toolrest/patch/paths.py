@@ -22,13 +22,16 @@ class Target:
         self.label = label
 
 
-def resolve(cwd: str, spelled: str) -> Target:
-    """Join a patch's path to the working directory; `..` is taken away as text."""
+def resolve(cwd: str, spelled: str, *, literal: bool = False) -> Target:
+    """Join a path to the working directory; `..` is taken away as text.
+
+    Codex's language cannot name a tab or CR in a path: it drops them. `literal` keeps them.
+    """
     if "\0" in spelled:
         raise ApplyError(f"'{spelled}' is invalid on 'linux'")
     absolute = spelled.startswith("/")
     parts = [] if absolute else [part for part in cwd.split("/") if part]
-    for part in spelled.translate(_DROPPED).split("/"):
+    for part in (spelled if literal else spelled.translate(_DROPPED)).split("/"):
         if part == "..":
             del parts[-1:]
         elif part not in ("", "."):

@@ -111,20 +111,27 @@ class Planner:
         target = resolve(self.cwd, operation.path)
         spot, data = self.read(target)
         content = updated_or_refused(data, operation, target, self.legacy)
-        self.replace(target, spot, data, content, operation.move_to)
-        self.modified.append(operation.move_to or operation.path)
+        move_to = operation.move_to
+        destination = None if move_to is None else resolve(self.cwd, move_to)
+        self.replace(target, spot, data, content, destination)
 
     def replace(
-        self, target: Target, spot: Spot, data: bytes, content: bytes, move_to: str | None
+        self,
+        target: Target,
+        spot: Spot,
+        data: bytes,
+        content: bytes,
+        destination: Target | None = None,
     ) -> None:
         """Give a file that was read new content, in its place or in another."""
-        if move_to is None:
+        if destination is None:
             self.view.write(spot, content, f"Failed to write file {target.label}")
             self.records.append(Record(target.label, data, content))
-            return
-        destination = resolve(self.cwd, move_to)
-        self.move(target, spot, destination, content)
-        self.records.append(Record(target.label, data, content, destination.label))
+            self.modified.append(target.spelled)
+        else:
+            self.move(target, spot, destination, content)
+            self.records.append(Record(target.label, data, content, destination.label))
+            self.modified.append(destination.spelled)
 
     def move(self, source: Target, spot: Spot, target: Target, content: bytes) -> None:
         """Write the content at its new place and take the old name away."""

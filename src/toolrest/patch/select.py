@@ -46,7 +46,7 @@ class Request:
         if isinstance(self.body, Patch):
             return targets(cwd, self.body)
         named = [self.body.path] if isinstance(self.body, EditRequest) else diff_paths(self.body)
-        return list(dict.fromkeys(resolve(cwd, name).path for name in named))
+        return list(dict.fromkeys(resolve(cwd, name, literal=True).path for name in named))
 
     def verify(self, files: FileSystem, cwd: str, legacy: str | None = None) -> list[Record]:
         """What it would do, before anybody is asked. PatchError when it cannot be done."""

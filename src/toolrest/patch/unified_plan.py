@@ -34,7 +34,7 @@ def paths(diffs: list[FileDiff]) -> list[str]:
 
 
 def _make(planner: Planner, diff: FileDiff, name: str) -> None:
-    target = resolve(planner.cwd, name)
+    target = _target(planner, name)
     if _exists(planner, target):
         raise ApplyError(
             f"File already exists: {target.label}",
@@ -50,7 +50,7 @@ def _make(planner: Planner, diff: FileDiff, name: str) -> None:
 
 
 def _delete(planner: Planner, diff: FileDiff, name: str) -> None:
-    target = resolve(planner.cwd, name)
+    target = _target(planner, name)
     _, data = _read(planner, target)
     if _patched(planner, diff, data, target):
         raise ApplyError(
@@ -65,10 +65,10 @@ def _delete(planner: Planner, diff: FileDiff, name: str) -> None:
 def _update(planner: Planner, diff: FileDiff) -> None:
     old, new = diff.old or "", diff.new or ""
     moved = diff.renamed or diff.copied
-    source = resolve(planner.cwd, old if moved else _which(planner, old, new))
+    source = _target(planner, old if moved else _which(planner, old, new))
     spot, data = _read(planner, source)
     content = _patched(planner, diff, data, source)
-    target = resolve(planner.cwd, new) if moved else source
+    target = _target(planner, new) if moved else source
     if moved and target.path != source.path and _exists(planner, target):
         raise ApplyError(f"File already exists: {target.label}")
     if diff.copied:
@@ -76,17 +76,20 @@ def _update(planner: Planner, diff: FileDiff) -> None:
         planner.records.append(Record(target.label, None, content))
         planner.added.append(new)
     else:
-        planner.replace(source, spot, data, content, new if diff.renamed else None)
+        planner.replace(source, spot, data, content, target if diff.renamed else None)
         landed = planner.view.spot(target.path).real
-        planner.modified.append(target.spelled)
     planner.view.changes[landed].executable = diff.executable
+
+
+def _target(planner: Planner, name: str) -> Target:
+    return resolve(planner.cwd, name, literal=True)
 
 
 def _which(planner: Planner, old: str, new: str) -> str:
     """A plain diff may name a backup copy first: the new name, unless only the old one exists."""
-    if old == new or _exists(planner, resolve(planner.cwd, new)):
+    if old == new or _exists(planner, _target(planner, new)):
         return new
-    return old if _exists(planner, resolve(planner.cwd, old)) else new
+    return old if _exists(planner, _target(planner, old)) else new
 
 
 def _exists(planner: Planner, target: Target) -> bool:
