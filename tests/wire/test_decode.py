@@ -21,7 +21,7 @@ from toolrest.items import (
 from toolrest.wire.decode import calls_in
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
-thorough = settings(max_examples=10_000 if FULL else 300)
+thorough = settings(max_examples=2500 if FULL else 250)
 
 ACTION = {"type": "exec", "command": ["ls"], "timeout_ms": 1000}
 
@@ -344,11 +344,14 @@ junk = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6)
     ),
-    max_leaves=20,
+    max_leaves=10,
+)
+bodies = st.dictionaries(
+    st.sampled_from(FIELDS), scalars | st.lists(scalars, max_size=2) | junk, max_size=6
 )
 typed = st.builds(
     lambda body, kind: {**body, "type": kind},
-    st.dictionaries(st.sampled_from(FIELDS), junk, max_size=6),
+    bodies,
     st.sampled_from(KINDS),
 )
 
@@ -361,7 +364,7 @@ def test_any_reply_is_read_without_an_exception(reply: Any) -> None:
 
 
 @thorough
-@given(st.lists(typed, max_size=5))
+@given(st.lists(typed, max_size=3))
 def test_every_typed_call_becomes_one_item(items: list[Any]) -> None:
     found = calls_in(items)
     assert len(found) == len(items)
@@ -373,7 +376,7 @@ def test_every_typed_call_becomes_one_item(items: list[Any]) -> None:
 
 
 @thorough
-@given(st.lists(st.dictionaries(st.sampled_from(FIELDS), junk, max_size=6), max_size=5))
+@given(st.lists(bodies, max_size=3))
 def test_every_chat_entry_becomes_one_item(entries: list[Any]) -> None:
     found = calls_in({"role": "assistant", "tool_calls": entries})
     assert len(found) == len(entries)
