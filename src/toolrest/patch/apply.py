@@ -15,7 +15,7 @@ import os
 import stat
 from contextlib import suppress
 
-from toolrest.patch.encoding import os_reason
+from toolrest.patch.encoding import os_reason, why
 from toolrest.patch.errors import ApplyError
 
 TYPE_CHECKING = False
@@ -109,7 +109,7 @@ class _Commit:
                 return
             raise ApplyError(change.problem, [_CHANGED]) from None
         except OSError as error:
-            raise ApplyError(change.problem, [os_reason(error)]) from error
+            raise ApplyError(change.problem, [why(error)]) from error
         if before is None or _identity(now) != _identity(before):
             raise ApplyError(change.problem, [_CHANGED])
 
@@ -126,7 +126,7 @@ class _Commit:
         except OSError as error:
             if not change.fresh and error.errno in _NO_NEW_NAMES:
                 return None
-            raise ApplyError(change.problem, [os_reason(error)]) from error
+            raise ApplyError(change.problem, [why(error)]) from error
         undo = self._on_failure("remove", self.files.unlink, temporary)
         if not kept and not change.fresh:
             # Only in place can a file keep an owner that we may not give.
@@ -206,7 +206,7 @@ class _Commit:
         try:
             return call(*arguments)
         except OSError as error:
-            raise ApplyError(problem, [os_reason(error)]) from error
+            raise ApplyError(problem, [why(error)]) from error
 
     def _on_failure(self, saying: str, call: Callable[..., Any], *arguments: Any) -> _Undo:
         undo = _Undo(saying, call, *arguments)

@@ -97,3 +97,9 @@ def os_reason(error: OSError) -> str:
     """An error of the system, in the words of the recorded messages."""
     number = error.errno or 0
     return f"{_WORDS.get(number) or os.strerror(number)} (os error {number})"
+
+
+def why(error: OSError) -> str:
+    """The same for a note; a policy's refusal in the policy's own words."""
+    words: str | None = getattr(error, "words", None)
+    return os_reason(error) if words is None else words

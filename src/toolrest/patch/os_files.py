@@ -18,6 +18,14 @@ _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXE
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+class Refused(PermissionError):
+    """A policy said no; the message is its words."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(errno.EACCES, words)
+        self.words = words
+
+
 class NotAFile(OSError):
     """Something that is not a regular file was to be read."""
 
@@ -88,13 +96,13 @@ class OsFiles:
 
     def check_writable(self, path: str) -> None:
         """Raise unless this existing file may be written, without changing it."""
-        os.close(self._open(path, _WRITE))
+        os.close(self._open_to_write(path, _WRITE))
 
     def create(self, path: str, data: bytes, like: str | None) -> bool:
         """Make a new file, flushed to disk; False when not all of `like` could be kept."""
         model = None if like is None else self._model(like)
         # A file that takes after another is private until it has that one's owner and mode.
-        fd = self._open(path, _CREATE, 0o666 if model is None else 0o600)
+        fd = self._open_to_write(path, _CREATE, 0o666 if model is None else 0o600)
         try:
             _write_all(fd, data)
             kept = model is None or _take_after(fd, *model)
@@ -120,7 +128,7 @@ class OsFiles:
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Give an existing file this content in place: same inode, flushed to disk."""
-        fd = self._open(path, _WRITE)
+        fd = self._open_to_write(path, _WRITE)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise NotAFile(errno.EINVAL, "not a regular file")
@@ -134,7 +142,7 @@ class OsFiles:
 
     def chmod(self, path: str, mode: int) -> None:
         """Change the permission bits of a regular file."""
-        fd = self._open(path, _READ)
+        fd = self._open_to_write(path, _READ)
         try:
             os.fchmod(fd, mode)
         finally:
@@ -154,18 +162,18 @@ class OsFiles:
 
     def unlink(self, path: str) -> None:
         """Remove a name."""
-        fd, name = self._at(path)
+        fd, name = self._at(path, writing=True)
         os.unlink(name, dir_fd=fd)
 
     def mkdir(self, path: str) -> None:
         """Make one folder."""
-        fd, name = self._at(path)
+        fd, name = self._at(path, writing=True)
         os.mkdir(name, dir_fd=fd)
 
     def rmdir(self, path: str) -> None:
         """Remove one empty folder."""
         self.close()
-        fd, name = self._at(path)
+        fd, name = self._at(path, writing=True)
         os.rmdir(name, dir_fd=fd)
 
     def sync(self, folder: str) -> None:
@@ -180,12 +188,16 @@ class OsFiles:
 
     # Folders
 
-    def _open(self, path: str, flags: int, mode: int = 0o666) -> int:
+    def _open(self, path: str, flags: int) -> int:
         fd, name = self._at(path)
+        return os.open(name, flags, dir_fd=fd)
+
+    def _open_to_write(self, path: str, flags: int, mode: int = 0o666) -> int:
+        fd, name = self._at(path, writing=True)
         return os.open(name, flags, mode, dir_fd=fd)
 
-    def _at(self, path: str) -> tuple[int, bytes]:
-        """The folder of a path, open, and the name in it."""
+    def _at(self, path: str, *, writing: bool = False) -> tuple[int, bytes]:
+        """The folder of a path, open, and the name in it. Every call comes through here."""
         folder, _, name = path.rpartition("/")
         if self._held is None or self._held[0] != folder:
             fd = self._descend(folder)
@@ -198,7 +210,8 @@ class OsFiles:
         folder, _, other = new.rpartition("/")
         if old.rpartition("/")[0] != folder:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), new)
-        fd, name = self._at(old)
+        self._at(new, writing=True)
+        fd, name = self._at(old, writing=True)
         return fd, name, _bytes(other)
 
     def _descend(self, folder: str) -> int:

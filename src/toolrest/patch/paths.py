@@ -27,8 +27,9 @@ def resolve(cwd: str, spelled: str, *, literal: bool = False) -> Target:
 
     Codex's language cannot name a tab or CR in a path: it drops them. `literal` keeps them.
     """
-    if "\0" in spelled:
-        raise ApplyError(f"'{spelled}' is invalid on 'linux'")
+    if "\0" in spelled or not _encodable(spelled):
+        shown = spelled.encode("utf-8", "replace").decode()
+        raise ApplyError(f"'{shown}' is invalid on 'linux'")
     absolute = spelled.startswith("/")
     parts = [] if absolute else [part for part in cwd.split("/") if part]
     for part in (spelled if literal else spelled.translate(_DROPPED)).split("/"):
@@ -39,6 +40,14 @@ def resolve(cwd: str, spelled: str, *, literal: bool = False) -> Target:
     path = "/" + "/".join(parts)
     ends_in_slash = absolute and spelled.endswith("/") and len(parts) > 0
     return Target(spelled, path, f"{path}/" if ends_in_slash else path)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def targets(cwd: str, patch: Patch) -> list[str]:

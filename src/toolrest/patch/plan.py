@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 
-from toolrest.patch.encoding import Unreadable, os_reason
+from toolrest.patch.encoding import Unreadable, os_reason, why
 from toolrest.patch.errors import ApplyError
 from toolrest.patch.grammar import AddFile, DeleteFile, UpdateFile
-from toolrest.patch.os_files import NotAFile, TooLarge
+from toolrest.patch.os_files import NotAFile, Refused, TooLarge
 from toolrest.patch.paths import resolve
 from toolrest.patch.rebuild import updated
 from toolrest.patch.view import View
@@ -154,7 +154,7 @@ class Planner:
                 self._make_folders(target)
                 spot = self.view.spot(target.path)
         except OSError as error:
-            raise ApplyError(problem, [os_reason(error)]) from error
+            raise ApplyError(problem, [why(error)]) from error
         if spot.kind not in ("file", "missing"):
             raise ApplyError(problem, ["it is a folder" if spot.kind == "dir" else "not a file"])
         self.view.write(spot, content, problem, like)
@@ -165,7 +165,7 @@ class Planner:
         try:
             spot = self.view.spot(target.path)
         except OSError as error:
-            raise ApplyError(problem, [os_reason(error)]) from error
+            raise ApplyError(problem, [why(error)]) from error
         if spot.kind in ("missing", "dir"):
             number = errno.ENOENT if spot.kind == "missing" else errno.EISDIR
             raise ApplyError(problem, [os_reason(OSError(number, ""))])
@@ -179,7 +179,7 @@ class Planner:
             try:
                 spot = self.view.spot(path)
             except OSError as error:
-                raise ApplyError(problem, [os_reason(error)]) from error
+                raise ApplyError(problem, [why(error)]) from error
             if spot.kind == "missing" and spot.entry == spot.real:
                 self.view.make_folder(spot.real, problem)
             elif spot.kind != "dir":
@@ -211,7 +211,8 @@ def read_file(view: View, target: Target, failed: str) -> tuple[Spot, bytes]:
         limit = f"file is too large to read: limit is {error.limit} bytes"
         raise ApplyError(f"{failed}: {limit}") from None
     except OSError as error:
-        raise ApplyError(f"{failed}: {os_reason(error)}") from error
+        notes = [error.words] if isinstance(error, Refused) else []
+        raise ApplyError(f"{failed}: {os_reason(error)}", notes) from error
 
 
 def updated_or_refused(
