@@ -1,0 +1,196 @@
+"""Did the sandbox stop this command, or did it just fail?
+
+The words that the kernel's refusals come in are looked for first. Where the policy is known, each
+such line is then held against it: a path that the sandbox does not guard was refused by
+somebody else, and that is a plain failure. What is left is told in words, with the way to ask.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from toolrest.policy.names import inside
+from toolrest.sandbox.policy import SandboxPolicy
+
+Op: TypeAlias = Literal["write", "read", "network", "call"]
+
+_REFUSALS = (
+    "operation not permitted",
+    "permission denied",
+    "read-only file system",
+    "failed to write file",
+)
+# The mere words "sandbox", "seccomp" and "landlock" are no sign: files and tests bear them.
+_NO_NETWORK = (
+    "could not resolve host",
+    "temporary failure in name resolution",
+    "name or service not known",
+    "network is unreachable",
+    "getaddrinfo eai_again",
+    "getaddrinfo enotfound",
+    "failed to lookup address information",
+    "dns error",
+)
+_NEVER = (2, 126, 127)
+_SIGSYS = 128 + 31
+_QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,4096})['\"`’”]")
+_BARE = re.compile(r"(?:^|[\s:=(])(/[^\s:'\"]+|[^\s:'\"]+)(?=: )")
+_MOST_LINES = 2000
+
+ASK = (
+    'to run it outside, call again with sandbox_permissions="require_escalated" and a justification'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """One thing that was refused; `subject` is a path or a host when it is known."""
+
+    op: Op
+    subject: str = ""
+
+
+def likely_denied(code: int, *outputs: str) -> bool:
+    """By the words and the exit code alone: could the sandbox have stopped a confined command?"""
+    if code == 0:
+        return False
+    text = "\n".join(outputs).lower()
+    if any(word in text for word in _REFUSALS):
+        return True
+    return code not in _NEVER and code == _SIGSYS
+
+
+def find_denials(
+    text: str, policy: SandboxPolicy, cwd: str, *, backend: str = "bubblewrap"
+) -> tuple[Denial, ...]:
+    """Refusals in an output that this policy accounts for, each once, in order."""
+    found: dict[Denial, None] = {}
+    for line in text.splitlines()[:_MOST_LINES]:
+        denial = _judge(line, policy, cwd, backend)
+        if denial is not None:
+            found[denial] = None
+    return tuple(found)
+
+
+def blocked_words(
+    stdout: str,
+    stderr: str,
+    code: int,
+    backend: str,
+    policy: SandboxPolicy | None = None,
+    cwd: str = "/",
+    hosts: Iterable[str] = (),
+) -> str | None:
+    """What the sandbox blocked and how to ask, in one sentence; None for a plain failure.
+
+    `hosts` are those that the network proxy turned away while the command ran.
+    """
+    refused = tuple(Denial("network", host) for host in hosts)
+    if code == 0:
+        return None
+    if policy is not None:
+        refused += find_denials(f"{stdout}\n{stderr}", policy, cwd, backend=backend)
+    if code == _SIGSYS and not refused:
+        refused = (Denial("call"),)
+    if refused:
+        return sentence(refused, backend)
+    if policy is None and likely_denied(code, stdout, stderr):
+        return f"the sandbox ({backend}) probably blocked this; {ASK}"
+    return None
+
+
+def sentence(denials: Iterable[Denial], backend: str) -> str:
+    """The denials as one line for a model."""
+    phrases = list(dict.fromkeys(_phrase(denial) for denial in denials))
+    more = f" and {len(phrases) - 3} more" if len(phrases) > 3 else ""
+    return f"the sandbox ({backend}) blocked {', '.join(phrases[:3])}{more}; {ASK}"
+
+
+def launcher_problem(text: str, code: int) -> str | None:
+    """What bubblewrap itself says when it could not start the command; None when it did."""
+    first = text.split("\n", 1)[0]
+    return first.removeprefix("bwrap: ") if code == 1 and first.startswith("bwrap: ") else None
+
+
+def _phrase(denial: Denial) -> str:
+    shown = _shown(denial.subject)
+    match denial.op:
+        case "write":
+            return f"writing to {shown}"
+        case "read":
+            return f"reading {shown}"
+        case "network":
+            return f"a connection to {shown}" if shown else "network access"
+    return "a system call"
+
+
+def _shown(subject: str) -> str:
+    """Paths come from a command's output: one line, no control characters, not endless."""
+    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in subject)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial | None:
+    low = line.lower()
+    if policy.network == "off" and any(words in low for words in _NO_NETWORK):
+        return Denial("network")
+    refusal = next((words for words in _REFUSALS if words in low), None)
+    if refusal is None:
+        return None
+    paths = list(_paths(line, cwd))
+    for path in paths:
+        op = _guarded(path, policy, refusal, backend)
+        if op is not None:
+            return Denial(op, path)
+    if refusal == "operation not permitted" and not any(map(os.path.lexists, paths)):
+        return Denial("call")
+    return None
+
+
+def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op | None:
+    """Which guard of the sandbox would refuse this path with these words, if any."""
+    real = os.path.realpath(path)
+    hidden = any(inside(real, place) for place in policy.hidden)
+    if any(inside(real, place) for place in policy.exceptions):
+        hidden = False
+    if hidden and refusal in ("permission denied", "failed to write file"):
+        return "read"
+    outside = not _writable(real, policy)
+    if refusal == "read-only file system" and (outside or _protected(path, policy)):
+        return "write"
+    wording = ("permission denied", "failed to write file")
+    if backend == "landlock" and outside and refusal in wording and os.access(real, os.F_OK):
+        return None if _plainly_unreadable(real) else "write"
+    if backend == "landlock" and outside and refusal in wording:
+        return "write"
+    return "write" if refusal == "failed to write file" and outside else None
+
+
+def _plainly_unreadable(path: str) -> bool:
+    """Whether this user could not write here without any sandbox either."""
+    return not os.access(path, os.W_OK)
+
+
+def _writable(path: str, policy: SandboxPolicy) -> bool:
+    places = [*policy.roots, *([policy.cache_dir] if policy.cache_dir else []), "/dev"]
+    if policy.tmp == "private":
+        places += ["/tmp", "/var/tmp", policy.session_dir]  # noqa: S108
+    return any(inside(path, place) for place in places)
+
+
+def _protected(path: str, policy: SandboxPolicy) -> bool:
+    gits = (os.path.join(root, ".git") for root in policy.roots)
+    return any(inside(path, place) for place in (*policy.protected, *gits))
+
+
+def _paths(line: str, cwd: str) -> Iterator[str]:
+    """What in this line may be a path: quoted words, and words before a colon."""
+    words = [*_QUOTED.findall(line), *_BARE.findall(line)]
+    words += [word.strip(",;:()'\"") for word in line.split() if word.startswith("/")]
+    for word in words:
+        if "\0" not in word and len(word) < 4096:
+            yield os.path.normpath(os.path.join(cwd, word))

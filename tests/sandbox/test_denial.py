@@ -1,0 +1,137 @@
+"""A denial is named; a plain failure is never called one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolrest.sandbox.denial import (
+    Denial,
+    blocked_words,
+    find_denials,
+    launcher_problem,
+    likely_denied,
+)
+from toolrest.sandbox.policy import SandboxPolicy
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> SandboxPolicy:
+    workspace = tmp_path / "ws"
+    (workspace / ".git/hooks").mkdir(parents=True)
+    (workspace / "run.sh").write_text("exit 1\n")
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    return SandboxPolicy.build(
+        str(workspace), str(tmp_path / "session"), hidden=[str(tmp_path / "home/.ssh")]
+    )
+
+
+DENIED = [
+    ("touch: cannot touch '/usr/x': Read-only file system", Denial("write", "/usr/x")),
+    ("OSError: [Errno 30] Read-only file system: '/usr/x'", Denial("write", "/usr/x")),
+    ("Error: EROFS: read-only file system, open '/usr/x'", Denial("write", "/usr/x")),
+    ("open /usr/x: read-only file system", Denial("write", "/usr/x")),
+    ("bash: line 1: /usr/x: Read-only file system", Denial("write", "/usr/x")),
+    ("cp: cannot create regular file '/usr/x': Read-only file system", Denial("write", "/usr/x")),
+    ("cat: {home}/.ssh/id_rsa: Permission denied", Denial("read", "{home}/.ssh/id_rsa")),
+    ("bash: .git/hooks/x: Read-only file system", Denial("write", "{ws}/.git/hooks/x")),
+    ("unshare: unshare failed: Operation not permitted", Denial("call")),
+    ("PermissionError: [Errno 1] Operation not permitted", Denial("call")),
+    ("curl: (6) Could not resolve host: example.com", Denial("network")),
+    ("socket.gaierror: [Errno -3] Temporary failure in name resolution", Denial("network")),
+]
+
+PLAIN = [
+    "FAILED tests/sandbox/test_x.py::test_seccomp - assert 1 == 2",
+    "bash: ./run.sh: Permission denied",
+    "PermissionError: [Errno 13] Permission denied: '{ws}/locked'",
+    "chmod: changing permissions of 'run.sh': Operation not permitted",
+    "git@example.com: Permission denied (publickey).",
+    "make: *** [Makefile:2: all] Error 1",
+    "the landlock crate failed to compile",
+    "connect: Connection refused",
+    "",
+]
+
+
+def filled(text: str, policy: SandboxPolicy) -> str:
+    home = str(Path(policy.workspace).parent / "home")
+    return text.replace("{home}", home).replace("{ws}", policy.workspace)
+
+
+@pytest.mark.parametrize(("line", "denial"), DENIED)
+def test_denials_are_found(policy: SandboxPolicy, line: str, denial: Denial) -> None:
+    text = f"some output\n{filled(line, policy)}\nmore\n"
+    wanted = Denial(denial.op, filled(denial.subject, policy))
+    assert find_denials(text, policy, policy.workspace) == (wanted,)
+    words = blocked_words("", text, 1, "bubblewrap", policy, policy.workspace)
+    assert words is not None
+    assert wanted.subject in words
+    assert "require_escalated" in words
+
+
+@pytest.mark.parametrize("line", PLAIN)
+def test_plain_failures_are_not_denials(policy: SandboxPolicy, line: str) -> None:
+    text = filled(line, policy)
+    assert find_denials(text, policy, policy.workspace) == ()
+    assert blocked_words(text, "", 1, "bubblewrap", policy, policy.workspace) is None
+
+
+def test_an_exit_code_of_0_is_no_failure_but_denials_can_be_read(policy: SandboxPolicy) -> None:
+    text = "touch: cannot touch '/usr/x': Read-only file system"
+    assert blocked_words("", text, 0, "bubblewrap", policy, "/") is None
+    assert find_denials(text, policy, "/") == (Denial("write", "/usr/x"),)
+
+
+def test_a_killed_system_call(policy: SandboxPolicy) -> None:
+    words = blocked_words("", "", 159, "bubblewrap", policy, "/")
+    assert words is not None
+    assert "system call" in words
+
+
+def test_landlock_says_permission_denied(policy: SandboxPolicy) -> None:
+    text = "touch: cannot touch '/usr/never-there': Permission denied"
+    assert find_denials(text, policy, "/", backend="landlock") == (
+        Denial("write", "/usr/never-there"),
+    )
+    assert find_denials(text, policy, "/", backend="bubblewrap") == ()
+
+
+def test_hosts_of_the_proxy_are_named(policy: SandboxPolicy) -> None:
+    words = blocked_words("", "curl: (56)", 56, "bubblewrap", policy, "/", ["example.com:443"])
+    assert words is not None
+    assert "a connection to example.com:443" in words
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "denied"),
+    [
+        (0, "Operation not permitted", False),
+        (1, "Operation not permitted", True),
+        (1, "PERMISSION DENIED", True),
+        (126, "permission denied", True),
+        (2, "usage", False),
+        (127, "not found", False),
+        (159, "", True),
+        (1, "exit", False),
+    ],
+)
+def test_words_alone(code: int, text: str, denied: bool) -> None:
+    assert likely_denied(code, text) is denied
+    assert (blocked_words("", text, code, "landlock") is not None) is denied
+
+
+def test_the_launchers_own_words() -> None:
+    assert launcher_problem("bwrap: Can't chdir to /x: No such file or directory\n", 1) is not None
+    assert launcher_problem("bwrap: x\n", 0) is None
+    assert launcher_problem("hello\nbwrap: x\n", 1) is None
+
+
+@given(st.text(max_size=300), st.text(max_size=300), st.integers(0, 255))
+def test_any_output_is_judged(stdout: str, stderr: str, code: int) -> None:
+    policy = SandboxPolicy(workspace="/ws", session_dir="/s", roots=("/ws",), hidden=("/h",))
+    words = blocked_words(stdout, stderr + ": Permission denied", code, "landlock", policy, "/ws")
+    assert words is None or "\n" not in words
