@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
     from toolrest.gate.runner import Runner
+    from toolrest.sandbox.confine import Backend
+    from toolrest.sandbox.policy import Network
     from toolrest.tools.commands import Surroundings
 
 
@@ -59,16 +62,7 @@ def assemble(
     settings = config.value
     spill = Spill(config.home, session_id)
     redactor = _redactor(settings, environ)
-    files = PathPolicy(
-        workspace,
-        mode=settings.sandbox_mode,
-        writable_roots=settings.sandbox_workspace_write.writable_roots,
-        read_roots=settings.read_roots,
-        hidden=settings.hidden_paths,
-        toolrest_home=config.home,
-        exceptions=(spill.path,),
-        max_file_size=settings.tool_security.max_file_access_size,
-    )
+    files = _files(config, workspace, (spill.path,))
     bus = Bus()
     limiter = _limiter(config, redactor, spill)
     services = Services(
@@ -103,6 +97,20 @@ def assemble(
     return Session(gate, spill, audit)
 
 
+def _files(config: Config, workspace: str, exceptions: tuple[str, ...] = ()) -> PathPolicy:
+    settings = config.value
+    return PathPolicy(
+        workspace,
+        mode=settings.sandbox_mode,
+        writable_roots=settings.sandbox_workspace_write.writable_roots,
+        read_roots=settings.read_roots,
+        hidden=settings.hidden_paths,
+        toolrest_home=config.home,
+        exceptions=exceptions,
+        max_file_size=settings.tool_security.max_file_access_size,
+    )
+
+
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
     from toolrest.config.secret_names import SECRET_NAMES
 
@@ -127,6 +135,27 @@ def _runner(
         files,
         os.path.join(config.home, "run", session_id),
         confinement,
+        environ,
+        cache_dir=os.path.join(config.home, "cache"),
+        thread_id=session_id,
+    )
+
+
+def standalone_runner(
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    network: Network = "off",
+    backend: Backend | None = None,
+) -> Runner:
+    """What a session's commands run with, without the session."""
+    from toolrest.gate.runner import Confinement, Runner
+
+    session_id = f"sandbox-{uuid.uuid4().hex}"
+    return Runner(
+        _files(config, config.workspace or os.getcwd()),
+        os.path.join(config.home, "run", session_id),
+        Confinement(network=network, backend=backend),
         environ,
         cache_dir=os.path.join(config.home, "cache"),
         thread_id=session_id,

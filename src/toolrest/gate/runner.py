@@ -196,7 +196,7 @@ class Runner:
         self,
         command: Command,
         withheld: tuple[str, ...],
-        seconds: float,
+        seconds: float | None,
         outside: bool,
         on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None,
     ) -> Ran:
@@ -261,6 +261,15 @@ class Runner:
         if result.session_id is None:
             self._session_backends.pop(session_id, None)
         return Executed(result, backend)
+
+    async def attached(self, argv: tuple[str, ...]) -> int:
+        """Run a program on this process's own input and output; its exit code, or 128 + n."""
+        env, _, _ = self.environment(unified=False, tty=True)
+        own = tuple((number, number) for number in (0, 1, 2))
+        ran = await self._run(Command(argv, self.files.cwd, env, fds=own), (), None, False, None)
+        if ran.result.error is not None:
+            raise RespondToModel(ran.result.error)
+        return 1 if ran.result.exit_code is None else ran.result.exit_code
 
     async def _confined(self, command: Command, outside: bool) -> Confined:
         if self._box is None and self.is_confined and not outside:

@@ -1,0 +1,79 @@
+"""`toolrest sandbox`: run a command exactly as a model's would run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+import click
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.sandbox.confine import Backend
+
+
+@click.command("sandbox", context_settings={"ignore_unknown_options": True})
+@click.option("-C", "--cd", "folder", metavar="DIR", help="The workspace to run in.")
+@click.option(
+    "-s",
+    "--sandbox",
+    "mode",
+    type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+    default="workspace-write",
+    show_default=True,
+    help="What may be written.",
+)
+@click.option("--network", default="off", metavar="off|on|HOST,…", help="What can be reached.")
+@click.option(
+    "--backend",
+    type=click.Choice(["bubblewrap", "landlock"]),
+    help="Use this one instead of the best that works.",
+)
+@click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    folder: str | None,
+    mode: str,
+    network: str,
+    backend: str | None,
+    overrides: tuple[str, ...],
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND as a model's command would run, with DIR as the workspace.
+
+    Exits with the command's own code, or 128 + n when signal n ended it.
+
+    \b
+    toolrest sandbox -- touch /etc/x          # Read-only file system
+    toolrest sandbox -s read-only -- make -n
+    toolrest sandbox --network on -- curl -sI https://example.org
+    """
+    from toolrest.agent.assemble import default_workspace
+    from toolrest.config.loader import load
+
+    config = load(
+        workspace=default_workspace(folder),
+        overrides=overrides,
+        flags={"sandbox_mode": mode},
+        surface="cli",
+    )
+    sys.exit(asyncio.run(_run(config, command, network, backend)))
+
+
+async def _run(config: Config, argv: tuple[str, ...], network: str, backend: str | None) -> int:
+    from toolrest.agent.assemble import standalone_runner
+
+    if network not in ("on", "off"):
+        raise click.UsageError(f"--network {network}: write off or on")
+    runner = standalone_runner(
+        config,
+        os.environ,
+        network="on" if network == "on" else "off",
+        backend=cast("Backend | None", backend),
+    )
+    try:
+        return await runner.attached(argv)
+    finally:
+        await runner.aclose()
