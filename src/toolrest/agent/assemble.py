@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from toolrest.errors import ConfigError
@@ -24,7 +24,7 @@ from toolrest.policy.paths import PathPolicy
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
-    from toolrest.gate.runner import Runner
+    from toolrest.gate.runner import Confinement, Runner
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.policy import Network
     from toolrest.tools.commands import Surroundings
@@ -122,22 +122,41 @@ def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
 
 
 def _runner(
-    config: Config, files: PathPolicy, session_id: str, environ: Mapping[str, str]
+    config: Config,
+    files: PathPolicy,
+    session_id: str,
+    environ: Mapping[str, str],
+    confinement: Confinement | None = None,
 ) -> Runner:
-    from toolrest.gate.runner import Confinement, Runner
+    from toolrest.gate.runner import Runner
 
-    settings = config.value
-    confinement = Confinement(
-        network=_network(settings),
-        max_commands=settings.tool_security.max_shell_commands_per_session,
-    )
     return Runner(
         files,
         os.path.join(config.home, "run", session_id),
-        confinement,
+        confinement or _confinement(config.value),
         environ,
         cache_dir=os.path.join(config.home, "cache"),
         thread_id=session_id,
+    )
+
+
+def _confinement(settings: Settings) -> Confinement:
+    from toolrest.gate.runner import Confinement
+    from toolrest.process.environ import EnvironmentPolicy
+
+    variables = settings.shell_environment_policy
+    return Confinement(
+        network=_network(settings),
+        tmp=settings.sandbox_tmp,
+        environment=EnvironmentPolicy(
+            inherit=variables.inherit,
+            ignore_default_excludes=variables.ignore_default_excludes,
+            exclude=variables.exclude,
+            include_only=variables.include_only,
+            set=variables.set,
+        ),
+        require=settings.sandbox.require,
+        max_commands=settings.tool_security.max_shell_commands_per_session,
     )
 
 
@@ -149,17 +168,9 @@ def standalone_runner(
     backend: Backend | None = None,
 ) -> Runner:
     """What a session's commands run with, without the session."""
-    from toolrest.gate.runner import Confinement, Runner
-
-    session_id = f"sandbox-{uuid.uuid4().hex}"
-    return Runner(
-        _files(config, config.workspace or os.getcwd()),
-        os.path.join(config.home, "run", session_id),
-        Confinement(network=network, backend=backend),
-        environ,
-        cache_dir=os.path.join(config.home, "cache"),
-        thread_id=session_id,
-    )
+    files = _files(config, config.workspace or os.getcwd())
+    confinement = replace(_confinement(config.value), network=network, backend=backend)
+    return _runner(config, files, f"sandbox-{uuid.uuid4().hex}", environ, confinement)
 
 
 def _network(settings: Settings) -> Literal["on", "off"]:

@@ -97,6 +97,40 @@ class SandboxWorkspaceWrite(Table):
     exclude_slash_tmp: bool = False
 
 
+class ShellEnvironmentPolicy(Table):
+    """`[shell_environment_policy]`: which variables commands get. Patterns know `*` and `?`.
+
+    Names that look like secrets are withheld unless `ignore_default_excludes`; keys of model
+    providers always.
+    """
+
+    inherit: Literal["all", "core", "none"] = "all"
+    ignore_default_excludes: bool = False
+    exclude: Patterns = ()
+    include_only: Patterns = ()
+    set: dict[str, str] = {}
+
+
+class Sandbox(Table):
+    """`[sandbox]`: what a backend must enforce to be used at all."""
+
+    require: Annotated[
+        tuple[
+            Literal[
+                "writes",
+                "reads",
+                "network",
+                "pids",
+                "unix_sockets",
+                "protected_paths",
+                "own_files",
+            ],
+            ...,
+        ],
+        BeforeValidator(_listed),
+    ] = ("writes", "network", "own_files")
+
+
 class Tools(Table):
     """`[tools]`: which tools are offered and in which form.
 
@@ -182,6 +216,9 @@ class Settings(Table):
     sandbox_mode: SandboxMode = "workspace-write"
     sandbox_policy: Literal["docker", "vm", "chroot"] | None = None
     sandbox_workspace_write: SandboxWorkspaceWrite = SandboxWorkspaceWrite.model_construct()
+    sandbox_tmp: Literal["private", "host"] = "private"
+    sandbox: Sandbox = Sandbox.model_construct()
+    shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy.model_construct()
     read_roots: Texts | None = None
     hidden_paths: Patterns = ()
     tool_output_token_limit: Count | None = None

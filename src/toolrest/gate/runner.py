@@ -21,7 +21,7 @@ from toolrest.process.shells import Shells
 
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Backend, Confined, Sandbox
-    from toolrest.sandbox.policy import Network, Tmp
+    from toolrest.sandbox.policy import Control, Network, Tmp
 
 
 R = TypeVar("R", RunResult, ExecResult)
@@ -36,6 +36,7 @@ class Confinement:
     tmp: Tmp = "private"
     backend: Backend | None = None
     environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
+    require: tuple[Control, ...] = ("writes", "network", "own_files")
     max_commands: int | None = None
 
 
@@ -44,8 +45,10 @@ class Ran:
     """How a command went, how it was confined, and which variables it was not given."""
 
     result: RunResult
-    confined: Confined
+    backend: str
     withheld: tuple[str, ...]
+    blocked: str | None = None
+    """What the sandbox stopped and how to ask, in one sentence."""
 
 
 @dataclass(slots=True)
@@ -55,6 +58,7 @@ class Executed:
     result: ExecResult
     backend: str
     withheld: tuple[str, ...] = ()
+    blocked: str | None = None
 
 
 class Runner:
@@ -82,7 +86,7 @@ class Runner:
         self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
         self._box: Sandbox | None = None
-        self._session_backends: dict[int, str] = {}
+        self._sessions: dict[int, tuple[str, str]] = {}
 
     def _login_shells(self, outside: bool) -> LoginShells:
         """A profile is read where the command itself will run: in the sandbox, or outside."""
@@ -113,6 +117,7 @@ class Runner:
                 allowed_hosts=self.confinement.allowed_hosts,
                 tmp=self.confinement.tmp,
                 cache_dir=self._cache_dir,
+                require=self.confinement.require,
             )
             self._box = Sandbox(policy, backend=self.confinement.backend)
         return self._box
@@ -205,7 +210,21 @@ class Runner:
             result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
         finally:
             confined.release()
-        return Ran(_without_launcher(result, confined.command), confined, withheld)
+        result = _without_launcher(result, confined.command)
+        blocked = None
+        if result.exit_code and not result.timed_out:
+            blocked = self._blocked(
+                confined.backend, command.cwd, result.exit_code, result.stdout, result.stderr
+            )
+        return Ran(result, confined.backend, withheld, blocked)
+
+    def _blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
+        """Whether a failure was the sandbox's doing, in words for the model."""
+        from toolrest.sandbox.denial import blocked_words
+
+        if backend == "none":
+            return None
+        return blocked_words(stdout, stderr, code, backend, self.sandbox.policy, cwd)
 
     async def execute(
         self,
@@ -243,9 +262,17 @@ class Runner:
         if result.state == "failed_to_start":
             confined.release()
         if result.session_id is not None:
-            self._session_backends[result.session_id] = confined.backend
+            self._sessions[result.session_id] = (confined.backend, cwd)
         result = _without_launcher(result, confined.command)
-        return Executed(result, confined.backend, withheld)
+        return self._executed(result, confined.backend, cwd, withheld)
+
+    def _executed(
+        self, result: ExecResult, backend: str, cwd: str, withheld: tuple[str, ...] = ()
+    ) -> Executed:
+        blocked = None
+        if result.exit_code:
+            blocked = self._blocked(backend, cwd, result.exit_code, "", result.text)
+        return Executed(result, backend, withheld, blocked)
 
     async def write(
         self,
@@ -256,11 +283,11 @@ class Runner:
         on_delta: Callable[[str], None] | None = None,
     ) -> Executed:
         """Type into a command that still runs, or ask how it goes."""
-        backend = self._session_backends.get(session_id, "none")
+        backend, cwd = self._sessions.get(session_id, ("none", self.files.cwd))
         result = await self.sessions.write(session_id, chars, yield_ms=yield_ms, on_delta=on_delta)
         if result.session_id is None:
-            self._session_backends.pop(session_id, None)
-        return Executed(result, backend)
+            self._sessions.pop(session_id, None)
+        return self._executed(result, backend, cwd)
 
     async def attached(self, argv: tuple[str, ...]) -> int:
         """Run a program on this process's own input and output; its exit code, or 128 + n."""

@@ -38,8 +38,6 @@ async def run_once(
     lay_out: Callable[[Finished, Context], str],
 ) -> ToolOutput:
     """Count, announce, run, lay out; a blocked command raises SandboxDenied with its output."""
-    from toolrest.sandbox.denial import blocked_words
-
     ctx.runner.count()
     ctx.emit(ExecCommandBegin(call_id=ctx.call_id, command=command, cwd=cwd))
     collector = ctx.collector()
@@ -59,16 +57,13 @@ async def run_once(
     body = layout.body(output, result.duration if result.timed_out else None)
     text = lay_out(Finished(body, code, result.duration), ctx)
     _end(ctx, command, cwd, result, text)
-    blocked = None
-    if ran.confined.backend != "none" and not result.timed_out:
-        blocked = blocked_words(result.stdout, result.stderr, code, ran.confined.backend)
     return finish(
         text,
         code=code,
         success=code == 0,
-        backend=ran.confined.backend,
+        backend=ran.backend,
         notes=_notes(ran, output, code),
-        blocked=blocked,
+        blocked=ran.blocked,
         collected=collector.finish(),
     )
 

@@ -117,8 +117,6 @@ class ExecCommand(Tool):
 
 def answer(done: Executed, tokens: int) -> ToolOutput:
     """The layout that exec_command and write_stdin share."""
-    from toolrest.sandbox.denial import blocked_words
-
     result = done.result
     shown = formatted_truncate(result.text, Limit(tokens, "tokens"))
     text = layout.unified(
@@ -129,16 +127,13 @@ def answer(done: Executed, tokens: int) -> ToolOutput:
         exit_code=result.exit_code,
         session_id=result.session_id,
     )
-    blocked = None
-    if done.backend != "none" and result.exit_code:
-        blocked = blocked_words("", result.text, result.exit_code, done.backend)
     return finish(
         text,
         code=result.exit_code,
         success=True,
         backend=done.backend,
         notes=_notes(done),
-        blocked=blocked,
+        blocked=done.blocked,
     )
 
 
