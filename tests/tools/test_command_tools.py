@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import re
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,17 @@ def rest_in(folder: Path, **settings: Any) -> Toolrest:
 def shown(line: str) -> str:
     """A line that nobody's profile adds to."""
     return json.dumps({"cmd": line, "login": False})
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A path that no session of these tests may write, and that a command outside could.
+
+    It must not be below /tmp, which a confined command has for its own.
+    """
+    path = Path.home() / f".toolrest-test-{uuid.uuid4().hex}"
+    yield path
+    path.unlink(missing_ok=True)
 
 
 async def test_exec_command_layout(tmp_path: Path) -> None:
@@ -104,8 +117,9 @@ async def test_aliases_and_the_hosted_shell(tmp_path: Path) -> None:
         )
 
 
-async def test_what_the_sandbox_blocks_is_said_and_nothing_is_written(tmp_path: Path) -> None:
-    outside = Path(os.path.expanduser("~")) / f"toolrest-test-{os.getpid()}"
+async def test_what_the_sandbox_blocks_is_said_and_nothing_is_written(
+    tmp_path: Path, outside: Path
+) -> None:
     async with rest_in(tmp_path) as rest:
         blocked = await rest.call("exec_command", {"cmd": f"touch {outside}", "login": False})
         plain = await rest.call("exec_command", {"cmd": "exit 1", "login": False})
@@ -140,9 +154,8 @@ async def test_only_on_request_lets_a_model_ask_to_leave(tmp_path: Path, policy:
 
 @pytest.mark.parametrize("spelling", ["sandbox_permissions", "with_escalated_permissions"])
 async def test_escalation_is_asked_with_the_reason_and_runs_outside_only_after_a_yes(
-    tmp_path: Path, spelling: str
+    tmp_path: Path, spelling: str, outside: Path
 ) -> None:
-    target = tmp_path.parent / f"{tmp_path.name}-outside"
     asked: list[ApprovalRequest] = []
     answers = iter([False, True])
 
@@ -152,25 +165,26 @@ async def test_escalation_is_asked_with_the_reason_and_runs_outside_only_after_a
 
     value: Any = "require_escalated" if spelling == "sandbox_permissions" else True
     arguments = {
-        "cmd": f"touch {target}",
+        "cmd": f"touch {outside}",
         "login": False,
         spelling: value,
         "justification": "May I write beside the project?",
     }
     async with rest_in(tmp_path, on_ask=approver) as rest:
         refused = await rest.call("exec_command", arguments)
-        assert not target.exists()
+        assert not outside.exists()
         allowed = await rest.call("exec_command", arguments)
     assert refused.failure is not None
     assert refused.failure.kind == "approval_denied"
     assert [request.reason for request in asked] == ["May I write beside the project?"] * 2
     assert parsed(allowed)["code"] == "0"
-    assert target.exists()
+    assert outside.exists()
 
 
 @pytest.mark.parametrize("say", [True, False])
-async def test_on_failure_asks_to_run_once_more_outside(tmp_path: Path, say: bool) -> None:
-    target = tmp_path.parent / f"{tmp_path.name}-outside"
+async def test_on_failure_asks_to_run_once_more_outside(
+    tmp_path: Path, say: bool, outside: Path
+) -> None:
     asked: list[str] = []
 
     def approver(request: ApprovalRequest) -> bool:
@@ -178,9 +192,9 @@ async def test_on_failure_asks_to_run_once_more_outside(tmp_path: Path, say: boo
         return say
 
     async with rest_in(tmp_path, approval_policy="on-failure", on_ask=approver) as rest:
-        output = await rest.call("exec_command", {"cmd": f"touch {target}", "login": False})
+        output = await rest.call("exec_command", {"cmd": f"touch {outside}", "login": False})
     assert asked == ["command failed; retry without sandbox?"]
-    assert target.exists() is say
+    assert outside.exists() is say
     assert (output.failure is None) is say
 
 
