@@ -77,7 +77,7 @@ def bubblewrap_controls(policy: SandboxPolicy, overlays: bool) -> Controls:
             "sockets that a service opens while a command runs, or that belong to another network"
             " namespace, can be reached; bubblewrap 0.11 and overlayfs would hide them",
         )
-    if policy.network == "on" and landlock.abi() < landlock.SCOPE_ABI:
+    if policy.network == "on":
         controls["unix_sockets"] = Enforced(
             "partial", "with the network on, abstract sockets of host services can be reached"
         )
