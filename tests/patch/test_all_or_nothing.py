@@ -332,17 +332,26 @@ def test_a_folder_swapped_for_a_symlink_is_not_followed(
 
 
 def test_a_link_that_another_user_planted_is_not_followed(tree: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root to make a file of another user")
+    class Planted(OsFiles):
+        def lstat(self, path: str) -> os.stat_result:
+            status = super().lstat(path)
+            if not path.endswith("/trap"):
+                return status
+            values = list(status)
+            values[stat.ST_UID] = os.geteuid() + 1234
+            return os.stat_result(values)
+
     shared = tree / "shared"
     shared.mkdir()
-    shared.chmod(0o1777)
     (shared / "trap").symlink_to(tree / "c.txt")
-    os.chown(shared / "trap", 1234, 1234, follow_symlinks=False)
     patch = "*** Begin Patch\n*** Add File: shared/trap\n+x\n*** End Patch"
-    outcome = applied(OsFiles(), tree, patch)
+    shared.chmod(0o1777)
+    outcome = applied(Planted(), tree, patch)
     assert outcome.stderr == f"Failed to write file {shared}/trap\n"
     assert (tree / "c.txt").read_text() == "c\n"
+    shared.chmod(0o755)
+    assert applied(Planted(), tree, patch).exit_code == 0
+    assert (tree / "c.txt").read_text() == "x\n"
 
 
 def test_a_file_over_the_limit_is_not_read(tree: Path) -> None:

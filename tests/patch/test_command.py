@@ -87,7 +87,7 @@ def command(
         input=stdin,
         capture_output=True,
         check=False,
-        env={"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONUTF8": "0"},
+        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"},
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -113,6 +113,21 @@ def test_the_working_directory_is_the_physical_one(tmp_path: Path) -> None:
     patch = "*** Begin Patch\n*** Delete File: no\n*** End Patch"
     real = os.path.realpath(tmp_path / "real")
     assert command(tmp_path / "link", patch)[2].decode() == f"Failed to delete file {real}/no\n"
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    # A child is started there and removes the folder before it becomes the command.
+    code = (
+        "import os, sys; os.rmdir(os.getcwd()); from toolrest.patch.command import script; script()"
+    )
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code, PATCH], cwd=tmp_path / "gone", capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        "Error: Failed to determine current directory.\nNo such file or directory (os error 2)\n"
+    )
 
 
 def test_nobody_listens(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def as_script(case: Case, root: Path, **how: Any) -> Result:
         cwd=root / case.get("cwd", "."),
         capture_output=True,
         check=False,
-        env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **case.get("env", {})},
+        env=os.environ | case.get("env", {}),
         **how,
     )
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())

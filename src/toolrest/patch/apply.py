@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
 
 from toolrest.patch.encoding import os_reason, why
 from toolrest.patch.errors import ApplyError
@@ -180,8 +179,10 @@ class _Commit:
     def _restore(self, backup: str, path: str) -> None:
         self.files.rename(backup, path)
         # Between two names of one file, as long as it was not replaced, rename does nothing.
-        with suppress(FileNotFoundError):
+        try:
             self.files.unlink(backup)
+        except FileNotFoundError:
+            return
 
     def _name_new(self, temporary: str, path: str) -> None:
         try:

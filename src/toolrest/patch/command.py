@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from toolrest.patch.encoding import os_reason
 from toolrest.patch.os_files import OsFiles
 from toolrest.patch.run import run
 
@@ -34,11 +35,12 @@ def main(argv: Sequence[str], stdin: BinaryIO, stdout: BinaryIO, stderr: BinaryI
     """Run the command; `argv` starts with the name it was called by. Returns the exit code."""
     try:
         patch = _patch(argv, stdin)
+        cwd = _cwd()
     except _Stop as stop:
         _say(stderr, stop.message)
         return stop.code
     with OsFiles() as files:
-        outcome = run(patch, files, os.getcwdb().decode("utf-8", "surrogateescape"))
+        outcome = run(patch, files, cwd)
     _say(stdout, outcome.stdout)
     _say(stderr, outcome.stderr)
     return outcome.exit_code
@@ -61,6 +63,14 @@ def _patch(argv: Sequence[str], stdin: BinaryIO) -> str:
     if not text:
         raise _Stop(2, _USAGE)
     return text
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwdb().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        message = f"Error: Failed to determine current directory.\n{os_reason(error)}\n"
+        raise _Stop(1, message) from None
 
 
 def _utf8(argument: str | None, message: str) -> str:

@@ -7,6 +7,8 @@ search, linear even for hostile input. Files of 50,000 lines and hundreds of hun
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from toolrest.patch.grammar import WHITESPACE
 
 TYPE_CHECKING = False
@@ -102,8 +104,7 @@ class _Image:
         asked = dict.fromkeys(wanted if key is None else map(key, wanted))
         # Letters run out only past a million different lines; a hit is compared once more.
         self.letters = {line: chr(1 + i % _LETTERS) for i, line in enumerate(asked)}
-        get = self.letters.get
-        self.image = "".join([get(line, "\0") for line in self.keys])
+        self.image = "".join(map(self.letters.get, self.keys, repeat("\0")))
 
     def find(self, lines: list[str], first: int, top: int) -> int | None:
         """The first place from `first` to `top`."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_READ = 512 * 1024 * 1024
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -109,8 +112,7 @@ class OsFiles:
             os.fsync(fd)
             return kept
         except BaseException:
-            with suppress(OSError):
-                self.unlink(path)
+            quietly(self.unlink, path)
             raise
         finally:
             os.close(fd)
@@ -179,12 +181,11 @@ class OsFiles:
     def sync(self, folder: str) -> None:
         """Flush the names in a folder to disk, as far as the system can."""
         at, _ = self._at(f"{folder.rstrip('/')}/x")
-        with suppress(OSError):
-            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     # Folders
 
@@ -223,6 +224,14 @@ class OsFiles:
                 os.close(fd)
             fd = below
         return fd
+
+
+def quietly(call: Callable[..., object], *arguments: object) -> None:
+    """Call, and let a refusal of the system pass. (contextlib would double the imports.)"""
+    try:
+        call(*arguments)
+    except OSError:
+        return
 
 
 def _bytes(name: str) -> bytes:

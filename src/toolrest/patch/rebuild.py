@@ -19,20 +19,54 @@ if TYPE_CHECKING:
 
 
 class Lines:
-    """A text as lines: `raw` with their endings, `texts` without, and the ending to add."""
+    """A text as lines: `texts` without their endings, and the ending that added lines get.
 
-    __slots__ = ("ending", "raw", "texts")
+    Nearly every file has one kind of ending; then the endings need not be kept line by line.
+    """
+
+    __slots__ = ("_raw", "_text", "ending", "texts")
 
     def __init__(self, text: str) -> None:
-        returns = "\r" in text
-        self.raw = io.StringIO(text, newline="" if returns else "\n").readlines()
-        if returns:
-            self.texts = [line.rstrip("\r\n") for line in self.raw]
+        self._text = text
+        self._raw: list[str] | None = None
+        uniform = _only_ending(text)
+        if uniform is None:
+            self._raw = io.StringIO(text, newline="").readlines()
+            self.texts = [line.rstrip("\r\n") for line in self._raw]
+            self.ending = self._raw[0][len(self.texts[0]) :]
         else:
-            self.texts = text.split("\n")
+            self.ending = uniform
+            self.texts = text.split(uniform)
             if not self.texts[-1]:
                 self.texts.pop()
-        self.ending = self.raw[0][len(self.texts[0]) :] or "\n" if self.raw else "\n"
+
+    @property
+    def raw(self) -> list[str]:
+        """The lines with their endings; the last one may have none."""
+        if self._raw is None:
+            self._raw = [text + self.ending for text in self.texts]
+            if self._raw and not self._text.endswith(self.ending):
+                self._raw[-1] = self.texts[-1]
+        return self._raw
+
+    def span(self, first: int, stop: int) -> str:
+        """Some lines as one text, in which every line has an ending."""
+        if first >= stop:
+            return ""
+        if self._raw is None:
+            return self.ending.join(self.texts[first:stop]) + self.ending
+        text = "".join(self._raw[first:stop])
+        return text if text.endswith(("\n", "\r")) else text + self.ending
+
+
+def _only_ending(text: str) -> str | None:
+    """The one kind of line ending in a text, LF when there is none; None when they differ."""
+    if "\r" not in text:
+        return "\n"
+    pairs = text.count("\r\n")
+    kinds = (("\r\n", pairs), ("\n", text.count("\n") - pairs), ("\r", text.count("\r") - pairs))
+    found = [ending for ending, count in kinds if count]
+    return found[0] if len(found) == 1 else None
 
 
 class _Stretch:
@@ -61,17 +95,15 @@ def updated(data: bytes, chunks: list[Chunk], label: str, legacy: str | None = N
 def rewrite(text: str, chunks: list[Chunk], label: str) -> str:
     """A text after these chunks, which come in file order and never share a line."""
     lines = Lines(text)
-    if lines.raw and not lines.raw[-1].endswith(("\n", "\r")):
-        lines.raw[-1] += lines.ending
     stretches = _locate(lines.texts, chunks, label)
     stretches.sort(key=lambda stretch: stretch.position)
     out: list[str] = []
     done = 0
     for stretch in stretches:
-        out += lines.raw[done : stretch.position]
-        out += [text + lines.ending for text in stretch.new]
+        out.append(lines.span(done, stretch.position))
+        out += [added + lines.ending for added in stretch.new]
         done = stretch.position + stretch.size
-    out += lines.raw[done:]
+    out.append(lines.span(done, len(lines.texts)))
     return "".join(out)
 
 
