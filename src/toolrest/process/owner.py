@@ -56,7 +56,7 @@ class Owner:
         A terminal command has one output; otherwise standard output and standard error are two
         pipes, or one with `merge`. Standard input is the null device unless there is a terminal.
         """
-        child = await self.launch(command, merge=merge)
+        child = await self.launch(command, merge=merge, announce=True)
         try:
             await child.started()
         except BaseException:
@@ -65,8 +65,13 @@ class Owner:
             raise
         return child
 
-    async def launch(self, command: Command, *, merge: bool = False) -> Child:
-        """Send a command on its way without waiting for its program to run."""
+    async def launch(
+        self, command: Command, *, merge: bool = False, announce: bool = False
+    ) -> Child:
+        """Send a command on its way without waiting for its program to run.
+
+        Unless it is to be announced, its pid is known only when it has ended.
+        """
         problem = request.unfit(command)
         if problem:
             raise StartFailed("request", 0, problem)
@@ -76,7 +81,7 @@ class Owner:
         reading: list[int] = []
         try:
             plan, device = request.stdio(command, merge, sent, reading)
-            sent.insert(1, request.payload(command, plan))
+            sent.insert(1, request.payload(command, plan, announce))
             await self._send([*sent, *(fd for _, fd in command.fds)])
         except BaseException as error:
             here.close()

@@ -63,7 +63,7 @@ def stdio(
     return plan, device
 
 
-def payload(command: Command, plan: Plan) -> int:
+def payload(command: Command, plan: Plan, announce: bool) -> int:
     """The request as a memory file; see `helper.launch.Request` for its order."""
     rules = command.landlock
     request = (
@@ -78,6 +78,7 @@ def payload(command: Command, plan: Plan) -> int:
         command.landlock_scoped,
         command.seccomp,
         command.limits,
+        announce,
         command.own_pid_namespace,
     )
     fd = os.memfd_create("toolrest-request", os.MFD_CLOEXEC)

@@ -6,6 +6,7 @@ import _socket
 import os
 import select
 import struct
+from mmap import mmap
 
 from . import kernel, launch, signals, tree, wire
 
@@ -21,12 +22,16 @@ class Keeper:
     the next one: forking anew would cost more than everything else that it does.
     """
 
-    def __init__(self, life: int, requests: int, owner: _socket.socket) -> None:
+    def __init__(
+        self, life: int, requests: int, owner: _socket.socket, board: mmap, place: int
+    ) -> None:
         kernel.become_subreaper()
         self.me = os.getpid()
         self.life = life
         self.requests = requests
         self.owner = owner
+        self.board = board
+        self.place = place
         self.wake = signals.listen()
         self.watched = select.poll()
         self.watched.register(self.wake, select.POLLIN)
@@ -42,12 +47,13 @@ class Keeper:
             if self.ending or not again:
                 return
             self._prepare()
-            self._report(wire.IDLE)
+            self.board[self.place : self.place + 1] = wire.IDLE
 
     def _prepare(self) -> None:
         """Fork the next command's process ahead of its time."""
         self.status: int | None = None
         self.launcher = False
+        self.announce = True
         self.childless = False
         self.starting, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.child = os.fork()
@@ -69,26 +75,33 @@ class Keeper:
         )
         if not ancillary:
             return False
-        self.launcher = bool(wire.unpack(record)[0])
+        self.board[self.place : self.place + 1] = wire.BUSY
+        if self.board.find(wire.IDLE, 0) < 0:
+            self._ask_for_another()
+        announce, launcher = wire.unpack(record)
+        self.announce, self.launcher = bool(announce), bool(launcher)
         self.host = _socket.socket(fileno=struct.unpack("i", ancillary[0][2])[0])
-        self._report(wire.BUSY)
+        if not self.announce:
+            # What became of exec is then read when the command has ended.
+            self.watched.unregister(self.starting.fileno())
         return True
 
-    def _report(self, state: int) -> None:
+    def _ask_for_another(self) -> None:
         try:
-            self.owner.send(wire.pack(self.me, state), _socket.MSG_NOSIGNAL)
+            self.owner.send(b"k", _socket.MSG_NOSIGNAL)
         except OSError:
             self.ending = True
 
     def _attend(self) -> None:
         self.watched.register(self.host.fileno(), select.POLLIN)
+        self._reap()  # its end may have been the very news that woke us for its beginning
         while not self.childless:
             ready = dict(self.watched.poll())
             if self.life in ready or signals.drain(self.wake):
                 self.ending = True
                 self._end_all(0)
                 break
-            if self.starting.fileno() in ready:
+            if self.announce and self.starting.fileno() in ready:
                 self._note_start()
             if self.host.fileno() in ready:
                 self._obey()
@@ -98,7 +111,8 @@ class Keeper:
     def _note_start(self) -> None:
         """The child's end closes by itself when exec succeeds; else it says what failed."""
         record = self.starting.recv(64)
-        self.watched.unregister(self.starting.fileno())
+        if self.announce:
+            self.watched.unregister(self.starting.fileno())
         self.starting.close()
         if record:
             self._send(record)

@@ -6,6 +6,7 @@ import _socket
 import gc
 import os
 import select
+from mmap import mmap
 
 from . import keeper, kernel, launch, signals, tree, wire
 
@@ -13,6 +14,7 @@ _RETRY_MS = 10
 _GIVE_UP = 10.0
 _BROKEN = 70
 _AGAIN = 11
+_PLACES = 4096
 _LASTING_KEEPERS = 2  # so that one gets ready again while the other is busy
 
 
@@ -25,8 +27,9 @@ class Owner:
         # Keepers hold the reading end of `life`; only the owner holds the writing end, so its
         # death, however it comes, is an event for each of them.
         self.keepers_life, self.life = os.pipe()
-        self.news, self.keepers_news = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        self.news.setblocking(False)
+        self.news, self.keepers_news = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        # Who is idle: a keeper that takes the last idle place away says so, and only then.
+        self.board = mmap(-1, _PLACES)
         self.keepers: dict[int, int] = {}
         self.lasting: set[int] = set()
         self.failures = 0
@@ -58,25 +61,15 @@ class Owner:
             event = ready.get(wire.SOCKET_FD, 0)
             if event & (select.POLLRDHUP | select.POLLHUP | select.POLLERR):
                 return
-            self._hear()
+            if self.news.fileno() in ready:
+                self.news.recv(512)
+                self.failures = 0
             self._reap()
             self._provide(bool(event))
 
-    def _hear(self) -> None:
-        """Which keepers have become busy or idle."""
-        while True:
-            try:
-                record = self.news.recv(64)
-            except BlockingIOError:
-                return
-            pid, state = wire.unpack(record)
-            if pid in self.keepers:
-                self.keepers[pid] = state
-            self.failures = 0
-
     def _provide(self, requested: bool) -> None:
         """Have a keeper ready; where that keeps failing, answer the request with the reason."""
-        if wire.IDLE in self.keepers.values():
+        if self.board.find(wire.IDLE, 0) >= 0:
             return
         if self.failures and not requested:
             # Nobody else is listening now, so the owner itself must hear of the next request.
@@ -89,6 +82,7 @@ class Owner:
 
     def _fork_keeper(self) -> None:
         lasting = len(self.lasting) < _LASTING_KEEPERS
+        place = self.board.find(wire.FREE, 0)
         try:
             pid = os.fork()
         except OSError:
@@ -96,18 +90,21 @@ class Owner:
             self.watched.modify(wire.SOCKET_FD, select.POLLRDHUP | select.POLLIN)
             return
         if pid == 0:
-            self._become_keeper(lasting)
-        self.keepers[pid] = wire.IDLE
+            self._become_keeper(lasting, place)
+        self.board[place : place + 1] = wire.IDLE
+        self.keepers[pid] = place
         if lasting:
             self.lasting.add(pid)
 
-    def _become_keeper(self, lasting: bool) -> None:
+    def _become_keeper(self, lasting: bool, place: int) -> None:
         try:
             self.news.close()
             for fd in (self.life, self.wake, self.host):
                 if fd >= 0:
                     os.close(fd)
-            keeper.Keeper(self.keepers_life, wire.SOCKET_FD, self.keepers_news).serve(lasting)
+            keeper.Keeper(
+                self.keepers_life, wire.SOCKET_FD, self.keepers_news, self.board, place
+            ).serve(lasting)
             os._exit(0)
         finally:
             os._exit(_BROKEN)
@@ -133,10 +130,12 @@ class Owner:
                 return
             if pid == 0:
                 return
-            if self.keepers.pop(pid, wire.BUSY) == wire.IDLE and status:
-                self.failures += 1
-            elif status or pid not in self.lasting:
+            place = self.keepers.pop(pid, None)
+            if status or place is None:
                 self._kill_orphans()
+            if place is not None:
+                self.failures += bool(status) and self.board[place] == wire.IDLE[0]
+                self.board[place : place + 1] = wire.FREE
             self.lasting.discard(pid)
 
     def _kill_orphans(self) -> None:

@@ -30,13 +30,11 @@ def listen() -> int:
 
 def drain(reading: int) -> bool:
     """Forget what came; True when one of them asks this process to end."""
-    asked = False
-    while True:
-        try:
-            numbers = os.read(reading, 512)
-        except BlockingIOError:
-            return asked
-        asked = asked or any(number in _ENDING for number in numbers)
+    try:
+        numbers = os.read(reading, 512)
+    except BlockingIOError:
+        return False
+    return any(number in _ENDING for number in numbers)
 
 
 def _ignore(_number: int, _frame: object) -> None:

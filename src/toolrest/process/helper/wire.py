@@ -19,9 +19,8 @@ SURVIVORS = 4  # pids that a kill could not end in time (none: the tree is gone)
 KILL = 1  # milliseconds between SIGTERM and SIGKILL
 SIGNAL = 2  # signal number, for the command's process group
 
-# keeper → owner, after its pid
-IDLE = 1
-BUSY = 2
+# One byte per keeper, in memory that all of them share
+FREE, IDLE, BUSY = b"\0", b"i", b"b"
 
 STEPS = (
     "fork",
