@@ -49,7 +49,6 @@ _SPECS: dict[str, Spec] = {
         wordset(
             "echo expr false true : id pwd seq tr uname which whoami numfmt basename dirname nproc"
             " arch groups tty logname printenv factor uptime free lscpu getconf type pgrep pidof"
-            " wait exit dirs jobs times"
         ),
         _NO_FILES,
     ),
@@ -283,19 +282,30 @@ def _xxd(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     return tuple(files) if len(files) <= 1 else None
 
 
+# Shells compute with some of their builtins' words, and computing may run a substitution that
+# stands in a subscript: `test -v 'a[$(cmd)]'`, `printf %d 'a[$(cmd)]'`.
+_COMPUTES = re.compile(r"[\[$`]")
 _PRINTF_COUNT = re.compile(r"%[-+ #0-9.*']*[nN]")
 
 
 def _printf(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    # `-v` and `%n` assign, and the name they assign to may hold a substitution.
+    # `-v` and `%n` assign to a variable.
     if len(argv) < 2 or (argv[1].startswith("-") and argv[1] != "--"):
         return None
-    return None if any(map(_PRINTF_COUNT.search, argv[1:3])) else ()
+    if any(map(_PRINTF_COUNT.search, argv[1:3])) or any(map(_COMPUTES.search, argv[2:])):
+        return None
+    return ()
 
 
 def _test(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    # `-v` and `-R` look at a variable whose subscript may hold a substitution.
-    return None if "-v" in argv or "-R" in argv else ()
+    words = argv[1:-1] if argv[0] in ("[", "[[") else argv[1:]
+    if "-v" in words or "-R" in words or any(map(_COMPUTES.search, words)):
+        return None
+    return ()
+
+
+def _status(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    return () if len(argv) == 1 or (len(argv) == 2 and argv[1].isdecimal()) else None
 
 
 def _bare(argv: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -335,8 +345,8 @@ _SPECIALS: dict[str, Callable[[tuple[str, ...]], tuple[str, ...] | None]] = {
     "test": _test,
     "[": _test,
     "[[": _test,
-    "env": _bare,
-    "hostname": _bare,
+    **dict.fromkeys(wordset("env hostname jobs dirs times"), _bare),
+    **dict.fromkeys(wordset("exit wait"), _status),
     "ps": _ps,
     "cd": _cd,
     "sleep": _sleep,

@@ -156,6 +156,8 @@ _SHELL_LONGS = wordset("--login --norc --noprofile --posix --restricted --verbos
 def _shell(simple: Simple) -> Unwrapped | None:
     """`bash -c SCRIPT`; a shell without `-c` reads a file or its input instead."""
     argv, index = simple.argv, 1
+    if argv[1:] in (("--version",), ("--help",)):
+        return None
     while index < len(argv):
         word = argv[index]
         if simple.mark(index):

@@ -1,75 +1,73 @@
-"""From shell text to a `Script`, over tree-sitter's bash grammar.
-
-The grammar is generous and at times skips what it cannot place, so nothing is taken on trust:
-between two pieces of the tree only blanks may stand, every kind of node has to be known here,
-and bare words are read again character by character. Whatever fails becomes a `Problem`.
-"""
+"""From shell text to a `Script`: the simplest by themselves, all others over bash's grammar."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cache
+import threading
 from typing import TYPE_CHECKING
 
-from toolrest.policy.shell import (
-    Assignment,
-    Function,
-    Problem,
-    Redirect,
-    Script,
-    Simple,
-    Word,
-)
+from toolrest.policy.shell import Problem, Script
 from toolrest.policy.shell_constants import constants_of
-from toolrest.policy.shell_pieces import WordReader
-from toolrest.policy.shell_redirects import Tail, read_redirect
-from toolrest.policy.shell_words import quick_argv
+from toolrest.policy.shell_simple import parse_simple
+from toolrest.policy.shell_walk import Walker
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Parser
 
-MAX_BYTES = 1 << 20
-MAX_DEPTH = 60
+MAX_LENGTH = 1 << 20
+
+# The grammar gets slow on long broken input, these pieces of it above all. A script of this
+# size does not fit on a command line anyway.
+MAX_PARSED = 1 << 18
+MAX_COUNTS = (("|", 5_000), ("<<", 4_000), ("=(", 2_000))
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-_BLANK = re.compile(r"(?:[ \t\n]|\\\n)*")
-_JOINED = re.compile(r"(?:\\\n)+")
-_SIMPLE_TEST = re.compile(
-    r"(\[\[? -[bcdefghkLprsuwxzNSOG] [A-Za-z0-9_./:@%+,][A-Za-z0-9_./:@%+,-]* \]\]?)"
-)
-_BRACKETS = frozenset(("(", ")", "{", "}", "$(", "`", "<(", ">(", "\n", ";"))
-_LOOPS = frozenset(("while_statement", "for_statement", "c_style_for_statement"))
-_BLOCKS = {
-    "if_statement": "if",
-    "elif_clause": "if",
-    "else_clause": "if",
-    "while_statement": "loop",
-    "for_statement": "loop",
-    "c_style_for_statement": "loop",
-    "do_group": "loop",
-    "case_statement": "case",
-    "case_item": "case",
-    "test_command": "test",
-}
 
 
-@cache
-def _parser() -> Parser:
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
+class _Parsers(threading.local):
+    """One parser a thread: it keeps state while it works."""
 
-    return Parser(Language(tree_sitter_bash.language()))
+    parser: Parser | None = None
+
+    def get(self) -> Parser:
+        """The parser of the calling thread; the grammar is loaded on first use."""
+        if self.parser is None:
+            import tree_sitter_bash
+            from tree_sitter import Language, Parser
+
+            self.parser = Parser(Language(tree_sitter_bash.language()))
+        return self.parser
+
+
+_PARSERS = _Parsers()
 
 
 def parse(text: str) -> Script:
     """Read a script. Never raises: what cannot be understood is listed in `problems`."""
-    if len(text) > MAX_BYTES:
-        return Script(too_big=f"it is longer than {MAX_BYTES} characters")
+    if len(text) > MAX_LENGTH:
+        return Script(too_big=f"it is longer than {MAX_LENGTH} characters")
     if _CONTROL.search(text):
         return Script(problems=[Problem("unknown.characters", "it holds control characters")])
-    walker = _Walker(text)
-    root = _parser().parse(walker.source).root_node
+    simple = parse_simple(text)
+    if simple is not None:
+        return simple
+    too_big = _too_big(text)
+    return Script(too_big=too_big) if too_big else parse_tree(text)
+
+
+def _too_big(text: str) -> str:
+    if len(text) > MAX_PARSED:
+        return f"it is longer than {MAX_PARSED} characters"
+    for piece, limit in MAX_COUNTS:
+        if text.count(piece) > limit:
+            return f"it holds `{piece}` more than {limit} times"
+    return ""
+
+
+def parse_tree(text: str) -> Script:
+    """Read a script through its syntax tree, however simple it is."""
+    walker = Walker(text)
+    root = _PARSERS.get().parse(walker.source).root_node
     script = walker.script
     if root.has_error:
         script.problems.append(Problem("unknown.syntax", "it is not a complete shell script"))
@@ -78,350 +76,3 @@ def parse(text: str) -> Script:
     walker.gap(root.end_byte, len(walker.source))
     script.constants = constants_of(script)
     return script
-
-
-class _Walker:
-    """Walks one tree and fills one script."""
-
-    def __init__(self, text: str) -> None:
-        self.source = text.encode()
-        self._text = text if len(self.source) == len(text) else ""
-        self.script = Script()
-        self._depth = 0
-        self._group = 0
-        self._upstream = -1
-        self._looped = False
-        self._backgrounds = 0
-        self._words = WordReader(self.slice, self.gap, self._substitution, self.problem)
-        self._kinds: Mapping[str, Callable[[Node, str], None]] = {
-            "command": self._command,
-            "list": self._list,
-            "pipeline": self._pipeline,
-            "redirected_statement": self._redirected,
-            "negated_command": self._negated,
-            "subshell": self._grouped,
-            "compound_statement": self._compound,
-            "function_definition": self._function,
-            "variable_assignment": self._assigned,
-            "variable_assignments": self._assigned,
-            "declaration_command": self._declared,
-            "unset_command": self._declared,
-            "test_command": self._test,
-            "ERROR": self._error,
-        } | {kind: self._block for kind in _BLOCKS if kind != "test_command"}
-
-    def slice(self, start: int, end: int) -> str:
-        """The text between two byte offsets."""
-        return self._text[start:end] if self._text else self.source[start:end].decode()
-
-    def problem(self, rule: str, why: str) -> None:
-        """Note that something is not understood."""
-        self.script.problems.append(Problem(rule, why))
-
-    def gap(self, start: int, end: int) -> bool:
-        """Check that only blanks stand between two pieces; True when they make one word."""
-        text = self.slice(start, end)
-        if _BLANK.fullmatch(text):
-            return _JOINED.fullmatch(text) is not None
-        self.problem("unknown.skipped", f"the parser cannot place {text.strip()!r}")
-        return False
-
-    def sequence(self, node: Node, op: str) -> None:
-        """Commands one after the other: a script, a group, a substitution's body."""
-        position = node.start_byte
-        for child in node.children:
-            start, kind = child.start_byte, child.type
-            if start != position:
-                self.gap(position, start)
-            position = child.end_byte
-            if kind == "command":
-                self._command(child, op)
-                op = ";"
-            elif kind == "&":
-                self._in_background()
-                op = "&"
-            elif child.is_named:
-                self._statement(child, op)
-                op = ";" if kind != "comment" else op
-            elif kind not in _BRACKETS:
-                self.problem("unknown.syntax", f"`{kind}` is out of place")
-
-    def _in_background(self) -> None:
-        self._backgrounds += 1
-        self.script.shapes.add("background")
-
-    def _statement(self, node: Node, op: str) -> None:
-        kind = node.type
-        if kind == "comment":
-            return
-        handler = self._kinds.get(kind)
-        if handler is None:
-            self.problem("unknown.syntax", f"a {kind.replace('_', ' ')} is not understood")
-            return
-        if self._depth >= MAX_DEPTH:
-            self.script.too_big = f"it nests more than {MAX_DEPTH} levels deep"
-            return
-        self._depth += 1
-        handler(node, op)
-        self._depth -= 1
-
-    def _add(self, argv: tuple[str, ...], op: str, marks: tuple[int, ...] = ()) -> Simple:
-        simple = Simple(argv, marks, op, self._group)
-        simple.upstream = self._upstream
-        simple.looped = self._looped
-        self.script.commands.append(simple)
-        return simple
-
-    def _enter(self) -> int:
-        """Open a group; returns the one to come back to."""
-        outer = self._group
-        self.script.parents.append(outer)
-        self._group = len(self.script.parents) - 1
-        return outer
-
-    # Statements
-
-    def _command(self, node: Node, op: str) -> None:
-        argv = quick_argv(self.slice(node.start_byte, node.end_byte))
-        if argv is not None:
-            self._add(argv, op)
-        else:
-            self._worded(node, op, Tail())
-
-    def _worded(self, node: Node, op: str, tail: Tail) -> None:
-        """A command whose words need reading, with the redirections that follow it."""
-        first = len(self.script.commands)
-        words: list[Word] = []
-        redirects: list[Redirect] = []
-        assignments: list[Assignment] = []
-        position = node.start_byte
-        for child in node.children:
-            joined = child.start_byte != position and self.gap(position, child.start_byte)
-            position = child.end_byte
-            kind = child.type
-            if kind == "variable_assignment":
-                assignments.append(self._assignment(child))
-            elif kind.endswith("_redirect"):
-                extra = self._tail(child)
-                redirects += extra.redirects
-                words += extra.words
-            else:
-                word = self._words.read(child)
-                if joined and words:
-                    word = Word(words[-1].text + word.text, words.pop().mark | word.mark)
-                words.append(word)
-        words += tail.words
-        marks = tuple(word.mark for word in words)
-        simple = self._add(tuple(word.text for word in words), op, marks if any(marks) else ())
-        simple.redirects = (*redirects, *tail.redirects)
-        simple.assignments = tuple(assignments)
-        simple.substituted = (first, len(self.script.commands) - 1)
-
-    def _tail(self, node: Node) -> Tail:
-        return read_redirect(node, self._words, self.slice, self.gap, self.problem)
-
-    def _redirected(self, node: Node, op: str) -> None:
-        argv = quick_argv(self.slice(node.start_byte, node.end_byte))
-        if argv is not None:
-            self._add(argv, op)
-            return
-        first = len(self.script.commands)
-        tail = Tail()
-        body: Node | None = None
-        position = node.start_byte
-        for child in node.children:
-            gap = self.slice(position, child.start_byte)
-            # The grammar drops a lone `-` in front of a here-document.
-            if gap.strip() == "-" and child.type == "heredoc_redirect":
-                tail.words.append(Word("-"))
-            elif gap:
-                self.gap(position, child.start_byte)
-            position = child.end_byte
-            if child.type.endswith("_redirect"):
-                tail.add(self._tail(child))
-            elif child.type != "comment":
-                body = child
-        if body is not None and body.type == "command":
-            self._worded(body, op, tail)
-        else:
-            if body is not None:
-                self._statement(body, op)
-                op = ";"
-            if tail.words:
-                self.problem("unknown.syntax", "words follow a redirected group")
-            self._add((), op).redirects = tuple(tail.redirects)
-        self.script.commands[-1].substituted = (first, len(self.script.commands) - 1)
-        self._go_on(tail, first)
-
-    def _go_on(self, tail: Tail, first: int) -> None:
-        """What stands behind a here-document's opening on the same line."""
-        for op, node in tail.following:
-            outer = self._upstream
-            if op == "|" and outer < 0:
-                self._upstream = first
-            self._statement(node, op)
-            self._upstream = outer
-
-    def _list(self, node: Node, op: str) -> None:
-        # Lists lean left, one level for each `&&`: unrolled, so that length is not depth.
-        rest: list[tuple[str, Node]] = []
-        while node.type == "list":
-            parts = [child for child in node.children if child.type != "comment"]
-            if len(parts) != 3:
-                self.problem("unknown.syntax", "a list is not understood")
-                return
-            left, token, right = parts
-            if node.child_count == 3:
-                self.gap(left.end_byte, token.start_byte)
-                self.gap(token.end_byte, right.start_byte)
-            else:
-                self.script.shapes.add("comment")
-            rest.append((token.type, right))
-            node = left
-        self._statement(node, op)
-        for joint, right in reversed(rest):
-            self._statement(right, joint)
-
-    def _pipeline(self, node: Node, op: str) -> None:
-        outer, outer_group = self._upstream, self._enter()
-        first = len(self.script.commands)
-        position = node.start_byte
-        for child in node.children:
-            if child.start_byte != position:
-                self.gap(position, child.start_byte)
-            position = child.end_byte
-            kind = child.type
-            if kind in ("|", "|&"):
-                self._upstream = first if outer < 0 else outer
-                op = "|"
-            elif kind == "command":
-                self._command(child, op)
-            else:
-                self._statement(child, op)
-        self._upstream, self._group = outer, outer_group
-
-    def _negated(self, node: Node, op: str) -> None:
-        for child in node.children:
-            if child.is_named:
-                self._statement(child, op)
-
-    def _grouped(self, node: Node, op: str) -> None:
-        outer = self._enter()
-        self.sequence(node, op)
-        self._group = outer
-
-    def _compound(self, node: Node, op: str) -> None:
-        if node.children[0].type == "((":
-            self.script.shapes.add("arithmetic")
-            self._words.expansions(node)
-        else:
-            self.sequence(node, op)
-
-    def _substitution(self, node: Node) -> None:
-        """The body of `$( )`, backticks, `<( )` and `>( )`."""
-        if self._depth >= MAX_DEPTH:
-            self.script.too_big = f"it nests more than {MAX_DEPTH} levels deep"
-            return
-        self._depth += 1
-        upstream, self._upstream = self._upstream, -1
-        outer = self._enter()
-        self.sequence(node, "")
-        self._group, self._upstream = outer, upstream
-        self._depth -= 1
-
-    def _block(self, node: Node, op: str) -> None:
-        """Loops and conditions: every command inside counts, whether it will run or not."""
-        self.script.shapes.add(_BLOCKS[node.type])
-        looped = self._looped
-        self._looped = looped or node.type in _LOOPS
-        for child in node.children:
-            kind = child.type
-            if kind in self._kinds:
-                self._statement(child, op)
-                op = ";"
-            elif kind == "&":
-                self._in_background()
-            elif kind.endswith("_expression"):
-                self._words.expansions(child)
-            elif child.is_named and kind not in ("comment", "variable_name"):
-                self._words.read(child)
-        self._looped = looped
-
-    def _function(self, node: Node, op: str) -> None:
-        self.script.shapes.add("function")
-        first, backgrounds = len(self.script.commands), self._backgrounds
-        looped, self._looped = self._looped, True
-        outer = self._enter()
-        name = node.child_by_field_name("name")
-        for child in node.children:
-            if child.is_named and child != name:
-                if child.type.endswith("_redirect"):
-                    self._add((), ";").redirects = tuple(self._tail(child).redirects)
-                else:
-                    self._statement(child, op)
-        self._group, self._looped = outer, looped
-        self.script.functions.append(
-            Function(
-                "" if name is None else self.slice(name.start_byte, name.end_byte),
-                first,
-                len(self.script.commands),
-                self._backgrounds > backgrounds,
-            )
-        )
-
-    def _assigned(self, node: Node, op: str) -> None:
-        first = len(self.script.commands)
-        nodes = [node] if node.type == "variable_assignment" else node.named_children
-        assignments = tuple(self._assignment(child) for child in nodes)
-        simple = self._add((), op)
-        simple.assignments = assignments
-        simple.substituted = (first, len(self.script.commands) - 1)
-        self.script.shapes.add("assignment")
-
-    def _assignment(self, node: Node) -> Assignment:
-        name = self.slice(node.start_byte, node.end_byte).partition("=")[0]
-        value = node.child_by_field_name("value")
-        if node.children[0].type == "subscript":
-            self._words.expansions(node.children[0])
-        if value is None:
-            return Assignment(name, "")
-        if value.type == "array":
-            for child in value.named_children:
-                self._words.read(child)
-            return Assignment(name, self.slice(value.start_byte, value.end_byte), 1)
-        word = self._words.read(value)
-        return Assignment(name, word.text, word.mark)
-
-    def _declared(self, node: Node, op: str) -> None:
-        first = len(self.script.commands)
-        words = [Word(node.children[0].type)]
-        for child in node.children[1:]:
-            if child.type == "variable_assignment":
-                name, value, mark = self._assignment(child)
-                words.append(Word(f"{name}={value}", mark))
-            elif child.type == "variable_name":
-                words.append(Word(self.slice(child.start_byte, child.end_byte)))
-            elif child.is_named:
-                words.append(self._words.read(child))
-        marks = tuple(word.mark for word in words)
-        simple = self._add(tuple(word.text for word in words), op, marks if any(marks) else ())
-        simple.substituted = (first, len(self.script.commands) - 1)
-        self.script.shapes.add("declaration")
-
-    def _test(self, node: Node, op: str) -> None:
-        text = self.slice(node.start_byte, node.end_byte)
-        if _SIMPLE_TEST.fullmatch(text):
-            self._add(tuple(text.split()), op)
-            return
-        first = len(self.script.commands)
-        self.script.shapes.add("test")
-        self._words.expansions(node)
-        self._add((), op).substituted = (first, len(self.script.commands) - 1)
-
-    def _error(self, node: Node, op: str) -> None:
-        """Broken anyway; still worth knowing what is in there."""
-        for child in node.children:
-            if child.type in self._kinds:
-                self._statement(child, ";")
-            elif child.is_named and child.child_count:
-                self._words.expansions(child)

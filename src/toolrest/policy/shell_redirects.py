@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from toolrest.policy.shell import ODD, Redirect, RedirectKind, Word
 
@@ -42,37 +42,56 @@ class Tail:
         self.following += other.following
 
 
-def read_redirect(
-    node: Node,
-    words: WordReader,
-    cut: Callable[[int, int], str],
-    gap: Callable[[int, int], bool],
-    problem: Callable[[str, str], None],
-) -> Tail:
+class Gap(Protocol):
+    """Checks what stands between two pieces."""
+
+    def __call__(self, start: int, end: int, *, inline: bool = ...) -> bool:
+        """True when nothing does and they make one word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How to look at the text of the tree, and whom to tell about what is not understood."""
+
+    cut: Callable[[int, int], str]
+    gap: Gap
+    problem: Callable[[str, str], None]
+
+
+def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
     """One redirection node, whichever kind it is."""
     position = node.start_byte
+    word_before = False
     for child in node.children:
-        if child.start_byte != position and child.type not in ("heredoc_body", "heredoc_end"):
-            gap(position, child.start_byte)
+        start, named = child.start_byte, child.is_named
+        if child.type in ("heredoc_body", "heredoc_end"):
+            continue
+        if start != position:
+            source.gap(position, start, inline=True)
+        elif word_before and named:
+            source.problem("unknown.word", "a word in a redirection is not understood")
+        word_before = named and child.type not in ("file_descriptor", "heredoc_start")
         position = child.end_byte
     if node.type == "file_redirect":
-        return _file(node, words, problem)
+        return _file(node, words, source)
     if node.type == "herestring_redirect":
         return _string(node, words)
-    return _document(node, words, cut, gap, problem)
+    return _document(node, words, source)
 
 
-def _file(node: Node, words: WordReader, problem: Callable[[str, str], None]) -> Tail:
-    tail, op = Tail(), ""
+def _file(node: Node, words: WordReader, source: Source) -> Tail:
+    tail, op, known = Tail(), "", True
     targets: list[Word] = []
     for child in node.children:
         if not child.is_named and child.type in _KINDS:
             op = child.type
-        elif child.type != "file_descriptor":
+        elif child.type == "file_descriptor":
+            known = source.cut(child.start_byte, child.end_byte).isdecimal()
+        else:
             targets.append(words.read(child))
-    kind = _KINDS.get(op)
+    kind = _KINDS.get(op) if known else None
     if kind is None or (not targets and not op.endswith("-")):
-        problem("unknown.redirect", "a redirection is not understood")
+        source.problem("unknown.redirect", "a redirection is not understood")
         return tail
     if op.endswith("-"):
         tail.redirects.append(Redirect("dup", op, "-"))
@@ -92,24 +111,19 @@ def _string(node: Node, words: WordReader) -> Tail:
     return Tail([Redirect("string", "<<<", text, mark)])
 
 
-def _document(
-    node: Node,
-    words: WordReader,
-    cut: Callable[[int, int], str],
-    gap: Callable[[int, int], bool],
-    problem: Callable[[str, str], None],
-) -> Tail:
+def _document(node: Node, words: WordReader, source: Source) -> Tail:
     tail = Tail()
     quoted, body, mark, joint = False, "", 0, ""
     for child in node.children:
         kind = child.type
         if kind == "heredoc_start":
-            quoted = any(mark in cut(child.start_byte, child.end_byte) for mark in "'\"\\")
+            opening = source.cut(child.start_byte, child.end_byte)
+            quoted = any(quote in opening for quote in "'\"\\")
         elif kind == "heredoc_body":
-            body = cut(child.start_byte, child.end_byte)
+            body = source.cut(child.start_byte, child.end_byte)
             mark = 0 if quoted else words.expansions(child)
         elif kind.endswith("_redirect"):
-            tail.add(read_redirect(child, words, cut, gap, problem))
+            tail.add(read_redirect(child, words, source))
         elif kind == "pipeline":
             tail.following += [("|", part) for part in child.named_children]
         elif kind in ("&&", "||"):

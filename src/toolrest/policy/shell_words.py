@@ -11,7 +11,13 @@ _QUIET = r"(?:[ \t]+(?:[12]?>>?|&>)[ \t]?/dev/null|[ \t]+[12]?>&[12])*"
 _QUOTES = r"'[^'\n]*'|\"[^\"$`\\\n]*\""
 _FIRST = rf"(?:[A-Za-z0-9_./:@%+,-]|{_QUOTES})+"
 _NEXT = rf"(?:[A-Za-z0-9_./:@%+,-]|{_QUOTES})(?:[A-Za-z0-9_./:@%+,=-]|{_QUOTES})*"
-_SIMPLE = re.compile(rf"({_FIRST}(?:[ \t]+{_NEXT})*){_QUIET}")
+SIMPLE_COMMAND = rf"({_FIRST}(?:[ \t]+{_NEXT})*){_QUIET}"
+"""A pattern for commands in which a shell has nothing to do but remove quotes.
+
+Their only redirections, if any, go to `/dev/null` or to another descriptor. Group 1 is the
+command without them.
+"""
+_SIMPLE = re.compile(SIMPLE_COMMAND)
 _WORDS = re.compile(rf"(?:[A-Za-z0-9_./:@%+,=-]|{_QUOTES})+")
 _BARE = re.compile(r"(?:[^\s\\'\"$`|&;()<>\x00-\x20\x7f]|\\[^\n])+")
 _UNQUOTE = re.compile(r"'([^']*)'|\"([^\"]*)\"")
@@ -28,22 +34,18 @@ def wordset(text: str) -> frozenset[str]:
 
 
 def quick_argv(text: str) -> tuple[str, ...] | None:
-    """The words of a command that holds nothing for a shell to do but remove quotes.
-
-    Its only redirections, if any, go to `/dev/null` or to another descriptor; they are left
-    out. None when the text is anything else.
-    """
+    """The words of a command that is as simple as `SIMPLE_COMMAND`, else None."""
     if _PLAIN.fullmatch(text):
         return tuple(text.split())
     match = _SIMPLE.fullmatch(text)
-    if match is None:
-        return None
-    return tuple(
-        [
-            word if word.isidentifier() else _UNQUOTE.sub(r"\1\2", word)
-            for word in _WORDS.findall(match[1])
-        ]
-    )
+    return None if match is None else split_simple(match[1])
+
+
+def split_simple(command: str) -> tuple[str, ...]:
+    """The words of group 1 of `SIMPLE_COMMAND`."""
+    if "'" not in command and '"' not in command:
+        return tuple(command.split())
+    return tuple([_UNQUOTE.sub(r"\1\2", word) for word in _WORDS.findall(command)])
 
 
 def bare(text: str) -> tuple[str, str, int]:

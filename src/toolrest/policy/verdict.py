@@ -114,6 +114,15 @@ class Verdict:
         return any(segment.needs_disarmed_git for segment in self.segments)
 
     @property
+    def git_folders(self) -> tuple[str, ...]:
+        """The folders in which such git commands run, each with a configuration of its own."""
+        found: dict[str, None] = {}
+        for segment in self.segments:
+            if segment.needs_disarmed_git:
+                found.update(dict.fromkeys(segment.cwds))
+        return tuple(found)
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """Every path that is known to be read."""
         found: dict[str, None] = {}

@@ -118,9 +118,7 @@ class Judge:
         if simple.argv:
             self._program(simple, segment, place, at)
         if simple.redirects:
-            self.plain = False
-            for redirect in simple.redirects:
-                self._redirect(redirect, segment, place)
+            self._redirects(simple, segment, place)
         if at.flow is not None:
             danger = at.flow.see(at.number, simple)
             if danger is not None:
@@ -165,6 +163,8 @@ class Judge:
         if reads is None:
             return False
         segment.read_words = reads
+        if segment.needs_disarmed_git and not segment.cwds:
+            segment.raise_to(Kind.RUNS, "runs", "it runs git, who knows where")
         return True
 
     def _ordinary(self, simple: Simple, segment: Segment, place: Place, name: str) -> None:
@@ -193,7 +193,9 @@ class Judge:
     ) -> None:
         folder, _, name = simple.argv[0].rpartition("/")
         segment.transparent = unwrapped.transparent and folder in _SHELL_FOLDERS
-        if name == "xargs" and simple.literal and unwrapped.inners[0].argv[0] in HARMLESS:
+        inner = unwrapped.inners[0].argv
+        system = folder in ("", "/bin", "/usr/bin")
+        if name == "xargs" and system and simple.literal and inner and inner[0] in HARMLESS:
             return
         if not segment.transparent:
             segment.raise_to(Kind.RUNS, "runs.wrapper", f"it runs {simple.argv[0]}")
@@ -249,40 +251,52 @@ class Judge:
                 why = "it runs a script that comes through a pipe"
                 segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
 
-    def _redirect(self, redirect: Redirect, segment: Segment, place: Place) -> None:
-        kind, _, target, mark = redirect
-        if kind == "dup" or (target in _QUIET_TARGETS and not mark):
-            return
-        if kind in ("document", "string"):
-            level = Kind.RUNS if mark else Kind.TOUCHES
-            segment.raise_to(level, "redirect.document", "it is given text as input")
-            return
-        socket = _SOCKET.fullmatch(target)
-        if socket is not None:
-            segment.connects += (socket[1],)
-            segment.raise_to(Kind.RUNS, "redirect.socket", f"it connects to {socket[1]}")
-            return
-        if mark & SUBSTITUTION and target.startswith(("<(", ">(")):
-            segment.raise_to(Kind.RUNS, "redirect.process", "it is joined to another command")
-            return
-        paths = place.paths(target, mark)
-        if kind == "read":
-            segment.reads += paths
-            if mark:
-                segment.raise_to(Kind.RUNS, "redirect.read", f"it reads {target!r}")
-            return
-        self._written(target, paths, segment, place)
+    def _redirects(self, simple: Simple, segment: Segment, place: Place) -> None:
+        self.plain = False
+        reads: list[str] = []
+        writes: list[str] = []
+        for redirect in simple.redirects:
+            (reads if redirect.kind == "read" else writes).extend(_opened(redirect, segment, place))
+        segment.reads += tuple(reads)
+        segment.redirected = tuple(writes)
 
-    def _written(self, target: str, paths: tuple[str, ...], segment: Segment, place: Place) -> None:
-        if not paths:
-            why = f"where {target!r} is, only the shell can tell"
-            segment.raise_to(Kind.UNKNOWN, "unknown.redirect", why)
-        segment.redirected += paths
-        for path in paths:
-            segment.raise_to(Kind.TOUCHES, "redirect.write", f"it writes {path}")
-            danger = dangerous_write(path, place)
-            if danger is not None:
-                segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+
+def _opened(redirect: Redirect, segment: Segment, place: Place) -> tuple[str, ...]:
+    """The files that a redirection opens; the segment becomes at least as strict as that."""
+    kind, _, target, mark = redirect
+    if kind == "dup" or (target in _QUIET_TARGETS and not mark):
+        return ()
+    if kind in ("document", "string"):
+        level = Kind.RUNS if mark else Kind.TOUCHES
+        segment.raise_to(level, "redirect.document", "it is given text as input")
+        return ()
+    socket = _SOCKET.fullmatch(target)
+    if socket is not None:
+        segment.connects += (socket[1],)
+        segment.raise_to(Kind.RUNS, "redirect.socket", f"it connects to {socket[1]}")
+        return ()
+    if mark & SUBSTITUTION and target.startswith(("<(", ">(")):
+        segment.raise_to(Kind.RUNS, "redirect.process", "it is joined to another command")
+        return ()
+    if kind == "read":
+        if mark:
+            segment.raise_to(Kind.RUNS, "redirect.read", f"it reads {target!r}")
+        return place.paths(target, mark)
+    return _written(target, mark, segment, place)
+
+
+def _written(target: str, mark: int, segment: Segment, place: Place) -> tuple[str, ...]:
+    """The files that a redirection writes to; the segment becomes at least as strict."""
+    paths = place.paths(target, mark)
+    if not paths:
+        why = f"where {target!r} is, only the shell can tell"
+        segment.raise_to(Kind.UNKNOWN, "unknown.redirect", why)
+    for path in paths:
+        segment.raise_to(Kind.TOUCHES, "redirect.write", f"it writes {path}")
+        danger = dangerous_write(path, place)
+        if danger is not None:
+            segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+    return paths
 
 
 def _printed(commands: list[Simple], shell: Simple) -> str | None:

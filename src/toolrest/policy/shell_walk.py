@@ -1,0 +1,420 @@
+"""Walks a bash syntax tree and writes down its commands.
+
+The grammar is generous and at times skips what it cannot place, so nothing is taken on trust:
+between two pieces of the tree only blanks may stand, every kind of node has to be known here,
+and bare words are read again character by character. Whatever fails becomes a `Problem`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from toolrest.policy.shell import (
+    ODD,
+    Assignment,
+    Function,
+    Problem,
+    Redirect,
+    Script,
+    Simple,
+    Word,
+)
+from toolrest.policy.shell_pieces import WordReader
+from toolrest.policy.shell_redirects import Source, Tail, read_redirect
+from toolrest.policy.shell_words import quick_argv
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_DEPTH = 60
+
+_BLANK = re.compile(r"(?:[ \t\n]|\\\n)*")
+_INLINE = re.compile(r"(?:[ \t]|\\\n)*")
+_JOINED = re.compile(r"(?:\\\n)+")
+_SIMPLE_TEST = re.compile(
+    r"(\[\[? -[bcdefghkLprsuwxzNSOG] [A-Za-z0-9_./:@%+,][A-Za-z0-9_./:@%+,-]* \]\]?)"
+)
+_BRACKETS = frozenset(("(", ")", "{", "}", "$(", "`", "<(", ">(", "\n", ";"))
+_OPEN_ENDED = frozenset(("list", "pipeline", "negated_command"))
+_LOOPS = frozenset(("while_statement", "for_statement", "c_style_for_statement"))
+_BLOCKS = {
+    "if_statement": "if",
+    "elif_clause": "if",
+    "else_clause": "if",
+    "while_statement": "loop",
+    "for_statement": "loop",
+    "c_style_for_statement": "loop",
+    "do_group": "loop",
+    "case_statement": "case",
+    "case_item": "case",
+    "test_command": "test",
+}
+
+
+class Walker:
+    """Walks one tree and fills one script."""
+
+    def __init__(self, text: str) -> None:
+        self.source = text.encode()
+        self._text = text if len(self.source) == len(text) else ""
+        self.script = Script()
+        self._depth = 0
+        self._group = 0
+        self._upstream = -1
+        self._looped = False
+        self._backgrounds = 0
+        self._tails: dict[int, Tail] = {}
+        self._source = Source(self.slice, self.gap, self.problem)
+        self._words = WordReader(self.slice, self.gap, self._substitution, self.problem)
+        self._kinds: Mapping[str, Callable[[Node, str], None]] = {
+            "command": self._command,
+            "list": self._list,
+            "pipeline": self._pipeline,
+            "redirected_statement": self._redirected,
+            "negated_command": self._negated,
+            "subshell": self._grouped,
+            "compound_statement": self._compound,
+            "function_definition": self._function,
+            "variable_assignment": self._assigned,
+            "variable_assignments": self._assigned,
+            "declaration_command": self._declared,
+            "unset_command": self._declared,
+            "test_command": self._test,
+            "ERROR": self._error,
+        } | {kind: self._block for kind in _BLOCKS if kind != "test_command"}
+
+    def slice(self, start: int, end: int) -> str:
+        """The text between two byte offsets."""
+        return self._text[start:end] if self._text else self.source[start:end].decode()
+
+    def problem(self, rule: str, why: str) -> None:
+        """Note that something is not understood."""
+        self.script.problems.append(Problem(rule, why))
+
+    def gap(self, start: int, end: int, *, inline: bool = False) -> bool:
+        """Check that only blanks stand between two pieces; True when they make one word.
+
+        Inside a command (`inline`) a newline is no blank.
+        """
+        text = self.slice(start, end)
+        if (_INLINE if inline else _BLANK).fullmatch(text):
+            return _JOINED.fullmatch(text) is not None
+        self.problem("unknown.skipped", f"the parser cannot place {text.strip()!r}")
+        return False
+
+    def sequence(self, node: Node, op: str) -> None:
+        """Commands one after the other: a script, a group, a substitution's body."""
+        position = node.start_byte
+        for child in node.children:
+            start, kind = child.start_byte, child.type
+            if start != position:
+                self.gap(position, start)
+            position = child.end_byte
+            if kind == "command":
+                self._command(child, op)
+                op = ";"
+            elif kind == "&":
+                self._in_background()
+                op = "&"
+            elif child.is_named:
+                self._statement(child, op)
+                op = ";" if kind != "comment" else op
+            elif kind not in _BRACKETS:
+                self.problem("unknown.syntax", f"`{kind}` is out of place")
+
+    def _in_background(self) -> None:
+        self._backgrounds += 1
+        self.script.shapes.add("background")
+
+    def _statement(self, node: Node, op: str) -> None:
+        kind = node.type
+        if kind == "comment":
+            return
+        handler = self._kinds.get(kind)
+        if handler is None:
+            self.problem("unknown.syntax", f"a {kind.replace('_', ' ')} is not understood")
+            return
+        if self._depth >= MAX_DEPTH:
+            self.script.too_big = f"it nests more than {MAX_DEPTH} levels deep"
+            return
+        self._depth += 1
+        handler(node, op)
+        self._depth -= 1
+
+    def _add(self, argv: tuple[str, ...], op: str, marks: tuple[int, ...] = ()) -> Simple:
+        simple = Simple(argv, marks, op, self._group)
+        simple.upstream = self._upstream
+        simple.looped = self._looped
+        self.script.commands.append(simple)
+        return simple
+
+    def _enter(self) -> int:
+        """Open a group; returns the one to come back to."""
+        outer = self._group
+        self.script.parents.append(outer)
+        self._group = len(self.script.parents) - 1
+        return outer
+
+    # Statements
+
+    def _command(self, node: Node, op: str) -> None:
+        tail = self._tails.pop(node.id, None) if self._tails else None
+        argv = quick_argv(self.slice(node.start_byte, node.end_byte)) if tail is None else None
+        if argv is not None:
+            self._add(argv, op)
+        else:
+            self._worded(node, op, tail or Tail())
+
+    def _worded(self, node: Node, op: str, tail: Tail) -> None:
+        """A command whose words need reading, with the redirections that follow it."""
+        first = len(self.script.commands)
+        words: list[Word] = []
+        redirects: list[Redirect] = []
+        assignments: list[Assignment] = []
+        position = node.start_byte
+        for child in node.children:
+            start = child.start_byte
+            touching = bool(words) and start == position
+            joined = start != position and self.gap(position, start, inline=True)
+            position = child.end_byte
+            kind = child.type
+            if kind == "variable_assignment":
+                assignments.append(self._assignment(child))
+            elif kind.endswith("_redirect"):
+                extra = self._tail(child)
+                redirects += extra.redirects
+                words += extra.words
+            else:
+                word = self._words.read(child)
+                if words and (joined or touching):
+                    # The grammar cuts some words in two; to a shell they are one.
+                    mark = words[-1].mark | word.mark | (ODD if touching else 0)
+                    word = Word(words.pop().text + word.text, mark)
+                words.append(word)
+        words += tail.words
+        marks = tuple(word.mark for word in words)
+        simple = self._add(tuple(word.text for word in words), op, marks if any(marks) else ())
+        simple.redirects = (*redirects, *tail.redirects)
+        simple.assignments = tuple(assignments)
+        simple.substituted = (first, len(self.script.commands) - 1)
+
+    def _tail(self, node: Node) -> Tail:
+        return read_redirect(node, self._words, self._source)
+
+    def _redirected(self, node: Node, op: str) -> None:
+        argv = quick_argv(self.slice(node.start_byte, node.end_byte))
+        if argv is not None:
+            self._add(argv, op)
+            return
+        first = len(self.script.commands)
+        body, tail = self._parts(node)
+        # `a && b >x` comes as the list with the redirection, but a shell gives it to `b`.
+        last = body
+        while last is not None and last.type in _OPEN_ENDED and last.named_child_count:
+            last = last.named_children[-1]
+        own = last is not None and last.type == "command"
+        if last is not None and own:
+            self._tails[last.id] = tail
+        if body is not None:
+            self._statement(body, op)
+        if not own:
+            if tail.words:
+                self.problem("unknown.syntax", "words follow a redirected group")
+            simple = self._add((), op if body is None else ";")
+            simple.redirects = tuple(tail.redirects)
+            simple.substituted = (first, len(self.script.commands) - 1)
+        self._go_on(tail, first)
+
+    def _parts(self, node: Node) -> tuple[Node | None, Tail]:
+        """What is redirected, if anything, and where to."""
+        body: Node | None = None
+        tail = Tail()
+        position = node.start_byte
+        for child in node.children:
+            gap = self.slice(position, child.start_byte)
+            # The grammar drops a lone `-` in front of a here-document.
+            if gap.strip() == "-" and child.type == "heredoc_redirect":
+                tail.words.append(Word("-"))
+            elif gap:
+                self.gap(position, child.start_byte, inline=True)
+            position = child.end_byte
+            if child.type.endswith("_redirect"):
+                tail.add(self._tail(child))
+            elif child.type != "comment":
+                body = child
+        return body, tail
+
+    def _go_on(self, tail: Tail, first: int) -> None:
+        """What stands behind a here-document's opening on the same line."""
+        for op, node in tail.following:
+            outer = self._upstream
+            if op == "|" and outer < 0:
+                self._upstream = first
+            self._statement(node, op)
+            self._upstream = outer
+
+    def _list(self, node: Node, op: str) -> None:
+        # Lists lean left, one level for each `&&`: unrolled, so that length is not depth.
+        rest: list[tuple[str, Node]] = []
+        while node.type == "list":
+            parts = [child for child in node.children if child.type != "comment"]
+            if len(parts) != 3:
+                self.problem("unknown.syntax", "a list is not understood")
+                return
+            left, token, right = parts
+            if node.child_count == 3:
+                self.gap(left.end_byte, token.start_byte)
+                self.gap(token.end_byte, right.start_byte)
+            else:
+                self.script.shapes.add("comment")
+            rest.append((token.type, right))
+            node = left
+        self._statement(node, op)
+        for joint, right in reversed(rest):
+            self._statement(right, joint)
+
+    def _pipeline(self, node: Node, op: str) -> None:
+        outer, outer_group = self._upstream, self._enter()
+        first = len(self.script.commands)
+        position = node.start_byte
+        for child in node.children:
+            if child.start_byte != position:
+                self.gap(position, child.start_byte)
+            position = child.end_byte
+            kind = child.type
+            if kind in ("|", "|&"):
+                self._upstream = first if outer < 0 else outer
+                op = "|"
+            elif kind == "command":
+                self._command(child, op)
+            else:
+                self._statement(child, op)
+        self._upstream, self._group = outer, outer_group
+
+    def _negated(self, node: Node, op: str) -> None:
+        for child in node.children:
+            if child.is_named:
+                self._statement(child, op)
+
+    def _grouped(self, node: Node, op: str) -> None:
+        outer = self._enter()
+        self.sequence(node, op)
+        self._group = outer
+
+    def _compound(self, node: Node, op: str) -> None:
+        if node.children[0].type == "((":
+            self.script.shapes.add("arithmetic")
+            self._words.expansions(node)
+        else:
+            self.sequence(node, op)
+
+    def _substitution(self, node: Node) -> None:
+        """The body of `$( )`, backticks, `<( )` and `>( )`."""
+        if self._depth >= MAX_DEPTH:
+            self.script.too_big = f"it nests more than {MAX_DEPTH} levels deep"
+            return
+        self._depth += 1
+        upstream, self._upstream = self._upstream, -1
+        outer = self._enter()
+        self.sequence(node, "")
+        self._group, self._upstream = outer, upstream
+        self._depth -= 1
+
+    def _block(self, node: Node, op: str) -> None:
+        """Loops and conditions: every command inside counts, whether it will run or not."""
+        self.script.shapes.add(_BLOCKS[node.type])
+        looped = self._looped
+        self._looped = looped or node.type in _LOOPS
+        for child in node.children:
+            kind = child.type
+            if kind in self._kinds:
+                self._statement(child, op)
+                op = ";"
+            elif kind == "&":
+                self._in_background()
+            elif kind.endswith("_expression"):
+                self._words.expansions(child)
+            elif child.is_named and kind not in ("comment", "variable_name"):
+                self._words.read(child)
+        self._looped = looped
+
+    def _function(self, node: Node, op: str) -> None:
+        self.script.shapes.add("function")
+        first, backgrounds = len(self.script.commands), self._backgrounds
+        looped, self._looped = self._looped, True
+        outer = self._enter()
+        name = node.child_by_field_name("name")
+        for child in node.children:
+            if child.is_named and child != name:
+                if child.type.endswith("_redirect"):
+                    self._add((), ";").redirects = tuple(self._tail(child).redirects)
+                else:
+                    self._statement(child, op)
+        self._group, self._looped = outer, looped
+        self.script.functions.append(
+            Function(
+                "" if name is None else self.slice(name.start_byte, name.end_byte),
+                first,
+                len(self.script.commands),
+                self._backgrounds > backgrounds,
+            )
+        )
+
+    def _assigned(self, node: Node, op: str) -> None:
+        first = len(self.script.commands)
+        nodes = [node] if node.type == "variable_assignment" else node.named_children
+        assignments = tuple(self._assignment(child) for child in nodes)
+        simple = self._add((), op)
+        simple.assignments = assignments
+        simple.substituted = (first, len(self.script.commands) - 1)
+        self.script.shapes.add("assignment")
+
+    def _assignment(self, node: Node) -> Assignment:
+        name = self.slice(node.start_byte, node.end_byte).partition("=")[0]
+        value = node.child_by_field_name("value")
+        if node.children[0].type == "subscript":
+            self._words.expansions(node.children[0])
+        if value is None:
+            return Assignment(name, "")
+        if value.type == "array":
+            for child in value.named_children:
+                self._words.read(child)
+            return Assignment(name, self.slice(value.start_byte, value.end_byte), 1)
+        word = self._words.read(value)
+        return Assignment(name, word.text, word.mark)
+
+    def _declared(self, node: Node, op: str) -> None:
+        first = len(self.script.commands)
+        words = [Word(node.children[0].type)]
+        for child in node.children[1:]:
+            if child.type == "variable_assignment":
+                name, value, mark = self._assignment(child)
+                words.append(Word(f"{name}={value}", mark))
+            elif child.type == "variable_name":
+                words.append(Word(self.slice(child.start_byte, child.end_byte)))
+            elif child.is_named:
+                words.append(self._words.read(child))
+        marks = tuple(word.mark for word in words)
+        simple = self._add(tuple(word.text for word in words), op, marks if any(marks) else ())
+        simple.substituted = (first, len(self.script.commands) - 1)
+        self.script.shapes.add("declaration")
+
+    def _test(self, node: Node, op: str) -> None:
+        text = self.slice(node.start_byte, node.end_byte)
+        if _SIMPLE_TEST.fullmatch(text):
+            self._add(tuple(text.split()), op)
+            return
+        first = len(self.script.commands)
+        self.script.shapes.add("test")
+        self._words.expansions(node)
+        self._add((), op).substituted = (first, len(self.script.commands) - 1)
+
+    def _error(self, node: Node, op: str) -> None:
+        """Broken anyway; still worth knowing what is in there."""
+        for child in node.children:
+            if child.type in self._kinds:
+                self._statement(child, ";")
+            elif child.is_named and child.child_count:
+                self._words.expansions(child)
