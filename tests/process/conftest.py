@@ -120,7 +120,7 @@ def starter(nobody: bool) -> Callable[..., subprocess.Popen[str]]:
 
     def start(text: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [python, "-W", "error", "-X", "dev", "-c", text, *arguments],
+            [python, "-W", "error", "-c", text, *arguments],
             user=NOBODY if nobody else None,
             group=NOBODY if nobody else None,
             extra_groups=[] if nobody else None,
