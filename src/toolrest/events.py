@@ -194,6 +194,33 @@ class TerminalInteraction(Event):
     stdin: str
 
 
+class PatchApplyBegin(Event):
+    """A patch is about to be written; `changes` maps each path to what becomes of it."""
+
+    type: ClassVar[str] = "patch_apply_begin"
+    call_id: str
+    auto_approved: bool
+    changes: JSONObject
+
+
+class PatchApplyEnd(Event):
+    """A patch was written as a whole, or nothing was."""
+
+    type: ClassVar[str] = "patch_apply_end"
+    call_id: str
+    stdout: str
+    stderr: str
+    success: bool
+    changes: JSONObject
+
+
+class TurnDiff(Event):
+    """What the turn has changed so far, as one diff in git's layout."""
+
+    type: ClassVar[str] = "turn_diff"
+    unified_diff: str
+
+
 class PlanUpdate(Event):
     """The model wrote down its plan."""
 

@@ -97,8 +97,12 @@ class Approvals:
 
 
 def _nobody(request: ApprovalRequest) -> str:
+    if request.effects.escalates is not None:
+        setting = "or widen sandbox_mode or sandbox_workspace_write.writable_roots"
+    else:
+        setting = 'or set approval_policy = "never"'
     return (
         f"not run: {request.tool} needs approval ({request.reason}), and nobody can answer here. "
         'Whoever runs Toolrest can allow it: answer through on_ask, set on_ask = "allow", '
-        'or set approval_policy = "never".'
+        f"{setting}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import threading
@@ -46,22 +47,26 @@ class Services:
     approvals: Approvals
     make_runner: Callable[[], Runner] | None = None
     runner: Runner | None = None
+    outside_files: PathPolicy | None = None
     limit: Limit | None = None
     limiter: Limiter | None = None
     approval_policy: str = "on-request"
     mcp: Any = None
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
+    turn_state: dict[str, Any] = field(default_factory=dict)
+    turn_state_of: str = ""
 
 
 class Context:
     """The view of one call. A tool that takes a parameter of this type is handed it."""
 
-    __slots__ = ("_cancel", "_services", "_shown", "call_id", "outside", "tool", "turn_id")
+    __slots__ = ("_cancel", "_loop", "_services", "_shown", "call_id", "outside", "tool", "turn_id")
 
     def __init__(self, services: Services, call_id: str, tool: str, turn_id: str) -> None:
         self._services = services
         self._cancel: threading.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._shown: dict[Stream, StreamRedactor] | None = None
         self.call_id = call_id
         self.outside = False
@@ -121,6 +126,35 @@ class Context:
     def approval_policy(self) -> str:
         """When this session asks; `on-request` lets a model ask to leave the sandbox."""
         return self._services.approval_policy
+
+    @property
+    def writable_files(self) -> PathPolicy:
+        """The path policy to write by: the session's, or after a yes one that lets it out."""
+        if not self.outside:
+            return self.files
+        if self._services.outside_files is None:
+            self._services.outside_files = self.files.let_out()
+        return self._services.outside_files
+
+    @property
+    def turn_state(self) -> dict[str, Any]:
+        """A dict that lives as long as the turn."""
+        services = self._services
+        if services.turn_state_of != self.turn_id:
+            services.turn_state_of, services.turn_state = self.turn_id, {}
+        return services.turn_state
+
+    def emit_soon(self, event: Event) -> None:
+        """Emit from a thread: the event enters the stream on the event loop, in order."""
+        event.turn_id = self.turn_id
+        if self._loop is None:
+            self._services.bus.emit(event)
+        else:
+            self._loop.call_soon_threadsafe(self._services.bus.emit, event)
+
+    def redact_json(self, value: Any) -> Any:
+        """A JSON value without the values of known secrets."""
+        return self._services.redactor.redact_json(value)
 
     def redact(self, text: str) -> str:
         """The text without the values of known secrets."""
@@ -182,6 +216,7 @@ class Context:
         """Run blocking code off the event loop; cancelling the call waits for it, up to 2 s."""
         if self._cancel is None:
             self._cancel = threading.Event()
+        self._loop = asyncio.get_running_loop()
         return await run_in_thread(function, args, self._cancel)
 
     # Telling

@@ -56,10 +56,15 @@ class Decider:
 
     def decide(self, effects: Effects, risk: Risk) -> Decision:
         """The verdict on a call with these effects and this risk."""
+        return self._denied(effects) or self._asked(effects, risk) or self._allowed(effects, risk)
+
+    def _denied(self, effects: Effects) -> Decision | None:
         if effects.reads or effects.writes:
-            denied = self._paths(effects)
-            if denied is not None:
-                return denied
+            return self._paths(effects)
+        return None
+
+    def _asked(self, effects: Effects, risk: Risk) -> Decision | None:
+        """What asks whatever the sandbox is."""
         if risk == Risk.READ and not (self.mode == "strict" and effects.reads):
             return _ALLOW_READ
         if self.mode in ("untrusted", "auto", "strict"):
@@ -67,6 +72,9 @@ class Decider:
         if risk == Risk.CRITICAL:
             verdict: Verdict = "deny" if self.mode == "never" else "ask"
             return Decision(verdict, "risk.critical", _why(effects, risk))
+        return None
+
+    def _allowed(self, effects: Effects, risk: Risk) -> Decision:
         if self.full_access:
             return Decision("allow", "sandbox.danger-full-access")
         if effects.connects and not self.network and not effects.confined:
@@ -86,7 +94,7 @@ class Decider:
             reason = self.files.read_denied(path)
             if reason is not None:
                 return Decision("deny", "path.read", reason)
-        for path in effects.writes:
+        for path in effects.writes if effects.escalates is None else ():
             reason = self.files.write_denied(path)
             if reason is not None:
                 return Decision("deny", "path.write", reason)

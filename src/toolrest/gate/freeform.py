@@ -20,7 +20,7 @@ def check_freeform(tool: Tool, text: str) -> None:
         raise _invalid(tool, f"not valid UTF-8 at {place(text, error.start)}") from None
     if size > tool.max_input_bytes:
         raise _invalid(tool, f"{size} bytes are more than the limit of {tool.max_input_bytes}")
-    if tool.grammar is not None:
+    if tool.grammar is not None and tool.checks_grammar:
         _check_grammar(tool, tool.grammar, text)
     problem = tool.check(text)
     if problem is not None:

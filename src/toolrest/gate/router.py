@@ -64,7 +64,7 @@ def _function(item: FunctionCall, registry: Registry) -> Route:
     tool = registry.get(item.name, item.namespace)
     if tool is None:
         raise _unknown(item.name, registry, "unsupported call")
-    if tool.kind != "custom":
+    if tool.kind != "custom" or tool.takes_any_payload:
         return Route(tool, arguments.as_json_text(item.arguments))
     value = arguments.parse_object(item.arguments)
     text = value.get("input")
@@ -82,7 +82,7 @@ def _custom(item: CustomToolCall, registry: Registry) -> Route:
     tool = registry.get(item.name)
     if tool is None:
         raise _unknown(item.name, registry, "unsupported custom tool call")
-    if tool.kind != "custom":
+    if tool.kind != "custom" and not tool.takes_any_payload:
         raise RespondToModel(
             f"tool {item.name} invoked with incompatible payload: it takes JSON arguments "
             "(a function call), not raw text",

@@ -75,6 +75,10 @@ class Tool:
     rejects_unknown_fields: bool = False
     max_chars: int | None = None
     grammar: Grammar | None = None
+    checks_grammar: bool = True
+    """False: the grammar is only for the model's server; the tool reads more than it allows."""
+    takes_any_payload: bool = False
+    """True: JSON arguments and raw text are both fine, whatever is advertised."""
     max_input_bytes: int = 1_000_000
     offered: bool = True
     """False: it has a handler, but models are not told of it."""
@@ -87,6 +91,12 @@ class Tool:
         """What this very call will touch. Must be quick and change nothing."""
         return self.typical
 
+    async def prepare(self, args: Any, ctx: Context) -> None:
+        """Look at the world, when it is this call's turn and before anybody is asked about it.
+
+        Raise RespondToModel for a call that cannot work: nobody should be asked about that.
+        """
+
     async def run(self, args: Any, ctx: Context) -> Any:
         """Do it. Return text, a ToolOutput or any JSON value; raise RespondToModel to explain."""
         raise NotImplementedError(f"tool {self.name} has no run method")
@@ -94,6 +104,10 @@ class Tool:
     def check(self, text: str) -> str | None:
         """For freeform tools: what is wrong with the input, or None."""
         return None
+
+    def rejected_text(self, message: str) -> str:
+        """What the model reads when somebody was asked and said no."""
+        return message
 
     def aborted_text(self, seconds: float) -> str:
         """What the model reads when the call was cancelled."""

@@ -178,6 +178,7 @@ class Walk:
         scheduler = self.gate.scheduler
         self.ticket = scheduler.enter(call.effects)
         await scheduler.wait(self.ticket)
+        await call.tool.prepare(call.args, call.ctx)
         decision = self._decide(call)
         self._say(call, decision)
         if decision.verdict == "deny":
@@ -249,6 +250,7 @@ class Walk:
             await self.gate.services.approvals.ask(request, self.turn.id)
         except ToolCallError as error:
             self._say(call, Decision("deny", decision.rule, error.message), source="user")
+            error.message = call.tool.rejected_text(error.message)
             raise
         self._say(call, Decision("allow", decision.rule, decision.reason), source="user")
 

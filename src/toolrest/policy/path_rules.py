@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from toolrest.errors import ConfigError, Rejected
 from toolrest.policy import pseudo
@@ -45,6 +45,18 @@ class PathRules:
         max_file_size: int = MAX_FILE_SIZE,
         homes: Sequence[str] | None = None,
     ) -> None:
+        self._given: dict[str, Any] = {
+            "workspace": workspace,
+            "cwd": cwd,
+            "writable_roots": writable_roots,
+            "read_roots": read_roots,
+            "hidden": hidden,
+            "toolrest_home": toolrest_home,
+            "exceptions": exceptions,
+            "protected": protected,
+            "max_file_size": max_file_size,
+            "homes": homes,
+        }
         if mode not in get_args(SandboxMode):
             raise ConfigError(f"sandbox_mode: {mode!r} is not one of {get_args(SandboxMode)}")
         users = home_folders() if homes is None else tuple(homes)
@@ -76,6 +88,12 @@ class PathRules:
         )
         self._granted = prefixes(granted)
         self._own = prefixes([fold(self.toolrest_home)])
+
+    def let_out(self) -> Self:
+        """The same rules for a call that somebody let out of the roots: only Toolrest's own
+        home stays closed to it, and what is hidden stays unreadable.
+        """
+        return type(self)(**{**self._given, "mode": "danger-full-access"})
 
     def resolve(self, path: AnyPath) -> str:
         """An absolute path without `.` and `..`; relative ones start from `cwd`."""

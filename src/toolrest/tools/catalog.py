@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolrest.gate.tool import Tool
 
 if TYPE_CHECKING:
-    from toolrest.config.families import Family, ShellForm
+    from toolrest.config.families import Family, PatchForm, ShellForm
     from toolrest.config.model import Tools
     from toolrest.tools.commands import Surroundings
 
@@ -25,8 +25,18 @@ def built_in(settings: Tools, family: Family, surroundings: Surroundings) -> lis
     wanted = FILE_TOOLS if settings.experimental_tools is None else settings.experimental_tools
     tools: list[Tool] = [UpdatePlan()] if settings.include_plan_tool else []
     tools += [tool for tool in (ListDir(), ReadFile()) if tool.name in wanted]
+    if settings.include_apply_patch_tool:
+        from toolrest.tools.apply_patch import ApplyPatch
+
+        tools.append(ApplyPatch(_patch_form(family)))
     form = family.shell if settings.shell_type == "family" else settings.shell_type
     return [*tools, *_shell_tools(form, surroundings)]
+
+
+def _patch_form(family: Family) -> PatchForm:
+    if family.patch == "freeform" and family.prefer_function_tools:
+        return "function"
+    return family.patch
 
 
 def _shell_tools(form: ShellForm, surroundings: Surroundings) -> list[Tool]:

@@ -1,0 +1,227 @@
+"""`apply_patch`: change files by a patch in any of the forms models write, all or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import Failure, Rejected, RespondToModel
+from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
+from toolrest.gate import arguments
+from toolrest.gate.context import Context
+from toolrest.gate.tool import Grammar, Group, Tool
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.policy.effects import Effects
+
+if TYPE_CHECKING:
+    from toolrest.config.families import PatchForm
+    from toolrest.patch.plan import Record
+    from toolrest.patch.policy_files import PolicyFiles
+    from toolrest.patch.select import Request
+
+OUTSIDE = "writing outside of the project; rejected by user approval settings"
+READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
+
+_LANGUAGE = """Change files with a patch:
+*** Begin Patch
+*** Add File: new.txt
++every line of a new file
+*** Update File: old.txt
+*** Move to: renamed.txt
+@@ def function_around_the_change():
+ a line that stays
+-a line that goes
++a line that comes
+*** Delete File: unwanted.txt
+*** End Patch
+`Move to` and `@@` lines are optional. Give three lines of context around each change."""
+
+_TEXTS = {
+    "freeform": _LANGUAGE,
+    "function": _LANGUAGE,
+    "unified": "Change files with a unified diff, as `git diff` prints it.",
+    "string_edits": (
+        "Change a file by replacing text. old_string must occur exactly once, or set replace_all. "
+        "Several changes go in `edits`; all of them apply or none."
+    ),
+}
+
+
+def _string(description: str) -> JSONObject:
+    return {"type": "string", "description": description}
+
+
+_EDIT: JSONObject = {
+    "old_string": _string("The text to replace, exactly as it is in the file."),
+    "new_string": _string("The text to put there."),
+    "replace_all": {"type": "boolean", "description": "Replace every occurrence."},
+}
+
+
+def _object(properties: JSONObject, required: list[str]) -> JSONObject:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+_SCHEMAS: dict[str, JSONObject] = {
+    "freeform": _object({"input": _string("The whole patch.")}, ["input"]),
+    "function": _object({"input": _string("The whole patch.")}, ["input"]),
+    "unified": _object({"patch": _string("The diff.")}, ["patch"]),
+    "string_edits": _object(
+        {
+            "file_path": _string("The file to change."),
+            **_EDIT,
+            "edits": {
+                "type": "array",
+                "description": "Several replacements, in order.",
+                "items": _object(_EDIT, ["old_string", "new_string"]),
+            },
+        },
+        ["file_path"],
+    ),
+}
+
+
+class ApplyPatch(Tool):
+    """One handler for every form; the family only decides which one is advertised."""
+
+    name = "apply_patch"
+    group: Group = "patch"
+    typical = Effects(writes=("<paths>",))
+    takes_any_payload = True
+    checks_grammar = False
+
+    def __init__(self, form: PatchForm = "freeform") -> None:
+        self.form = form
+        self.description = _TEXTS[form]
+        if form == "freeform":
+            from toolrest.patch.lark import GRAMMAR
+
+            self.kind = "custom"
+            self.grammar = Grammar("lark", GRAMMAR)
+
+    @property
+    def parameters(self) -> JSONObject:
+        """The schema of the advertised form."""
+        return _SCHEMAS[self.form]
+
+    def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
+        """Any of the forms, as the model sent it."""
+        return arguments.Decoded(arguments.parse_object(raw))
+
+    def effects(self, args: str | Mapping[str, Any], ctx: Context) -> Effects:
+        """Writes every path that the patch names."""
+        return patch_effects(read(args), ctx.cwd, ctx)
+
+    async def prepare(self, args: str | Mapping[str, Any], ctx: Context) -> None:
+        """Would it apply? Nobody is asked about a patch that would not."""
+        await ctx.in_thread(verify, read(args), ctx.cwd, ctx)
+
+    async def run(self, args: str | Mapping[str, Any], ctx: Context) -> ToolOutput:
+        """Plan it and write it as a whole."""
+        return await ctx.in_thread(apply, read(args), ctx.cwd, ctx)
+
+    def rejected_text(self, message: str) -> str:
+        """A no is a no to the patch."""
+        return "patch rejected by user" if message == "rejected by user" else message
+
+
+def read(args: str | Mapping[str, Any]) -> Request:
+    """What the model wrote as a patch request; the answer when it is none."""
+    from toolrest.patch.errors import PatchError
+    from toolrest.patch.select import read as read_any
+
+    try:
+        return read_any(args)
+    except PatchError as error:
+        raise _failed(error) from None
+
+
+def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
+    """The paths it writes; it asks to leave when one of them is not this session's to write."""
+    from toolrest.patch import summary
+
+    paths = request.paths(cwd)
+    if not paths:
+        raise Rejected(summary.EMPTY)
+    blocked = [path for path in paths if ctx.files.write_denied(path, follow=False) is not None]
+    if not blocked or ctx.files.mode == "danger-full-access":
+        return Effects(writes=tuple(ctx.files.canonical(path) for path in paths))
+    if ctx.approval_policy == "never":
+        reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
+        raise Rejected(f"patch rejected: {reason}")
+    shown = ", ".join(blocked[:3]) + (f" and {len(blocked) - 3} more" if blocked[3:] else "")
+    return Effects(writes=tuple(paths), escalates=f"it writes outside of the project: {shown}")
+
+
+def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
+    """Hold it against the disk without writing; RespondToModel when it would not apply."""
+    from toolrest.patch.errors import PatchError
+
+    try:
+        return request.verify(_files(ctx), cwd)
+    except PatchError as error:
+        raise _failed(error) from None
+
+
+def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
+    """Write it, all or nothing, and say what came of it."""
+    from toolrest.patch import summary
+    from toolrest.patch.changes import changes
+    from toolrest.patch.errors import PatchError
+    from toolrest.patch.run import carry_out
+    from toolrest.patch.turn_diff import TurnDiff as Diff
+
+    files = _files(ctx)
+    started = time.monotonic()
+    try:
+        plan = request.plan(files, cwd)
+    except PatchError as error:
+        raise _failed(error) from None
+    if plan is None:
+        return ToolOutput("No changes made.")
+    listed = {change.path: change.to_event() for change in changes(plan.records)}
+    listed = ctx.redact_json(listed)
+    ctx.emit_soon(
+        PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed)
+    )
+    diff: Diff = ctx.turn_state.setdefault("diff", Diff(ctx.workspace))
+    diff.watch(plan, files)
+    outcome = carry_out(plan, files)
+    text = summary.ran(
+        outcome.exit_code, time.monotonic() - started, outcome.stdout + outcome.stderr
+    )
+    ctx.emit_soon(
+        PatchApplyEnd(
+            call_id=ctx.call_id,
+            stdout=outcome.stdout,
+            stderr=outcome.stderr,
+            success=outcome.exit_code == 0,
+            changes=listed,
+        )
+    )
+    ctx.emit_soon(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
+    output = ToolOutput(text, success=outcome.exit_code == 0, notes=outcome.notes)
+    output.metadata["exit_code"] = outcome.exit_code
+    if outcome.exit_code:
+        output.failure = Failure("execution_failed", outcome.stderr)
+    return output
+
+
+def _files(ctx: Context) -> PolicyFiles:
+    from toolrest.patch.policy_files import PolicyFiles
+
+    return PolicyFiles(ctx.writable_files)
+
+
+def _failed(error: Any) -> RespondToModel:
+    from toolrest.patch import diagnose, summary
+
+    notes = [*error.notes, *diagnose.notes(error)]
+    text = "\n".join([summary.refused(error), *(f"[toolrest] {note}" for note in notes)])
+    return RespondToModel(text, kind="input_invalid", fields=("input",))
