@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from toolrest.process.command import Command
-from toolrest.sandbox import landlock, seccomp
+from toolrest.sandbox import container, landlock, seccomp
 from toolrest.sandbox.bubblewrap_engine import BubblewrapEngine, Proxy
+from toolrest.sandbox.container import ContainerEngine, ContainerOptions
 from toolrest.sandbox.controls import Controls, Enforced, all_full
+from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.landlock_engine import LandlockEngine
 from toolrest.sandbox.landlock_engine import controls as landlock_controls
 from toolrest.sandbox.policy import SandboxPolicy
@@ -51,21 +53,25 @@ def probe_bubblewrap(
     *,
     overlays: bool,
     proxy: Proxy | None = None,
+    rootfs: str | None = None,
 ) -> tuple[Probe, BubblewrapEngine | None]:
     """Run `/bin/true` exactly as a command of this session would run."""
+    name = "bubblewrap" if rootfs is None else "chroot"
     try:
-        engine = BubblewrapEngine(policy, program, registry, overlays=overlays, proxy=proxy)
-        confined, release = engine.confine(_probe_command(policy))
+        engine = BubblewrapEngine(
+            policy, program, registry, overlays=overlays, proxy=proxy, rootfs=rootfs
+        )
+        prepared = engine.confine(_probe_command(policy))
     except OSError as error:
-        return Probe("bubblewrap", False, str(error), program), None
+        return Probe(name, False, str(error), program), None
     try:
-        problem = run_probe(confined)
+        problem = run_probe(prepared.command)
     finally:
-        release()
+        prepared.release()
     if problem:
-        return Probe("bubblewrap", False, problem, program), None
-    controls = bubblewrap_controls(policy, overlays)
-    return Probe("bubblewrap", True, "", program, overlays, controls), engine
+        return Probe(name, False, problem, program), None
+    controls = bubblewrap_controls(policy, overlays or rootfs is not None)
+    return Probe(name, True, "", program, overlays, controls), engine
 
 
 def bubblewrap_controls(policy: SandboxPolicy, overlays: bool) -> Controls:
@@ -94,11 +100,26 @@ def probe_landlock(policy: SandboxPolicy) -> tuple[Probe, LandlockEngine | None]
     if seccomp.program("landlock") is None:
         return Probe("landlock", False, "no system call table for this machine"), None
     engine = LandlockEngine(policy)
-    problem = run_landlock_probe(engine.confine(_probe_command(policy))[0])
+    problem = run_landlock_probe(engine.confine(_probe_command(policy)).command)
     if problem:
         return Probe("landlock", False, problem), None
     detail = f"Landlock version {landlock.abi()}"
     return Probe("landlock", True, detail, controls=landlock_controls(policy)), engine
+
+
+def probe_container(
+    policy: SandboxPolicy, options: ContainerOptions
+) -> tuple[Probe, ContainerEngine | None]:
+    """Ask the engines, then run `/bin/true` in the image."""
+    try:
+        program = container.answering_engine(options, policy)
+        engine = ContainerEngine(policy, options, program)
+    except SandboxUnavailable as error:
+        return Probe("docker", False, str(error)), None
+    problem = run_probe(engine.confine(_probe_command(policy)).command)
+    if problem:
+        return Probe("docker", False, problem, program), None
+    return Probe("docker", True, "", program, controls=container.controls(policy)), engine
 
 
 def _probe_command(policy: SandboxPolicy) -> Command:
@@ -134,6 +155,9 @@ def _at_numbers(argv: tuple[str, ...], placed: Mapping[int, int]) -> list[str]:
     for index, word in enumerate(argv[:-1]):
         if word in ("--seccomp", "--args"):
             renamed[index + 1] = str(placed[int(argv[index + 1])])
+        elif word == "--env-file":
+            number = int(argv[index + 1].rpartition("/")[2])
+            renamed[index + 1] = f"/proc/self/fd/{placed[number]}"
     return renamed
 
 

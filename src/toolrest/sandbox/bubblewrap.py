@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
+from toolrest.sandbox.chroot import base_arguments
 from toolrest.sandbox.environment import confined_limits
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.view import Mount, Show
@@ -61,13 +62,16 @@ class Blanks:
 
 
 def view_arguments(
-    policy: SandboxPolicy, mounts: Sequence[Mount], blanks: Blanks
+    policy: SandboxPolicy, mounts: Sequence[Mount], blanks: Blanks, rootfs: str | None = None
 ) -> tuple[str, ...]:
     """The part of the argument list that makes the view."""
     arguments: list[str] = [*_NAMESPACES]
     if policy.network != "on":
         arguments.append("--unshare-net")
-    arguments += _base(policy)
+    if rootfs is None:
+        arguments += _base(policy)
+    else:
+        arguments += base_arguments(rootfs, [mount.path for mount in mounts])
     arguments += _DEVICES
     closing: list[str] = []
     paths = [mount.path for mount in mounts]
@@ -78,7 +82,7 @@ def view_arguments(
         arguments += _mount(mount, blanks, inner)
         if _is_open(mount, blanks, inner):
             closing += ("--remount-ro", mount.path)
-    if policy.read_roots is not None:
+    if policy.read_roots is not None or rootfs is not None:
         closing += ("--remount-ro", "/")
     return (*arguments, *closing)
 

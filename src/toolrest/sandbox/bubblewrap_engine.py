@@ -17,6 +17,8 @@ from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox import seccomp
 from toolrest.sandbox.bubblewrap import Blanks, view_arguments, wrap
+from toolrest.sandbox.chroot import check_rootfs
+from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.gitdirs import GitPlan, git_plan
@@ -54,8 +56,6 @@ class Root:
 class BubblewrapEngine:
     """Turns commands into confined commands, for one policy and one bubblewrap."""
 
-    name = "bubblewrap"
-
     def __init__(
         self,
         policy: SandboxPolicy,
@@ -64,11 +64,14 @@ class BubblewrapEngine:
         *,
         overlays: bool = True,
         proxy: Proxy | None = None,
+        rootfs: str | None = None,
     ) -> None:
         self.policy = policy
         self.program = program
-        self.overlays = overlays
+        self.name = "bubblewrap" if rootfs is None else "chroot"
+        self.overlays = overlays and rootfs is None
         self.proxy = proxy
+        self.rootfs = None if rootfs is None else check_rootfs(rootfs, policy)
         self._filter = _filter()
         self._blanks = Blanks.make(os.path.realpath(registry))
         self._tmp = _session_folder(policy, "tmp", 0o700)
@@ -88,8 +91,8 @@ class BubblewrapEngine:
         if policy.cache_dir is not None:
             os.makedirs(policy.cache_dir, mode=0o700, exist_ok=True)
 
-    def confine(self, command: Command) -> tuple[Command, Callable[[], None]]:
-        """The confined command, and what to call when it has ended."""
+    def confine(self, command: Command) -> Prepared:
+        """The same command, confined."""
         with self._mutex:
             if self._running == 0:
                 self._look()
@@ -102,7 +105,7 @@ class BubblewrapEngine:
                 self._let_go()
                 raise
             self._running += 1
-        return wrapped, _once(self._release)
+        return Prepared(wrapped, _once(self._release))
 
     def _wrap(self, command: Command) -> Command:
         env = confined_env(command.env, self.policy, self.name, TMP[0])
@@ -196,7 +199,8 @@ class BubblewrapEngine:
         for root in self._roots:
             view.read_only(self._protected_in(root))
         view.read_only(self._own)
-        view.hide(self._hidden)
+        shown = self._hidden if self.rootfs is None else filter(policy.in_root, self._hidden)
+        view.hide(shown)
         for path in policy.exceptions:
             if os.path.exists(path):
                 view.put(path, Show.READ, folder=os.path.isdir(path))
@@ -205,7 +209,7 @@ class BubblewrapEngine:
         view.mask_sockets(sockets, kept=(self.proxy.socket,) if self.proxy else ())
         mounts = view.settle()
         self._claim_tmp([mount.path for mount in mounts])
-        return view_arguments(policy, mounts, self._blanks)
+        return view_arguments(policy, mounts, self._blanks, self.rootfs)
 
     def _claim_tmp(self, paths: list[str]) -> None:
         """Mount points in the private `/tmp` exist before any command could put a link there."""

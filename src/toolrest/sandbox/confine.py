@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
@@ -19,10 +19,13 @@ from toolrest.sandbox.backends import (
     Probe,
     bwrap_programs,
     probe_bubblewrap,
+    probe_container,
     probe_landlock,
 )
 from toolrest.sandbox.bubblewrap_engine import Proxy
+from toolrest.sandbox.container import ContainerOptions
 from toolrest.sandbox.controls import Controls, gaps, unmet
+from toolrest.sandbox.engine import Engine
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -33,16 +36,6 @@ REMEDY = (
     " namespaces, or choose `danger-full-access` where something else confines Toolrest;"
     " `toolrest doctor` says more."
 )
-
-
-class Engine(Protocol):
-    """What a backend offers to a session."""
-
-    name: str
-
-    def confine(self, command: Command) -> tuple[Command, Callable[[], None]]:
-        """The confined command, and what to call when it has ended."""
-        ...
 
 
 @dataclass(slots=True)
@@ -72,12 +65,20 @@ class Sandbox:
         backend: Backend | None = None,
         registry: str | None = None,
         proxy: Proxy | None = None,
+        container: ContainerOptions | None = None,
+        rootfs: str | None = None,
     ) -> None:
         if backend == "vm":
             raise ConfigError("sandbox_policy: 'vm' is not yet supported; use docker or chroot")
+        if backend == "docker" and container is None:
+            raise ConfigError("sandbox_policy: 'docker' needs an image to run in")
+        if backend == "chroot" and rootfs is None:
+            raise ConfigError("sandbox_policy: 'chroot' needs the folder of a root file system")
         self.policy = policy
         self.wanted = backend
         self.proxy = proxy
+        self.container = container
+        self.rootfs = rootfs
         self.registry = registry or default_registry()
         self.tried: list[Probe] = []
         self._chosen: tuple[Probe, Engine] | None = None
@@ -88,8 +89,8 @@ class Sandbox:
         if not self.policy.confines:
             return Confined(command, "none" if self.policy.mode != "external" else "external")
         probe, engine = self.choose()
-        confined, release = engine.confine(command)
-        return Confined(confined, engine.name, probe.controls, release)
+        ready = engine.confine(command)
+        return Confined(ready.command, engine.name, probe.controls, ready.release, ready.stop)
 
     def choose(self) -> tuple[Probe, Engine]:
         """The best backend that works; found on first use and then kept."""
@@ -115,17 +116,27 @@ class Sandbox:
 
         An older bubblewrap without overlays comes after a newer one that has them.
         """
-        if self.wanted in (None, "bubblewrap"):
-            programs = bwrap_programs(self.policy.roots)
-            if not programs:
-                yield Probe("bubblewrap", False, "not installed"), None
-            for overlays in (True, False):
-                for program in programs:
-                    yield probe_bubblewrap(
-                        self.policy, program, self.registry, overlays=overlays, proxy=self.proxy
-                    )
+        if self.wanted == "docker" and self.container is not None:
+            yield probe_container(self.policy, self.container)
+        if self.wanted in (None, "bubblewrap", "chroot"):
+            yield from self._bubblewraps()
         if self.wanted in (None, "landlock"):
             yield probe_landlock(self.policy)
+
+    def _bubblewraps(self) -> Iterator[tuple[Probe, Engine | None]]:
+        programs = bwrap_programs(self.policy.roots)
+        if not programs:
+            yield Probe("bubblewrap", False, "not installed"), None
+        for overlays in (True, False):
+            for program in programs:
+                yield probe_bubblewrap(
+                    self.policy,
+                    program,
+                    self.registry,
+                    overlays=overlays,
+                    proxy=self.proxy,
+                    rootfs=self.rootfs if self.wanted == "chroot" else None,
+                )
 
     def _nothing_works(self) -> SandboxUnavailable:
         reasons = []

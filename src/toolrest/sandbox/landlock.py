@@ -133,3 +133,11 @@ BROKEN: dict[str, str] = {
     "unix_listen_ws": "no unix sockets in the workspace: connecting is refused altogether",
 }
 """Ordinary work that does not work beneath Landlock."""
+
+
+def open_rows() -> dict[str, str]:
+    """The rows that stay open on this kernel."""
+    if abi() >= SCOPE_ABI:
+        return OPEN
+    words = "processes outside can be signalled (Landlock version 6 would prevent it)"
+    return OPEN | {"kill_outside": words, "killpg_outside": words}

@@ -7,13 +7,13 @@ As root, capabilities would remain, so the command starts through `setpriv`, whi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox import landlock, seccomp
 from toolrest.sandbox.controls import Enforced, all_full
+from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env, confined_limits
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import Control, SandboxPolicy
@@ -43,8 +43,8 @@ class LandlockEngine:
         setpriv = find_program("setpriv", policy.roots) if os.geteuid() == 0 else None
         self._drop = () if setpriv is None else (setpriv, *_DROP)
 
-    def confine(self, command: Command) -> tuple[Command, Callable[[], None]]:
-        """The confined command, and what to call when it has ended."""
+    def confine(self, command: Command) -> Prepared:
+        """The same command, confined."""
         confined = replace(
             command,
             argv=(*self._drop, *command.argv),
@@ -55,7 +55,7 @@ class LandlockEngine:
             seccomp=self._filter,
             limits=confined_limits(command.limits),
         )
-        return confined, _nothing
+        return Prepared(confined)
 
 
 def controls(policy: SandboxPolicy) -> dict[Control, Enforced]:
@@ -91,7 +91,3 @@ def controls(policy: SandboxPolicy) -> dict[Control, Enforced]:
 
 def _session_in_root(policy: SandboxPolicy) -> list[str]:
     return [policy.session_dir for root in policy.roots if inside(policy.session_dir, root)]
-
-
-def _nothing() -> None:
-    """Landlock leaves nothing behind."""

