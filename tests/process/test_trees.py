@@ -190,6 +190,13 @@ async def test_a_killed_helper_takes_all_along_and_is_replaced(
     assert (await run(owner, sh("echo next"))).stdout == "next\n"
 
 
+async def test_a_command_that_stops_its_keeper(owner: Owner, sh: Sh, mark: Any) -> None:
+    line = f"kill -STOP $PPID; setsid sleep {mark} & sleep {mark}"
+    result = await run(owner, sh(line), time_limit=0.5)
+    assert (result.state, result.survivors) == ("timed_out", ())
+    assert mark.count() == 0
+
+
 async def test_a_command_that_kills_helper_and_keeper(owner: Owner, sh: Sh, mark: Any) -> None:
     started = await run(owner, sh("echo"))
     if owner.cgroup is None:

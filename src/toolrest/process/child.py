@@ -15,6 +15,7 @@ from toolrest.process.helper import tree, wire
 from toolrest.process.news import News
 
 _RECORD = 16_384
+_ANSWER_LIMIT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Child:
         self.gone = False
         self.on_change: Callable[[], None] = _nothing
         self.on_gone: Callable[[Child], None] = _nothing_with
+        self.on_stuck: Callable[[Child], None] = _nothing_with
         self._loop = loop
         self._link = link
         self._close = weakref.finalize(self, link.close)
@@ -122,8 +124,12 @@ class Child:
         """
         self._survivors = None
         self._tell(wire.KILL, int(grace * 1000))
+        stuck = self._loop.time() + grace + _ANSWER_LIMIT
         while not self.gone and self.survivors() is None:
-            await self.news.wait()
+            await self.news.wait(stuck - self._loop.time())
+            if self._loop.time() >= stuck and not self.gone:
+                self.on_stuck(self)
+                stuck = self._loop.time() + _ANSWER_LIMIT
         return self.survivors() or ()
 
     def survivors(self) -> tuple[int, ...] | None:

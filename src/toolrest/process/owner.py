@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import select
+import signal
 import socket
 import sys
 import weakref
@@ -17,12 +18,13 @@ from toolrest.errors import ToolrestError
 from toolrest.process import cgroup, request
 from toolrest.process.child import Child, StartFailed
 from toolrest.process.command import Command
-from toolrest.process.helper import wire
-from toolrest.process.news import News
+from toolrest.process.helper import tree, wire
+from toolrest.process.news import News, uncancelled
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper", "__main__.py")
 _REAP_MS = 3000
 _GRACE = 0.1
+_EXIT_LIMIT = 12.0  # the helper itself gives up on what cannot be killed after ten seconds
 
 
 class Owner:
@@ -48,6 +50,7 @@ class Owner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dispose: weakref.finalize[..., Owner] | None = None
         self._closed = False
+        self._woken: weakref.WeakSet[Child] = weakref.WeakSet()
         self._news = News()
 
     async def start(self, command: Command, *, merge: bool = False) -> Child:
@@ -59,7 +62,9 @@ class Owner:
         child = await self.launch(command, merge=merge, announce=True)
         try:
             await child.started()
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, StartFailed):
+                await uncancelled(asyncio.ensure_future(_killed(child)))
             request.close_all(child.outputs)
             child.abandon()
             raise
@@ -94,6 +99,7 @@ class Owner:
         child = Child(here, command.argv[0], command.cwd)
         child.outputs, child.device = tuple(reading), device
         child.on_gone = self.children.discard
+        child.on_stuck = self._unstick
         self.children.add(child)
         return child
 
@@ -104,11 +110,26 @@ class Owner:
             self._drop()
             return ()
         ends = await asyncio.gather(*(child.kill(grace=_GRACE) for child in tuple(self.children)))
-        with contextlib.suppress(OSError):
-            self._link.shutdown(socket.SHUT_WR)
-        while self._link is not None:
-            await self._news.wait()
+        if self._link is not None:
+            with contextlib.suppress(OSError):
+                self._link.shutdown(socket.SHUT_WR)
+        for _ in range(2):
+            if self._link is not None:
+                await self._news.wait(_EXIT_LIMIT)
+                self._wake_all()
+        self._drop()
         return tuple(pid for left in ends for pid in left)
+
+    def _unstick(self, child: Child) -> None:
+        """A keeper does not answer: a command may have stopped it. Wake it, or else kill it."""
+        if child in self._woken and child.keeper:
+            tree.send([child.keeper], signal.SIGKILL)
+        self._woken.add(child)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        if self._link is not None:
+            tree.send([self.pid, *tree.children(self.pid)], signal.SIGCONT)
 
     async def _send(self, fds: list[int]) -> None:
         """Hand a request to the helper; one that died meanwhile is replaced once."""
@@ -163,6 +184,10 @@ class Owner:
             self._loop.remove_reader(link.fileno())
         self._dispose()
         self._news.tell()
+
+
+async def _killed(child: Child) -> None:
+    await child.kill()
 
 
 def _spawn_helper(group: str | None) -> tuple[socket.socket, int]:

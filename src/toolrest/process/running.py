@@ -37,6 +37,7 @@ class Running:
         for source in self.sources:
             source.on_end = self._note_eof
         child.on_change = self._note_end
+        self._note_end()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -50,6 +51,8 @@ class Running:
         return read
 
     def _note_eof(self) -> None:
+        if self.terminal is not None:
+            self.terminal.close()
         self.news.tell()
         self._check_settled()
 

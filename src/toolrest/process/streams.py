@@ -47,6 +47,7 @@ class Source:
         self.ended = True
         if not self._loop.is_closed():
             self._loop.remove_reader(self.fd)
+            self._loop.remove_writer(self.fd)  # a terminal is written through the same descriptor
         self._close()
         self.on_end()
 
@@ -68,6 +69,8 @@ class Terminal:
 
     def foreground(self) -> int:
         """Process group that reads the terminal; 0 when there is none."""
+        if self.closed:
+            return 0
         try:
             answer = fcntl.ioctl(self.master, termios.TIOCGPGRP, b"\0" * 4)
             return int.from_bytes(answer, sys.byteorder, signed=True)
