@@ -94,7 +94,7 @@ class Decider:
             reason = self.files.read_denied(path)
             if reason is not None:
                 return Decision("deny", "path.read", reason)
-        for path in effects.writes if effects.escalates is None else ():
+        for path in () if effects.judged else effects.writes:
             reason = self.files.write_denied(path)
             if reason is not None:
                 return Decision("deny", "path.write", reason)

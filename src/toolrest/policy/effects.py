@@ -31,7 +31,8 @@ class Effects:
 
     `confined` says that what it runs stays inside the session's sandbox; `escalates` that the
     model asks to run it outside, with its reason. Neither is decided by the tool: the gate asks,
-    and hands the tool a context that is inside or outside.
+    and hands the tool a context that is inside or outside. `judged` writes were held against
+    the path policy by the tool, which also opens them by it: the gate does not look again.
     """
 
     reads: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class Effects:
     critical: str | None = None
     confined: bool = False
     escalates: str | None = None
+    judged: bool = False
 
     @staticmethod
     def none() -> Effects:

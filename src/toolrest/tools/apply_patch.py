@@ -120,7 +120,7 @@ class ApplyPatch(Tool):
 
     async def prepare(self, args: str | Mapping[str, Any], ctx: Context) -> None:
         """Would it apply? Nobody is asked about a patch that would not."""
-        await ctx.in_thread(verify, read(args), ctx.cwd, ctx)
+        await prepare_patch(read(args), ctx.cwd, ctx)
 
     async def run(self, args: str | Mapping[str, Any], ctx: Context) -> ToolOutput:
         """Plan it and write it as a whole."""
@@ -149,14 +149,29 @@ def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
     paths = request.paths(cwd)
     if not paths:
         raise Rejected(summary.EMPTY)
-    blocked = [path for path in paths if ctx.files.write_denied(path, follow=False) is not None]
-    if not blocked or ctx.files.mode == "danger-full-access":
-        return Effects(writes=tuple(ctx.files.canonical(path) for path in paths))
-    if ctx.approval_policy == "never":
+    blocked = _not_ours(paths, ctx)
+    if not blocked:
+        real = tuple(ctx.files.canonical(path) for path in paths)
+        return Effects(writes=real, judged=True)
+    shown = ", ".join(blocked[:3]) + (f" and {len(blocked) - 3} more" if blocked[3:] else "")
+    return Effects(
+        writes=tuple(paths), judged=True, escalates=f"it writes outside of the project: {shown}"
+    )
+
+
+def _not_ours(paths: list[str], ctx: Context) -> list[str]:
+    """Paths that this session may not write, by their names alone; links are for the engine."""
+    if ctx.files.mode == "danger-full-access":
+        return []
+    return [path for path in paths if ctx.files.write_denied(path, follow=False) is not None]
+
+
+async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
+    """Verify it; where nobody may be asked, a patch that leaves the project ends here."""
+    await ctx.in_thread(verify, request, cwd, ctx)
+    if ctx.approval_policy == "never" and _not_ours(request.paths(cwd), ctx):
         reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
         raise Rejected(f"patch rejected: {reason}")
-    shown = ", ".join(blocked[:3]) + (f" and {len(blocked) - 3} more" if blocked[3:] else "")
-    return Effects(writes=tuple(paths), escalates=f"it writes outside of the project: {shown}")
 
 
 def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
