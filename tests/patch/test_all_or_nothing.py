@@ -251,6 +251,19 @@ def test_one_file_under_two_names_is_refused(tree: Path, snapshot: Callable[[Pat
     assert snapshot(tree) == before
 
 
+def test_a_file_that_is_changed_and_then_loses_one_of_its_names(tree: Path) -> None:
+    body = "*** Update File: d/e.txt\n@@\n-e\n+E\n*** Delete File: d/e.txt\n"
+    again = "*** Add File: d/e.txt\n+another\n"
+    for number, text in enumerate((body, body + again)):
+        (tree / "d/e.txt").unlink(missing_ok=True)
+        (tree / "d/twin.txt").write_text("e\n")
+        (tree / "d/e.txt").hardlink_to(tree / "d/twin.txt")
+        outcome = applied(OsFiles(), tree, f"*** Begin Patch\n{text}*** End Patch")
+        assert outcome.stderr == ""
+        assert (tree / "d/twin.txt").read_text() == "E\n"
+        assert (tree / "d/e.txt").exists() == bool(number)
+
+
 def test_mode_owner_and_attributes_are_kept(tree: Path) -> None:
     path = tree / "b.txt"
     if os.geteuid() == 0:

@@ -70,6 +70,10 @@ class _Commit:
         removals = [change for change in self.plan.changes if change.content is None]
         for change in self.plan.changes:
             self._check(change)
+        for change in self.plan.changes:
+            if change.parting is not None:
+                self._do(change.problem, self.files.check_writable, change.path)
+                self._overwrite(change, change.parting)
         # A file that gives way to a folder goes first; all others stay to the very end.
         for change in removals:
             if change.path in folders:
@@ -91,7 +95,8 @@ class _Commit:
         # In place first: only that can still run out of space.
         for change, temporary in staged:
             if temporary is None:
-                self._overwrite(change)
+                self._overwrite(change, change.content or b"")
+                self._make_executable(change, change.path)
         for change, temporary in staged:
             if temporary is not None:
                 self._put(change, temporary)
@@ -135,14 +140,13 @@ class _Commit:
         self._make_executable(change, temporary)
         return undo
 
-    def _overwrite(self, change: Change) -> None:
+    def _overwrite(self, change: Change, content: bytes) -> None:
         old = self.plan.sources.get(change.path)
         if old is None:
             old = self._do(change.problem, self.files.read, change.path)
         # Said before it is done: writing may stop half way.
         self._on_failure(f"restore {change.path}", self.files.overwrite, change.path, old)
-        self._do(change.problem, self.files.overwrite, change.path, change.content)
-        self._make_executable(change, change.path)
+        self._do(change.problem, self.files.overwrite, change.path, content)
 
     def _make_executable(self, change: Change, path: str) -> None:
         """Whoever may read may also execute, or nobody may."""

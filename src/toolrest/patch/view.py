@@ -28,7 +28,8 @@ class Change:
     """What is to become of one path: `content`, or nothing at all when that is None.
 
     `before` is what is there on disk now. `like` names the file on disk whose mode and owner a
-    new file takes. `problem` is what to say when it cannot be done.
+    new file takes. `parting` is written before the name goes: a file's other names keep it.
+    `problem` is what to say when it cannot be done.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Change:
         "executable",
         "fresh",
         "like",
+        "parting",
         "path",
         "problem",
         "through_link",
@@ -46,6 +48,7 @@ class Change:
         self.path = path
         self.before = before
         self.content: bytes | None = None
+        self.parting: bytes | None = None
         self.fresh = before is None
         self.through_link = False
         self.like: str | None = None
@@ -168,6 +171,8 @@ class View:
     def remove(self, entry: str, problem: str) -> None:
         """Take a name away."""
         change = self._change(entry)
+        if not change.fresh and change.before is not None and change.before.st_nlink > 1:
+            change.parting = change.content
         change.content = None
         change.problem = problem
 
