@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolrest.config.families import PatchForm
     from toolrest.patch.plan import Record
     from toolrest.patch.policy_files import PolicyFiles
+    from toolrest.patch.run import Outcome
     from toolrest.patch.select import Request
 
 OUTSIDE = "writing outside of the project; rejected by user approval settings"
@@ -186,10 +187,10 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
 
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     """Write it, all or nothing, and say what came of it."""
-    from toolrest.patch import summary
+    from toolrest.patch import diagnose
     from toolrest.patch.changes import changes
     from toolrest.patch.errors import PatchError
-    from toolrest.patch.run import carry_out
+    from toolrest.patch.run import Outcome, carry_out
     from toolrest.patch.turn_diff import TurnDiff as Diff
 
     files = _files(ctx)
@@ -197,7 +198,8 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     try:
         plan = request.plan(files, cwd)
     except PatchError as error:
-        raise _failed(error) from None
+        # It passed verification, so this is something that only shows when it is carried out.
+        return _ran(Outcome(None, error, diagnose.notes(error)), started)
     if plan is None:
         return ToolOutput("No changes made.")
     listed = {change.path: change.to_event() for change in changes(plan.records)}
@@ -208,9 +210,6 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     diff: Diff = ctx.turn_state.setdefault("diff", Diff(ctx.workspace))
     diff.watch(plan, files)
     outcome = carry_out(plan, files)
-    text = summary.ran(
-        outcome.exit_code, time.monotonic() - started, outcome.stdout + outcome.stderr
-    )
     ctx.emit_soon(
         PatchApplyEnd(
             call_id=ctx.call_id,
@@ -221,6 +220,14 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
         )
     )
     ctx.emit_soon(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
+    return _ran(outcome, started)
+
+
+def _ran(outcome: Outcome, started: float) -> ToolOutput:
+    from toolrest.patch import summary
+
+    seconds = time.monotonic() - started
+    text = summary.ran(outcome.exit_code, seconds, outcome.stdout + outcome.stderr)
     output = ToolOutput(text, success=outcome.exit_code == 0, notes=outcome.notes)
     output.metadata["exit_code"] = outcome.exit_code
     if outcome.exit_code:
@@ -237,6 +244,6 @@ def _files(ctx: Context) -> PolicyFiles:
 def _failed(error: Any) -> RespondToModel:
     from toolrest.patch import diagnose, summary
 
-    notes = [*error.notes, *diagnose.notes(error)]
+    notes = diagnose.notes(error)
     text = "\n".join([summary.refused(error), *(f"[toolrest] {note}" for note in notes)])
     return RespondToModel(text, kind="input_invalid", fields=("input",))
