@@ -170,7 +170,8 @@ class Child:
             subject = self.cwd if step == "workdir" else self.name
             self.failure = StartFailed(step, numbers[1], subject)
         elif kind == wire.EXITED and self.ended is None:
-            self.ended = _ended(numbers[0], numbers[1:])
+            status, self.pid, self.keeper, *left = numbers
+            self.ended = _ended(status, tuple(left))
         elif kind == wire.SURVIVORS:
             self._survivors = numbers
 

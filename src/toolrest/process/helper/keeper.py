@@ -116,7 +116,7 @@ class Keeper:
         self.starting.close()
         if record:
             self._send(record)
-        else:
+        elif self.announce:
             self._tell(wire.STARTED, self.child, self.me)
 
     def _obey(self) -> None:
@@ -157,8 +157,9 @@ class Keeper:
         if ended:
             if self.starting.fileno() >= 0:
                 self._note_start()
-            left = () if self.childless else tree.descendants(self.me)
-            self._tell(wire.EXITED, self.status or 0, *filter(tree.alive, left))
+            left = [] if self.childless else tree.descendants(self.me)
+            left = [pid for pid in left if tree.alive(pid)]
+            self._tell(wire.EXITED, self.status or 0, self.child, self.me, *left)
 
     def _end_all(self, grace_ms: int) -> None:
         """End the tree: SIGTERM, a while to clean up, then stop and kill until nobody is left."""

@@ -10,7 +10,7 @@ import resource
 import struct
 import termios
 
-from . import kernel, wire
+from . import kernel, signals, wire
 
 _SEALS = 0xF  # seal, shrink, grow, write
 _ADD_SEALS = 1033
@@ -59,6 +59,7 @@ def serve(requests: int, keeper: _socket.socket, parent: int) -> None:
     """
     step = [wire.STEPS.index("session")]
     try:
+        signals.forget()
         os.setsid()
         kernel.die_with_parent(9)
         if os.getppid() != parent:

@@ -28,6 +28,13 @@ def listen() -> int:
     return reading
 
 
+def forget() -> None:
+    """In a child: signals are its own again, and its parent's pipe hears none of them."""
+    _signal.set_wakeup_fd(-1)
+    for number in (_signal.SIGCHLD, *_ENDING):
+        _signal.signal(number, _signal.SIG_DFL)
+
+
 def drain(reading: int) -> bool:
     """Forget what came; True when one of them asks this process to end."""
     try:
