@@ -25,7 +25,7 @@ from toolrest.sandbox.gitdirs import GitPlan, git_plan
 from toolrest.sandbox.missing import placeholders
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
-from toolrest.sandbox.programs import own_files_in, signal_launchers
+from toolrest.sandbox.programs import own_files_around, own_files_in, signal_launchers
 from toolrest.sandbox.sockets import Mounts, socket_paths
 from toolrest.sandbox.view import RUN, TMP, Show, View
 
@@ -87,7 +87,11 @@ class BubblewrapEngine:
         self._roots = [Root(path, MountPoints(registry, path)) for path in policy.roots]
         for root in self._roots:
             root.git, root.git_identity = git_plan(root.path), _identity(root.path)
-        _refuse_roots_in_own_files(policy, self._own)
+        for path in own_files_around(policy.roots):
+            raise SandboxUnavailable(
+                f"sandbox: a writable root lies in Toolrest's own files ({path}).",
+                remedy="Choose another workspace, or install Toolrest elsewhere.",
+            )
         if policy.cache_dir is not None:
             os.makedirs(policy.cache_dir, mode=0o700, exist_ok=True)
 
@@ -262,13 +266,3 @@ def _kind(path: str) -> int:
         return stat.S_IFMT(os.lstat(path).st_mode)
     except OSError:
         return 0
-
-
-def _refuse_roots_in_own_files(policy: SandboxPolicy, own: tuple[str, ...]) -> None:
-    for path in own:
-        for root in policy.roots:
-            if inside(root, path):
-                raise SandboxUnavailable(
-                    f"sandbox: the writable root {root} lies in Toolrest's own files ({path}).",
-                    remedy="Choose another workspace, or install Toolrest elsewhere.",
-                )

@@ -17,7 +17,7 @@ from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env, confined_limits
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import Control, SandboxPolicy
-from toolrest.sandbox.programs import find_program, own_files_in
+from toolrest.sandbox.programs import find_program, own_files_around, own_files_in
 
 _DROP = ("--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--")
 
@@ -81,10 +81,11 @@ def controls(policy: SandboxPolicy) -> dict[Control, Enforced]:
         found["unix_sockets"] = Enforced(
             "none", "with the network on, sockets of host services can be reached"
         )
-    own = [*own_files_in(policy.roots), *_session_in_root(policy)]
+    own = [*own_files_in(policy.roots), *own_files_around(policy.roots)]
+    own += _session_in_root(policy)
     if own:
         found["own_files"] = Enforced(
-            "none", f"{own[0]} is part of Toolrest and lies inside a writable root"
+            "none", f"{own[0]} is part of Toolrest and could be changed from a writable root"
         )
     return found
 

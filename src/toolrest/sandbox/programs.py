@@ -40,9 +40,9 @@ def _usable(candidate: str, roots: Sequence[str]) -> bool:
 def path_entries_inside(roots: Sequence[str], path: str | None = None) -> tuple[str, ...]:
     """Entries of PATH that a confined command can write to, or that are not absolute."""
     search = os.environ.get("PATH", "") if path is None else path
-    return tuple(
+    return unique(
         entry or "."
-        for entry in unique(search.split(os.pathsep))
+        for entry in search.split(os.pathsep)
         if not entry.startswith("/") or any(inside(os.path.realpath(entry), root) for root in roots)
     )
 
@@ -59,13 +59,13 @@ def bundled_bwrap() -> str | None:
 
 
 @cache
-def own_files() -> tuple[str, ...]:
+def own_files(roots: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Real paths that Toolrest runs on: its code, its Python, and the programs it starts."""
     found = [
         *own_code(),
         os.path.dirname(os.path.realpath(os.__file__)),
         os.path.realpath(sys.executable or "/usr/bin/python3"),
-        *(os.path.realpath(path) for name in USED if (path := find_program(name))),
+        *(os.path.realpath(path) for name in USED if (path := find_program(name, roots))),
     ]
     bundled = bundled_bwrap()
     if bundled is not None:
@@ -79,9 +79,14 @@ def _libraries_of(bundled: str) -> str:
     return package + ".libs"
 
 
+def own_files_around(roots: Sequence[str]) -> tuple[str, ...]:
+    """The own folders that a writable root lies in."""
+    return tuple(p for p in own_files(tuple(roots)) if any(inside(root, p) for root in roots))
+
+
 def own_files_in(roots: Sequence[str]) -> tuple[str, ...]:
     """The own files that lie inside a writable root, outermost only."""
-    inner = sorted(p for p in own_files() if any(inside(p, root) for root in roots))
+    inner = sorted(p for p in own_files(tuple(roots)) if any(inside(p, root) for root in roots))
     return tuple(
         path for path in inner if not any(inside(path, other) for other in inner if other != path)
     )
