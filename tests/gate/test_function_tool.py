@@ -249,3 +249,15 @@ def test_a_raw_schema_replaces_the_signature() -> None:
     assert raw.decode('{"n": 2}').args == {"n": 2}
     error = problem('{"n": 0, "s": 5}', raw)
     assert set(error.fields) == {"n", "s"}
+
+
+def test_a_nullable_parameter_may_be_left_out() -> None:
+    @tool(mutating=False)
+    def nullable(required: int | None, point: Point | None, name: str) -> str:
+        """Nullable."""
+        return f"{required} {point} {name}"
+
+    assert nullable.parameters["required"] == ["name"]
+    args = nullable.decode('{"name": "x"}').args
+    assert (args.required, args.point) == (None, None)
+    assert problem("{}", nullable).fields == ("name",)

@@ -226,3 +226,60 @@ async def test_a_secret_in_a_file_does_not_leave_through_events(
     assert output.success
     assert secret in (tmp_path / "f.txt").read_text()
     assert secret not in json.dumps([event.to_json() for event in seen])
+
+
+PATCHED = "*** Begin Patch\n*** Add File: new.txt\n+hi\n*** End Patch"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "folder"),
+    [
+        ("exec_command", {"cmd": f"apply_patch <<'EOF'\n{PATCHED}\nEOF\n"}, "."),
+        ("exec_command", {"cmd": f"cd sub && apply_patch <<'EOF'\n{PATCHED}\nEOF\n"}, "sub"),
+        ("exec_command", {"cmd": f"applypatch <<X\n{PATCHED}\nX", "workdir": "sub"}, "sub"),
+        ("shell", {"command": ["apply_patch", PATCHED]}, "."),
+        ("shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCHED}\nEOF\n"]}, "."),
+        ("shell_command", {"command": f"apply_patch <<'EOF'\n{PATCHED}\nEOF\n"}, "."),
+    ],
+)
+async def test_a_command_that_is_a_patch_goes_through_the_same_gate(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], folder: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    seen: list[Event] = []
+    async with Toolrest(workspace=tmp_path) as rest:
+        rest.subscribe(seen.append)
+        output = await rest.call(tool, arguments)
+    assert (tmp_path / folder / "new.txt").read_text() == "hi\n"
+    assert "Success. Updated the following files:\nA new.txt\n" in output.text
+    assert any(isinstance(event, PatchApplyEnd) for event in seen)
+    assert not [event for event in seen if event.type == "exec_command_begin"]
+    assert f"requested via {tool}" in output.text.splitlines()[-1]
+
+
+async def test_a_patch_in_a_command_obeys_the_path_policy(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    work = tmp_path / "work"
+    for folder in (outside, work):
+        folder.mkdir()
+    command = f"cd {outside} && apply_patch <<'EOF'\n{PATCHED}\nEOF\n"
+    async with Toolrest(workspace=work, approval_policy="never") as rest:
+        output = await rest.call("exec_command", {"cmd": command})
+    assert output.text == (
+        "patch rejected: writing outside of the project; rejected by user approval settings"
+    )
+    assert not list(outside.iterdir())
+
+
+async def test_a_bare_patch_given_to_a_shell_is_refused(tmp_path: Path) -> None:
+    async with Toolrest(workspace=tmp_path) as rest:
+        output = await rest.call("exec_command", {"cmd": PATCHED})
+    assert output.text.startswith(
+        "apply_patch verification failed: patch detected without explicit call to apply_patch."
+    )
+
+
+async def test_words_about_patches_are_ordinary_commands(tmp_path: Path) -> None:
+    async with Toolrest(workspace=tmp_path) as rest:
+        output = await rest.call("exec_command", {"cmd": "echo apply_patch", "login": False})
+    assert output.text.endswith("apply_patch\n")

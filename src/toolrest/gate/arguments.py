@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import ErrorDetails, ValidationError
 
 from toolrest.errors import RespondToModel
+from toolrest.gate.nulls import fill_nulls
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ class Decoded:
     unknown: tuple[str, ...] = ()
 
 
-def schema_of(model: type[BaseModel]) -> JSONObject:
+def schema_of(model: type[BaseModel], tool: str = "tool") -> JSONObject:
     """The JSON Schema of an argument model, in the form that wires take."""
     from toolrest.gate.schema import normalise
 
-    schema: JSONObject = normalise(model.model_json_schema(by_alias=True))
+    schema: JSONObject = normalise(model.model_json_schema(by_alias=True), tool=tool)
     schema["additionalProperties"] = False
     return schema
 
@@ -128,6 +129,11 @@ def _second_chance(model: type[BaseModel], text: str, error: ValidationError) ->
         raise _invalid([f"not valid JSON: {errors[0]['msg']}"])
     value = parse_object(text)
     repaired = [_make_integer(value, e) for e in errors if e["type"] in _INTEGER_ERRORS]
+    if any(e["type"] == "missing" for e in errors):
+        # A parameter that takes null is offered as optional, so leaving it out means null.
+        filled = fill_nulls(model.model_json_schema(by_alias=True), value)
+        repaired.append(filled != value)
+        value = filled
     if not any(repaired):
         raise _explain(errors, value)
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate import arguments
 from toolrest.gate.context import Context
+from toolrest.gate.nulls import fill_nulls
 from toolrest.gate.tool import Grammar, Tool
 from toolrest.items import JSONObject
 from toolrest.policy.effects import Effects, Risk
@@ -104,13 +105,13 @@ class FunctionTool(Tool):
             return super().parameters
         from toolrest.gate.schema import normalise
 
-        return normalise(self._raw_schema)
+        return normalise(self._raw_schema, tool=self.name)
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
         """Typed arguments, or the dict itself when the tool brought a raw schema."""
         if self._raw_schema is None:
             return super().decode(raw)
-        value = arguments.parse_object(raw)
+        value = fill_nulls(self._raw_schema, arguments.parse_object(raw))
         problems = list(self._validator.iter_errors(value))
         if problems:
             fields = tuple(_dotted(p.instance_path) for p in problems)

@@ -125,7 +125,7 @@ class Tool:
             }
         if self.Args is None:
             return {"type": "object", "properties": {}, "additionalProperties": False}
-        return arguments.schema_of(self.Args)
+        return arguments.schema_of(self.Args, self.name)
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
         """Typed arguments from what the model sent; RespondToModel names every wrong field."""

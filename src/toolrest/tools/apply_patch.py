@@ -140,7 +140,7 @@ def read(args: str | Mapping[str, Any]) -> Request:
     try:
         return read_any(args)
     except PatchError as error:
-        raise _failed(error) from None
+        raise failed(error) from None
 
 
 def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
@@ -182,7 +182,7 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
     try:
         return request.verify(_files(ctx), cwd)
     except PatchError as error:
-        raise _failed(error) from None
+        raise failed(error) from None
 
 
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
@@ -241,7 +241,8 @@ def _files(ctx: Context) -> PolicyFiles:
     return PolicyFiles(ctx.writable_files)
 
 
-def _failed(error: Any) -> RespondToModel:
+def failed(error: Any) -> RespondToModel:
+    """The answer for a patch that cannot be read or would not apply, with the diagnosis."""
     from toolrest.patch import diagnose, summary
 
     notes = diagnose.notes(error)

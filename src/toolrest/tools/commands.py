@@ -11,14 +11,18 @@ from pydantic import BaseModel, Field
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.tools.apply_patch import apply, failed, patch_effects, prepare_patch, read
 
 if TYPE_CHECKING:
     from toolrest.gate.limits import Collected
+    from toolrest.patch.select import Request
 
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
+_PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 _POLICY_NAMES = {
     "untrusted": "UnlessTrusted",
     "on-failure": "OnFailure",
@@ -113,6 +117,75 @@ def command_effects(argv: tuple[str, ...], args: Escalation, ctx: Context) -> Ef
     if confined and args.asks_to_leave():
         return Effects(runs=(argv,), escalates=args.justification or "")
     return Effects(runs=(argv,), confined=confined)
+
+
+class CommandTool(Tool):
+    """A tool that runs commands. One that is nothing but a patch goes through apply_patch."""
+
+    group: Group = "shell"
+    refusal: str = "should not"
+
+    def argv(self, args: Any, ctx: Context) -> tuple[str, ...]:
+        """The argument vector that the call means, as people are shown it."""
+        raise NotImplementedError
+
+    async def start(self, args: Any, ctx: Context) -> ToolOutput:
+        """Run it."""
+        raise NotImplementedError
+
+    def effects(self, args: Any, ctx: Context) -> Effects:
+        """Runs one program, or writes the files of the patch that it is."""
+        refuse_escalation(args, ctx, self.refusal)
+        argv = self.argv(args, ctx)
+        patch = patch_in(argv, args.workdir, ctx)
+        if patch is not None:
+            return patch_effects(patch.request, patch.cwd, ctx)
+        return command_effects(argv, args, ctx)
+
+    async def prepare(self, args: Any, ctx: Context) -> None:
+        """A patch is verified before anybody is asked about it."""
+        patch = patch_in(self.argv(args, ctx), args.workdir, ctx)
+        if patch is not None:
+            await prepare_patch(patch.request, patch.cwd, ctx)
+
+    async def run(self, args: Any, ctx: Context) -> ToolOutput:
+        """Run it, or apply the patch that it is."""
+        patch = patch_in(self.argv(args, ctx), args.workdir, ctx)
+        if patch is None:
+            return await self.start(args, ctx)
+        output = await ctx.in_thread(apply, patch.request, patch.cwd, ctx)
+        output.content = self.wrap_patch(output.text)
+        output.notes.append(f"apply_patch was requested via {self.name}; use the tool itself")
+        return output
+
+    def wrap_patch(self, text: str) -> str:
+        """How the result of a patch looks in this tool's layout."""
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class PatchCall:
+    """A patch found in a command, and the folder it is relative to."""
+
+    request: Request
+    cwd: str
+
+
+def patch_in(argv: tuple[str, ...], workdir: str | None, ctx: Context) -> PatchCall | None:
+    """The patch that a command is, or None; RespondToModel when it is a broken one."""
+    if not any(mark in word for word in argv for mark in _PATCH_MARKS):
+        return None
+    from toolrest.patch.errors import PatchError
+    from toolrest.patch.shell_form import recognise
+
+    try:
+        found = recognise(argv)
+    except PatchError as error:
+        raise failed(error) from None
+    if found is None:
+        return None
+    folder = ctx.files.resolve(workdir) if workdir else ctx.cwd
+    return PatchCall(read(found.text), found.cwd(folder))
 
 
 def finish(

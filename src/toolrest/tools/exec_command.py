@@ -10,17 +10,15 @@ from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin
 from toolrest.gate.context import Context
 from toolrest.gate.limits import Limit, formatted_truncate
-from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.process import layout
 from toolrest.tools.commands import (
+    CommandTool,
     Escalation,
     Permissions,
     Surroundings,
-    command_effects,
     finish,
-    refuse_escalation,
     withheld_notes,
 )
 
@@ -30,11 +28,11 @@ if TYPE_CHECKING:
 DEFAULT_TOKENS = 10_000
 
 
-class ExecCommand(Tool):
+class ExecCommand(CommandTool):
     """Runs in a pipe or a terminal; what has not ended by the yield can be polled."""
 
     name = "exec_command"
-    group: Group = "shell"
+    refusal = "cannot"
     typical = Effects(runs=(("<cmd>",),), confined=True)
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -69,17 +67,22 @@ class ExecCommand(Tool):
             description="require_escalated asks to run outside the sandbox; needs a justification.",
         )
 
-    def effects(self, args: Args, ctx: Context) -> Effects:
-        """Runs the shell with that line."""
-        refuse_escalation(args, ctx, "cannot")
-        return command_effects(self._argv(args, ctx), args, ctx)
+    def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
+        """The chosen shell with that line."""
+        shells = ctx.runner.shells
+        shell = shells.named(args.shell) if args.shell else shells.default()
+        return shell.argv(args.cmd, login=args.login)
 
-    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+    def wrap_patch(self, text: str) -> str:
+        """A patch has no session: only the time and the output are told."""
+        return f"Wall time: 0.0000 seconds\nOutput:\n{text}"
+
+    async def start(self, args: Args, ctx: Context) -> ToolOutput:
         """Start it, wait, and say what came and whether it goes on."""
         runner = ctx.runner
         cwd = runner.workdir(args.workdir)
         runner.count()
-        argv = self._argv(args, ctx)
+        argv = self.argv(args, ctx)
 
         def started(session_id: int, pid: int) -> None:
             ctx.emit(
@@ -107,12 +110,6 @@ class ExecCommand(Tool):
         if done.result.state == "failed_to_start":
             raise RespondToModel(f"exec_command failed: {done.result.error}")
         return answer(done, args.max_output_tokens)
-
-    @staticmethod
-    def _argv(args: Args, ctx: Context) -> tuple[str, ...]:
-        shells = ctx.runner.shells
-        shell = shells.named(args.shell) if args.shell else shells.default()
-        return shell.argv(args.cmd, login=args.login)
 
 
 def answer(done: Executed, tokens: int) -> ToolOutput:

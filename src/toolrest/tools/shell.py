@@ -7,26 +7,23 @@ from pydantic import AliasChoices, Field
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.limits import formatted_truncate
-from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.process import layout
 from toolrest.tools.command_run import Finished, run_once
 from toolrest.tools.commands import (
+    CommandTool,
     Escalation,
     OptionalPermissions,
     Surroundings,
-    command_effects,
-    refuse_escalation,
 )
 
 
-class Shell(Tool):
+class Shell(CommandTool):
     """The array form: nothing is added to the argument vector."""
 
     name = "shell"
     aliases = ("container.exec", "local_shell")
-    group: Group = "shell"
     typical = Effects(runs=(("<command>",),), confined=True)
 
     def __init__(self, surroundings: Surroundings, *, offered: bool = True) -> None:
@@ -53,16 +50,15 @@ class Shell(Tool):
             default=None, description="What the command is for, in a few words."
         )
 
-    def effects(self, args: Args, ctx: Context) -> Effects:
-        """Runs that program."""
+    def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
+        """Exactly what was given."""
         if not args.command:
             raise RespondToModel(
                 "command args are empty", kind="input_invalid", fields=("command",)
             )
-        refuse_escalation(args, ctx, "should not")
-        return command_effects(tuple(args.command), args, ctx)
+        return tuple(args.command)
 
-    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+    async def start(self, args: Args, ctx: Context) -> ToolOutput:
         """Run it and lay the result out as JSON."""
         seconds = (10_000 if args.timeout_ms is None else args.timeout_ms) / 1000
         cwd = ctx.runner.workdir(args.workdir)

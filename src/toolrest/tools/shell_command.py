@@ -6,25 +6,22 @@ from pydantic import AliasChoices, Field
 
 from toolrest.gate.context import Context
 from toolrest.gate.limits import truncate
-from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.process import layout
 from toolrest.tools.command_run import Finished, run_once
 from toolrest.tools.commands import (
+    CommandTool,
     Escalation,
     OptionalPermissions,
     Surroundings,
-    command_effects,
-    refuse_escalation,
 )
 
 
-class ShellCommand(Tool):
+class ShellCommand(CommandTool):
     """The text form."""
 
     name = "shell_command"
-    group: Group = "shell"
     typical = Effects(runs=(("<command>",),), confined=True)
 
     def __init__(self, surroundings: Surroundings, *, offered: bool = True) -> None:
@@ -51,13 +48,11 @@ class ShellCommand(Tool):
         )
         sandbox_permissions: OptionalPermissions
 
-    def effects(self, args: Args, ctx: Context) -> Effects:
-        """Runs the shell with that line."""
-        refuse_escalation(args, ctx, "should not")
-        argv = ctx.runner.shells.default().argv(args.command, login=args.login)
-        return command_effects(argv, args, ctx)
+    def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
+        """The user's shell with that line."""
+        return ctx.runner.shells.default().argv(args.command, login=args.login)
 
-    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+    async def start(self, args: Args, ctx: Context) -> ToolOutput:
         """Run it and lay the result out as text."""
         seconds = (10_000 if args.timeout_ms is None else args.timeout_ms) / 1000
         cwd = ctx.runner.workdir(args.workdir)
@@ -71,7 +66,7 @@ class ShellCommand(Tool):
                 outside=ctx.outside,
                 on_delta=delta,
             ),
-            command=ctx.runner.shells.default().argv(args.command, login=args.login),
+            command=self.argv(args, ctx),
             cwd=cwd,
             lay_out=_freeform,
         )
