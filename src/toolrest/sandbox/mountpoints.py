@@ -144,10 +144,11 @@ def _make(root: str, path: str, content: bytes | None) -> list[Entry]:
     fd = -1
     try:
         fd = _walk(root, parent)
-        if content is None:
-            os.mkdir(name, 0o755, dir_fd=fd)
-        else:
-            _write_new(name, content, fd)
+        try:
+            _create(fd, name, content)
+        except PermissionError:
+            with _writable(fd):
+                _create(fd, name, content)
         info = os.stat(name, dir_fd=fd, follow_symlinks=False)
     except FileExistsError:
         return []
@@ -176,13 +177,27 @@ def _walk(root: str, folder: str) -> int:
     return fd
 
 
-def _write_new(name: str, content: bytes, folder: int) -> None:
+def _create(folder: int, name: str, content: bytes | None) -> None:
+    if content is None:
+        os.mkdir(name, 0o755, dir_fd=folder)
+        return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(name, flags, 0o644, dir_fd=folder)
     try:
         os.write(fd, content)
     finally:
         os.close(fd)
+
+
+@contextmanager
+def _writable(folder: int) -> Iterator[None]:
+    """Give ourselves the right to write to a folder of ours for a moment, as its owner can."""
+    path, mode = f"/proc/self/fd/{folder}", os.fstat(folder).st_mode & 0o7777
+    os.chmod(path, mode | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        os.chmod(path, mode)
 
 
 def _beyond_reach(folder: int) -> bool:
