@@ -53,6 +53,10 @@ class Owner:
         self._woken: weakref.WeakSet[Child] = weakref.WeakSet()
         self._news = News()
 
+    async def prepare(self) -> None:
+        """Start the helper now, in the background, so that the first command need not wait."""
+        self._connect()
+
     async def start(self, command: Command, *, merge: bool = False) -> Child:
         """Start a command; returns when its program runs, raises StartFailed when it cannot.
 
