@@ -286,6 +286,17 @@ async def test_many_at_the_same_time(owner: Owner, sh: Sh) -> None:
     ]
 
 
+async def test_calls_share_no_state(owner: Owner, sh: Sh) -> None:
+    spoil = (
+        "export PAGER=evil LD_PRELOAD=/evil.so; cd /tmp; umask 077; ulimit -S -n 50; trap '' INT"
+    )
+    look_ = "echo $PAGER $LD_PRELOAD $PWD $(umask) $(ulimit -S -n); grep SigIgn /proc/self/status"
+    before = await run(owner, sh(look_))
+    for _ in range(4):
+        await run(owner, sh(spoil))
+        assert (await run(owner, sh(look_))).stdout == before.stdout
+
+
 async def test_a_closed_owner_starts_nothing(sh: Sh) -> None:
     owner = Owner()
     assert await owner.aclose() == ()
@@ -325,6 +336,42 @@ def test_a_second_event_loop_gets_a_new_helper(sh: Sh) -> None:
     assert (first[0].stdout, second[0].stdout) == ("hi\n", "hi\n")
     assert first[1] != second[1]
     assert not os.path.exists(f"/proc/{first[1]}")
+
+
+CRAMPED = """
+import asyncio, os, resource
+from toolrest.process.command import Command
+from toolrest.process.owner import Owner
+from toolrest.process.run import run
+
+async def main():
+    owner = Owner()
+    command = Command(("true",), "/", {"PATH": "/usr/bin:/bin"})
+    assert (await run(owner, command)).exit_code == 0
+    while owner.children:
+        await asyncio.sleep(0.01)
+    held = len(os.listdir("/proc/self/fd"))
+    words = set()
+    for room in range(8):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (held - 1 + room, 4096))
+        for tty in (False, True):
+            result = await run(owner, Command(("true",), "/", command.env, tty=tty))
+            words.add(result.error)
+        while owner.children:
+            await asyncio.sleep(0.01)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 4096))
+        assert len(os.listdir("/proc/self/fd")) == held
+    print(sorted(words - {None}), None in words)
+    await owner.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_no_room_for_descriptors(script: Callable[..., subprocess.Popen[str]]) -> None:
+    out, err = script(CRAMPED).communicate(timeout=60)
+    words = "cannot hand descriptors to `true`: Too many open files (os error 24)"
+    assert (out, err) == (f"['{words}'] True\n", "")
 
 
 FORGOTTEN = """

@@ -45,5 +45,8 @@ async def uncancelled(work: asyncio.Future[None] | asyncio.Task[None]) -> None:
             if work.cancelled():
                 raise
             cancelled = error
+    problem = work.exception()
     if cancelled is not None:
         raise cancelled
+    if problem is not None:
+        raise problem

@@ -84,23 +84,26 @@ class Owner:
         problem = request.unfit(command)
         if problem:
             raise StartFailed("request", 0, problem)
-        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        here.setblocking(False)
-        sent = [there.detach()]
+        link: socket.socket | None = None
+        sent: list[int] = []
         reading: list[int] = []
         try:
+            link, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            sent.append(there.detach())
+            link.setblocking(False)
             plan, device = request.stdio(command, merge, sent, reading)
             sent.insert(1, request.payload(command, plan, announce))
             await self._send([*sent, *(fd for _, fd in command.fds)])
         except BaseException as error:
-            here.close()
+            if link is not None:
+                link.close()
             request.close_all(reading)
             if isinstance(error, OSError):
                 raise StartFailed("descriptors", error.errno or 0, command.argv[0]) from None
             raise
         finally:
             request.close_all(sent)
-        child = Child(here, command.argv[0], command.cwd)
+        child = Child(link, command.argv[0], command.cwd)
         child.outputs, child.device = tuple(reading), device
         child.on_gone = self.children.discard
         child.on_stuck = self._unstick

@@ -43,11 +43,11 @@ def stdio(
     The plan's indices count the descriptors meant for the child: ours first, then the command's.
     """
     device = None
-    ours: list[int] = []
+    before = len(sent)
     if command.tty:
         master, slave = streams.open_terminal(command.rows, command.cols)
         reading.append(master)
-        ours.append(slave)
+        sent.append(slave)
         status = os.fstat(slave)
         device = (status.st_dev, status.st_rdev)
         plan = [(0, 0), (1, 0), (2, 0)]
@@ -56,10 +56,10 @@ def stdio(
         for index, targets in enumerate([(1, 2)] if merge else [(1,), (2,)]):
             read, write = os.pipe()
             reading.append(read)
-            ours.append(write)
+            sent.append(write)
             plan += [(target, index) for target in targets]
-    sent += ours
-    plan += [(target, len(ours) + index) for index, (target, _) in enumerate(command.fds)]
+    ours = len(sent) - before
+    plan += [(target, ours + index) for index, (target, _) in enumerate(command.fds)]
     return plan, device
 
 
