@@ -194,6 +194,15 @@ class TerminalInteraction(Event):
     stdin: str
 
 
+class ConnectionBlocked(Event):
+    """A command wanted to reach a host that is not on the allow list."""
+
+    type: ClassVar[str] = "connection_blocked"
+    host: str
+    port: int
+    protocol: str
+
+
 class PatchApplyBegin(Event):
     """A patch is about to be written; `changes` maps each path to what becomes of it."""
 

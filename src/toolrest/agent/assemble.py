@@ -6,9 +6,10 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from toolrest.errors import ConfigError
+from toolrest.events import ConnectionBlocked
 from toolrest.gate.approval import Approvals, OnAsk
 from toolrest.gate.bus import Bus
 from toolrest.gate.context import Services
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from toolrest.gate.audit import AuditLog
     from toolrest.gate.runner import Confinement, Runner
     from toolrest.sandbox.confine import Backend
+    from toolrest.sandbox.container import ContainerOptions
+    from toolrest.sandbox.tunnel import Blocked
     from toolrest.sandbox.policy import Network
     from toolrest.tools.commands import Surroundings
 
@@ -62,7 +65,7 @@ def assemble(
     settings = config.value
     spill = Spill(config.home, session_id)
     redactor = _redactor(settings, environ)
-    files = _files(config, workspace, (spill.path,))
+    files = path_policy(config, workspace, (spill.path,))
     bus = Bus()
     limiter = _limiter(config, redactor, spill)
     services = Services(
@@ -71,7 +74,7 @@ def assemble(
         bus,
         redactor,
         Approvals(bus, on_ask),
-        make_runner=lambda: _runner(config, files, session_id, environ),
+        make_runner=lambda: _runner(config, files, session_id, environ, bus=bus),
         limit=_family_limit(config),
         limiter=limiter,
         approval_policy=settings.approval_policy,
@@ -97,7 +100,8 @@ def assemble(
     return Session(gate, spill, audit)
 
 
-def _files(config: Config, workspace: str, exceptions: tuple[str, ...] = ()) -> PathPolicy:
+def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()) -> PathPolicy:
+    """The one path policy of a session: for its file tools, and compiled into its sandbox."""
     settings = config.value
     return PathPolicy(
         workspace,
@@ -127,8 +131,13 @@ def _runner(
     session_id: str,
     environ: Mapping[str, str],
     confinement: Confinement | None = None,
+    bus: Bus | None = None,
 ) -> Runner:
     from toolrest.gate.runner import Runner
+
+    def blocked(what: Blocked) -> None:
+        if bus is not None:
+            bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.proto))
 
     return Runner(
         files,
@@ -136,7 +145,9 @@ def _runner(
         confinement or _confinement(config.value),
         environ,
         cache_dir=os.path.join(config.home, "cache"),
+        registry=os.path.join(config.home, "run", "mountpoints"),
         thread_id=session_id,
+        on_blocked=blocked,
     )
 
 
@@ -147,7 +158,11 @@ def _confinement(settings: Settings) -> Confinement:
     variables = settings.shell_environment_policy
     return Confinement(
         network=_network(settings),
+        allowed_hosts=settings.tool_security.allowed_network_domains,
         tmp=settings.sandbox_tmp,
+        backend=settings.sandbox_policy,
+        container=_container(settings),
+        rootfs=settings.sandbox.rootfs,
         environment=EnvironmentPolicy(
             inherit=variables.inherit,
             ignore_default_excludes=variables.ignore_default_excludes,
@@ -165,16 +180,41 @@ def standalone_runner(
     environ: Mapping[str, str],
     *,
     network: Network = "off",
+    hosts: tuple[str, ...] = (),
     backend: Backend | None = None,
 ) -> Runner:
     """What a session's commands run with, without the session."""
-    files = _files(config, config.workspace or os.getcwd())
-    confinement = replace(_confinement(config.value), network=network, backend=backend)
+    files = path_policy(config, config.workspace or os.getcwd())
+    settled = _confinement(config.value)
+    confinement = replace(
+        settled, network=network, allowed_hosts=hosts, backend=backend or settled.backend
+    )
     return _runner(config, files, f"sandbox-{uuid.uuid4().hex}", environ, confinement)
 
 
-def _network(settings: Settings) -> Literal["on", "off"]:
-    return "on" if settings.sandbox_workspace_write.network_access else "off"
+def _container(settings: Settings) -> ContainerOptions | None:
+    from toolrest.sandbox.container import ContainerOptions
+
+    options = settings.sandbox
+    if settings.sandbox_policy != "docker":
+        return None
+    if options.image is None:
+        raise ConfigError('sandbox_policy = "docker" needs sandbox.image, the image to run in')
+    return ContainerOptions(
+        options.image,
+        options.engine,
+        options.engine_args,
+        options.run_args,
+        options.user,
+        options.read_only_root,
+    )
+
+
+def _network(settings: Settings) -> Network:
+    """All of it, the listed hosts, or none."""
+    if settings.sandbox_workspace_write.network_access:
+        return "on"
+    return "allowlist" if settings.tool_security.allowed_network_domains else "off"
 
 
 def _surroundings(settings: Settings, files: PathPolicy) -> Surroundings:

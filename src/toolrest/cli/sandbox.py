@@ -12,6 +12,7 @@ import click
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.sandbox.confine import Backend
+    from toolrest.sandbox.policy import Network
 
 
 @click.command("sandbox", context_settings={"ignore_unknown_options": True})
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--network", default="off", metavar="off|on|HOST,…", help="What can be reached.")
 @click.option(
     "--backend",
-    type=click.Choice(["bubblewrap", "landlock"]),
+    type=click.Choice(["bubblewrap", "landlock", "docker", "chroot"]),
     help="Use this one instead of the best that works.",
 )
 @click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting.")
@@ -65,12 +66,15 @@ def command(
 async def _run(config: Config, argv: tuple[str, ...], network: str, backend: str | None) -> int:
     from toolrest.agent.assemble import standalone_runner
 
+    hosts: tuple[str, ...] = ()
     if network not in ("on", "off"):
-        raise click.UsageError(f"--network {network}: write off or on")
+        hosts = tuple(host.strip() for host in network.split(",") if host.strip())
+    kind: Network = "allowlist" if hosts else "on" if network == "on" else "off"
     runner = standalone_runner(
         config,
         os.environ,
-        network="on" if network == "on" else "off",
+        network=kind,
+        hosts=hosts,
         backend=cast("Backend | None", backend),
     )
     try:

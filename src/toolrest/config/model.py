@@ -112,7 +112,19 @@ class ShellEnvironmentPolicy(Table):
 
 
 class Sandbox(Table):
-    """`[sandbox]`: what a backend must enforce to be used at all."""
+    """`[sandbox]`: what a backend must enforce, and how docker and chroot are to be used.
+
+    `image`, `engine`, `engine_args`, `run_args`, `user` and `read_only_root` are for
+    `sandbox_policy = "docker"` (podman answers too), `rootfs` is for `"chroot"`.
+    """
+
+    image: Text | None = None
+    engine: Text | None = None
+    engine_args: Texts = ()
+    run_args: Texts = ()
+    user: Text | None = None
+    read_only_root: bool = True
+    rootfs: Text | None = None
 
     require: Annotated[
         tuple[

@@ -33,15 +33,14 @@ PENDING_KEYS = {
     "web_search": "web search",
     "tools.web_search": "web search",
     "agents.roles": "sub-agents",
-    "sandbox_policy": "container, chroot and vm sandboxes",
     "network_proxy": "the network allow list",
     "permissions": "permission profiles",
     "default_permissions": "permission profiles",
     "legacy_encoding": "patches of files in older encodings",
-    "tool_security.allowed_network_domains": "the network allow list",
 }
 
 PENDING_VALUES: dict[tuple[str, Any], str] = {
+    ("sandbox_policy", "vm"): "virtual machines as sandboxes",
     ("tools.tools_web_search_request", True): "web search",
 }
 

@@ -21,7 +21,10 @@ from toolrest.process.shells import Shells
 
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Backend, Confined, Sandbox
+    from toolrest.sandbox.container import ContainerOptions
+    from toolrest.sandbox.tunnel import Blocked
     from toolrest.sandbox.policy import Control, Network, Tmp
+    from toolrest.sandbox.proxy import NetworkProxy
 
 
 R = TypeVar("R", RunResult, ExecResult)
@@ -37,6 +40,8 @@ class Confinement:
     backend: Backend | None = None
     environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
     require: tuple[Control, ...] = ("writes", "network", "own_files")
+    container: ContainerOptions | None = None
+    rootfs: str | None = None
     max_commands: int | None = None
 
 
@@ -72,7 +77,9 @@ class Runner:
         environ: Mapping[str, str],
         *,
         cache_dir: str | None = None,
+        registry: str | None = None,
         thread_id: str = "",
+        on_blocked: Callable[[Blocked], None] | None = None,
     ) -> None:
         self.files = files
         self.confinement = confinement
@@ -85,6 +92,10 @@ class Runner:
         self.sessions = Sessions(self._owner)
         self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
+        self._registry = registry
+        self.on_blocked = on_blocked
+        self._turned_away: list[str] = []
+        self._proxy: NetworkProxy | None = None
         self._box: Sandbox | None = None
         self._sessions: dict[int, tuple[str, str]] = {}
 
@@ -119,8 +130,32 @@ class Runner:
                 cache_dir=self._cache_dir,
                 require=self.confinement.require,
             )
-            self._box = Sandbox(policy, backend=self.confinement.backend)
+            self._box = Sandbox(
+                policy,
+                backend=self.confinement.backend,
+                registry=self._registry,
+                proxy=self._proxy.for_sandbox() if self._proxy is not None else None,
+                container=self.confinement.container,
+                rootfs=self.confinement.rootfs,
+            )
         return self._box
+
+    async def _open_network(self) -> None:
+        """The proxy of an allow list has to listen before the first command starts."""
+        if self.confinement.network != "allowlist" or self._proxy is not None:
+            return
+        from toolrest.sandbox.proxy import NetworkProxy
+
+        os.makedirs(self._session_dir, mode=0o700, exist_ok=True)
+        path = os.path.join(self._session_dir, "proxy.sock")
+        proxy = NetworkProxy(self.confinement.allowed_hosts, path, on_blocked=self._note_blocked)
+        await proxy.start()
+        self._proxy = proxy
+
+    def _note_blocked(self, blocked: Blocked) -> None:
+        self._turned_away.append(f"{blocked.host}:{blocked.port}")
+        if self.on_blocked is not None:
+            self.on_blocked(blocked)
 
     def confine(self, command: Command, *, outside: bool) -> Confined:
         """The command as it will be started: inside the sandbox, or as it is when let out."""
@@ -222,9 +257,11 @@ class Runner:
         """Whether a failure was the sandbox's doing, in words for the model."""
         from toolrest.sandbox.denial import blocked_words
 
+        hosts, self._turned_away = self._turned_away, []
         if backend == "none":
             return None
-        return blocked_words(stdout, stderr, code, backend, self.sandbox.policy, cwd)
+        policy = self.sandbox.policy
+        return blocked_words(stdout, stderr, code, backend, policy, cwd, hosts)
 
     async def execute(
         self,
@@ -299,6 +336,7 @@ class Runner:
         return 1 if ran.result.exit_code is None else ran.result.exit_code
 
     async def _confined(self, command: Command, outside: bool) -> Confined:
+        await self._open_network()
         if self._box is None and self.is_confined and not outside:
             # The first time probes backends by running them: not on the event loop.
             return await asyncio.to_thread(self.confine, command, outside=outside)
@@ -308,6 +346,8 @@ class Runner:
         """End every program of this session and remove its private folder."""
         await self.sessions.aclose()
         await self._owner.aclose()
+        if self._proxy is not None:
+            await self._proxy.aclose()
         shutil.rmtree(self._session_dir, ignore_errors=True)
 
 
