@@ -1,0 +1,80 @@
+"""What doctor finds, and that it says it plainly."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolrest.sandbox import doctor, landlock
+from toolrest.sandbox.doctor import count_hard_links, examine, lines
+from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> SandboxPolicy:
+    (tmp_path / "ws").mkdir()
+    return SandboxPolicy.build(str(tmp_path / "ws"), str(tmp_path / "session"))
+
+
+def test_a_report(policy: SandboxPolicy, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    os.link(tmp_path / "file", tmp_path / "ws/linked")
+    report = examine(policy, str(tmp_path / "registry"))
+    by_name = {finding.name: finding for finding in report.findings}
+    assert report.chosen.startswith("bubblewrap")
+    assert by_name[report.chosen].works
+    assert set(by_name[report.chosen].controls) == set(CONTROLS)
+    assert by_name["landlock"].open == landlock.open_rows()
+    assert {"podman", "docker"} <= set(by_name)
+    assert report.hard_links == 1
+    text = "\n".join(lines(report))
+    for row in (*landlock.open_rows(), *landlock.BROKEN):
+        assert row in text
+    assert "a session uses: bubblewrap" in text
+    assert "files with several names in the writable roots: 1" in text
+    assert list((tmp_path / "ws").iterdir()) == [tmp_path / "ws/linked"]
+
+
+def test_what_is_in_the_way_is_said(
+    policy: SandboxPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = tmp_path / "switch"
+    switch.write_text("1\n")
+    monkeypatch.setattr(doctor, "bwrap_programs", lambda roots: [])
+    monkeypatch.setattr(doctor, "_SWITCHES", ((str(switch), "1", "turn it off"),))
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    report = examine(policy, str(tmp_path / "registry"))
+    assert report.chosen == ""
+    assert "turn it off" in report.hints
+    text = "\n".join(lines(report))
+    assert "apt install bubblewrap" in text
+    assert "a session uses: nothing; commands are refused" in text
+
+
+def test_places_that_a_command_can_write_to(
+    policy: SandboxPolicy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", f"{policy.workspace}/bin:/usr/bin")
+    (tmp_path / "ws/bin").mkdir()
+    monkeypatch.syspath_prepend(policy.workspace)
+    words = "\n".join(examine(policy, str(tmp_path / "registry")).warnings)
+    assert f"PATH has '{policy.workspace}/bin'" in words
+    assert f"modules in {policy.workspace}" in words
+
+
+def test_windows_is_not_supported(policy: SandboxPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    report = examine(policy)
+    assert "not supported" in "\n".join(lines(report))
+
+
+def test_counting_stops_somewhere(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).touch()
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert count_hard_links([str(tmp_path)]) == 0
+    assert count_hard_links([str(tmp_path)], most=3) == -1
+    assert count_hard_links([str(tmp_path / "none")]) == 0
