@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from toolrest.patch import unified
@@ -51,6 +51,7 @@ def git(cwd: Path, *arguments: str) -> str:
 
 
 @given(old=text, new=text, context=st.integers(0, 4))
+@example(old="a\r\na\r", new="a\r\n", context=0)
 def test_our_own_diffs_apply(old: str, new: str, context: int) -> None:
     body = unified_diff(old, new, context, universal=False)
     # A diff that shows no CR leaves the endings of new lines to the file.

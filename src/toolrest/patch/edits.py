@@ -144,10 +144,11 @@ def edited(text: str, edits: Sequence[Edit], target: Target) -> tuple[str, int]:
 
 
 def _spans(text: str, edit: Edit) -> list[tuple[int, int]]:
-    """Where the target is; as written, else with any kind of line ending."""
-    spans = _find_all(text, edit.old, edit.replace_all)
-    if spans or "\r" not in text:
-        return spans
+    """Where the target is. A model sees no CR, so a target without one fits any line ending."""
+    if "\r" not in text or "\r" in edit.old:
+        spans = _find_all(text, edit.old, edit.replace_all)
+        if spans or "\r" not in text:
+            return spans
     # Compare with every ending as LF, then count the CRs back in.
     shrunk = [start - index for index, (start, _) in enumerate(_find_all(text, "\r\n"))]
     return [

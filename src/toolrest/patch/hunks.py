@@ -25,9 +25,10 @@ def patched(data: bytes, hunks: list[Hunk], label: str, legacy: str | None = Non
 
 
 def _apply(text: str, hunks: list[Hunk], label: str) -> str:
-    raw = split_lines(text, universal="\n" not in text)
+    close = "\n" if "\n" in text else "\r"
+    raw = split_lines(text, universal=close == "\r")
     ending = _ending(text, hunks)
-    texts = [line.rstrip("\n") if "\n" in line else line.rstrip("\r") for line in raw]
+    texts = [line.removesuffix(close) for line in raw]
     finder = Finder(texts, [line for hunk in hunks for line in hunk.texts])
     out: list[str] = []
     done = shift = 0
