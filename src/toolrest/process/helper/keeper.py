@@ -13,6 +13,7 @@ from . import kernel, launch, signals, tree, wire
 _RETRY_MS = 10
 _PATIENCE = 2.0
 _STUBBORN_MS = 250
+_IDLE_ENOUGH = 2  # so that one gets ready again while the other is busy
 
 
 class Keeper:
@@ -39,12 +40,12 @@ class Keeper:
         self.ending = False
         self._prepare()
 
-    def serve(self, again: bool) -> None:
-        """See one command to its end, or one after the other until the session ends."""
+    def serve(self) -> None:
+        """See commands to their end, one after the other, until others are idle enough."""
         while self._take():
             self._attend()
             self.host.close()
-            if self.ending or not again:
+            if self.ending or self.board[:].count(wire.IDLE) >= _IDLE_ENOUGH:
                 return
             self._prepare()
             self.board[self.place : self.place + 1] = wire.IDLE

@@ -15,7 +15,6 @@ _GIVE_UP = 10.0
 _BROKEN = 70
 _AGAIN = 11
 _PLACES = 4096
-_LASTING_KEEPERS = 2  # so that one gets ready again while the other is busy
 
 
 class Owner:
@@ -31,7 +30,6 @@ class Owner:
         # Who is idle: a keeper that takes the last idle place away says so, and only then.
         self.board = mmap(-1, _PLACES)
         self.keepers: dict[int, int] = {}
-        self.lasting: set[int] = set()
         self.failures = 0
         self.watched = select.poll()
         self.watched.register(self.wake, select.POLLIN)
@@ -81,7 +79,6 @@ class Owner:
         self._fork_keeper()
 
     def _fork_keeper(self) -> None:
-        lasting = len(self.lasting) < _LASTING_KEEPERS
         place = self.board.find(wire.FREE, 0)
         try:
             pid = os.fork()
@@ -90,13 +87,11 @@ class Owner:
             self.watched.modify(wire.SOCKET_FD, select.POLLRDHUP | select.POLLIN)
             return
         if pid == 0:
-            self._become_keeper(lasting, place)
+            self._become_keeper(place)
         self.board[place : place + 1] = wire.IDLE
         self.keepers[pid] = place
-        if lasting:
-            self.lasting.add(pid)
 
-    def _become_keeper(self, lasting: bool, place: int) -> None:
+    def _become_keeper(self, place: int) -> None:
         try:
             self.news.close()
             for fd in (self.life, self.wake, self.host):
@@ -104,7 +99,7 @@ class Owner:
                     os.close(fd)
             keeper.Keeper(
                 self.keepers_life, wire.SOCKET_FD, self.keepers_news, self.board, place
-            ).serve(lasting)
+            ).serve()
             os._exit(0)
         finally:
             os._exit(_BROKEN)
@@ -136,7 +131,6 @@ class Owner:
             if place is not None:
                 self.failures += bool(status) and self.board[place] == wire.IDLE[0]
                 self.board[place : place + 1] = wire.FREE
-            self.lasting.discard(pid)
 
     def _kill_orphans(self) -> None:
         """A keeper was killed and its tree fell to us: whoever is no keeper has no command.
