@@ -20,6 +20,8 @@ class Op:
     effects: Effects
     pauses: int
     cancelled: bool
+    lingers: int = 0
+    """How long a cancelled call keeps its place in the queue before it gives it back."""
 
 
 paths = st.lists(st.sampled_from(PATHS), max_size=2, unique=True).map(tuple)
@@ -30,7 +32,9 @@ effects = st.one_of(
     st.just(Effects.none()),
     st.builds(Effects, writes=paths, exclusive=st.just(False)),
 )
-ops = st.lists(st.builds(Op, effects, st.integers(0, 4), st.booleans()), max_size=24)
+ops = st.lists(
+    st.builds(Op, effects, st.integers(0, 4), st.booleans(), st.integers(0, 6)), max_size=24
+)
 
 
 def sequential(batch: list[Op]) -> tuple[list[object], dict[str, list[int]]]:
@@ -59,6 +63,8 @@ async def scheduled(batch: list[Op], limit: int) -> tuple[list[object], dict[str
         ticket = scheduler.enter(op.effects)
         try:
             if op.cancelled:
+                for _ in range(op.lingers):
+                    await asyncio.sleep(0)
                 return "cancelled"
             await scheduler.wait(ticket)
             assert not any(conflict(other.effects, op.effects) for other in running)
@@ -141,6 +147,27 @@ async def test_a_queued_writer_is_not_overtaken_by_later_readers() -> None:
 def test_conflicts(first: Effects, second: Effects, expected: bool) -> None:
     assert conflict(first, second) is expected
     assert conflict(second, first) is expected
+
+
+async def test_a_long_queue_of_exclusive_calls_stays_a_chain() -> None:
+    scheduler = Scheduler()
+    tickets = [scheduler.enter(Effects.unknown()) for _ in range(5_000)]
+    assert sum(len(ticket._blockers) for ticket in tickets) == 4_999
+    for ticket in tickets:
+        await scheduler.wait(ticket)
+        scheduler.release(ticket)
+
+
+async def test_a_cancelled_exclusive_call_does_not_let_conflicting_ones_meet() -> None:
+    scheduler = Scheduler()
+    writes = Effects(writes=("/w/a",))
+    running = scheduler.enter(writes)
+    barrier = scheduler.enter(Effects.unknown())
+    later = scheduler.enter(writes)
+    scheduler.release(barrier)
+    assert later._state == "queued"
+    scheduler.release(running)
+    assert later._state == "running"
 
 
 def test_a_limit_below_one_is_refused() -> None:

@@ -137,7 +137,7 @@ def _runner(
 
     def blocked(what: Blocked) -> None:
         if bus is not None:
-            bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.proto))
+            bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.protocol))
 
     return Runner(
         files,

@@ -16,13 +16,13 @@ from toolrest.policy.effects import Effects
 class Ticket:
     """A call's place: first in the queue, then running, then released."""
 
-    __slots__ = ("_blockers", "_dependents", "_number", "_reader", "_ready", "_state", "effects")
+    __slots__ = ("_blockers", "_dependents", "_number", "_ready", "_state", "effects", "reader")
 
     def __init__(self, number: int, effects: Effects, reader: bool) -> None:
         self.effects = effects
+        self.reader = reader
         self._number = number
-        self._reader = reader
-        self._blockers = 0
+        self._blockers: set[Ticket] = set()
         self._dependents: list[Ticket] = []
         self._ready: asyncio.Future[None] | None = None
         self._state = "queued"
@@ -40,24 +40,31 @@ class Scheduler:
         self._limit = limit
         self._running = 0
         self._count = 0
-        self._open: dict[int, Ticket] = {}
+        self._barrier: Ticket | None = None
+        # Open tickets since the barrier. What came before it is over when the barrier runs, so
+        # nobody later has to look at it: a queue of exclusive calls stays a chain.
+        self._since: dict[int, Ticket] = {}
         self._non_readers = 0
         self._waiting_for_slot: list[Ticket] = []
 
     def enter(self, effects: Effects) -> Ticket:
         """Take a place in the queue; the order of these calls is the order of conflicts."""
         self._count += 1
-        reader = not (effects.writes or effects.serial or effects.runs_alone)
+        alone = effects.runs_alone
+        reader = not (effects.writes or effects.serial or alone)
         ticket = Ticket(self._count, effects, reader)
-        if self._open and not (reader and self._non_readers == 0):
-            for other in self._open.values():
-                if conflict(other.effects, effects):
-                    other._dependents.append(ticket)
-                    ticket._blockers += 1
-        self._open[ticket._number] = ticket
-        if not reader:
-            self._non_readers += 1
-        if ticket._blockers == 0:
+        if self._since and not (reader and self._non_readers == 0):
+            for other in self._since.values():
+                if alone or conflict(other.effects, effects):
+                    _block(ticket, other)
+        if self._barrier is not None:
+            _block(ticket, self._barrier)
+        if alone:
+            self._barrier, self._since, self._non_readers = ticket, {}, 0
+        else:
+            self._since[ticket._number] = ticket
+            self._non_readers += not reader
+        if not ticket._blockers:
             self._admit(ticket)
         return ticket
 
@@ -69,17 +76,24 @@ class Scheduler:
 
     def release(self, ticket: Ticket) -> None:
         """Give the place back, whether or not the call ever ran. Twice does no harm."""
-        if self._open.pop(ticket._number, None) is None:
+        if ticket._state == "released":
             return
-        if not ticket._reader:
-            self._non_readers -= 1
         if ticket._state == "running":
             self._running -= 1
         ticket._state = "released"
+        if ticket is self._barrier:
+            self._barrier = None
+        elif self._since.pop(ticket._number, None) is not None:
+            self._non_readers -= not ticket.reader
         for dependent in ticket._dependents:
-            dependent._blockers -= 1
-            if dependent._blockers == 0 and dependent._state == "queued":
+            dependent._blockers.discard(ticket)
+            for (
+                earlier
+            ) in ticket._blockers:  # it never ran: what it waited for is still to wait for
+                _block(dependent, earlier)
+            if not dependent._blockers and dependent._state == "queued":
                 heappush(self._waiting_for_slot, dependent)
+        ticket._blockers.clear()
         while self._waiting_for_slot and self._running < self._limit:
             self._start(heappop(self._waiting_for_slot))
 
@@ -96,6 +110,12 @@ class Scheduler:
         self._running += 1
         if ticket._ready is not None and not ticket._ready.done():
             ticket._ready.set_result(None)
+
+
+def _block(ticket: Ticket, earlier: Ticket) -> None:
+    if earlier._state != "released" and earlier not in ticket._blockers:
+        ticket._blockers.add(earlier)
+        earlier._dependents.append(ticket)
 
 
 def conflict(first: Effects, second: Effects) -> bool:
