@@ -138,7 +138,7 @@ class ContainerEngine:
 
     def _flags(self, command: Command, name: str) -> tuple[str, ...]:
         user = self.options.user or f"{os.geteuid()}:{os.getegid()}"
-        flags = ["--rm", "--init", "--name", name, "--user", user, "--cap-drop", "ALL"]
+        flags = ["--rm", "--name", name, "--user", user, "--cap-drop", "ALL"]
         flags += ["--security-opt", "no-new-privileges", "--pull", "never"]
         flags += ["--network", "host" if self.policy.network == "on" else "none"]
         flags += ["--tmpfs", "/tmp:rw,nosuid,nodev,mode=1777"]  # noqa: S108
@@ -146,7 +146,9 @@ class ContainerEngine:
             flags.append("--read-only")
         if command.tty:
             flags += ["--interactive", "--tty"]
-        if os.path.basename(self.program) == "podman" and os.geteuid() != 0:
+        if os.path.basename(self.program) != "podman":
+            flags.append("--init")  # podman needs a further package for that
+        elif os.geteuid() != 0:
             flags.append("--userns=keep-id")  # else the user's own files belong to nobody inside
         return tuple(flags)
 
