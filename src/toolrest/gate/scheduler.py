@@ -16,12 +16,24 @@ from toolrest.policy.effects import Effects
 class Ticket:
     """A call's place: first in the queue, then running, then released."""
 
-    __slots__ = ("_blockers", "_dependents", "_number", "_ready", "_state", "effects", "reader")
+    __slots__ = (
+        "_before",
+        "_blockers",
+        "_dependents",
+        "_number",
+        "_ran",
+        "_ready",
+        "_state",
+        "effects",
+        "reader",
+    )
 
     def __init__(self, number: int, effects: Effects, reader: bool) -> None:
         self.effects = effects
         self.reader = reader
         self._number = number
+        self._ran = False
+        self._before: tuple[Ticket | None, dict[int, Ticket]] | None = None
         self._blockers: set[Ticket] = set()
         self._dependents: list[Ticket] = []
         self._ready: asyncio.Future[None] | None = None
@@ -60,6 +72,7 @@ class Scheduler:
         if self._barrier is not None:
             _block(ticket, self._barrier)
         if alone:
+            ticket._before = (self._barrier, self._since)
             self._barrier, self._since, self._non_readers = ticket, {}, 0
         else:
             self._since[ticket._number] = ticket
@@ -82,7 +95,7 @@ class Scheduler:
             self._running -= 1
         ticket._state = "released"
         if ticket is self._barrier:
-            self._barrier = None
+            self._lift()
         elif self._since.pop(ticket._number, None) is not None:
             self._non_readers -= not ticket.reader
         for dependent in ticket._dependents:
@@ -97,6 +110,18 @@ class Scheduler:
         while self._waiting_for_slot and self._running < self._limit:
             self._start(heappop(self._waiting_for_slot))
 
+    def _lift(self) -> None:
+        """Take the barrier away. If it never ran, what was before it counts again."""
+        while self._barrier is not None and self._barrier._state == "released":
+            before = self._barrier._before
+            if self._barrier._ran or before is None:
+                self._barrier = None
+                return
+            self._barrier, earlier = before
+            merged = {**earlier, **self._since}
+            self._since = {n: t for n, t in merged.items() if t._state != "released"}
+            self._non_readers = sum(not t.reader for t in self._since.values())
+
     def _admit(self, ticket: Ticket) -> None:
         if self._running < self._limit:
             self._start(ticket)
@@ -107,6 +132,8 @@ class Scheduler:
         if ticket._state != "queued":
             return
         ticket._state = "running"
+        ticket._ran = True
+        ticket._before = None
         self._running += 1
         if ticket._ready is not None and not ticket._ready.done():
             ticket._ready.set_result(None)
