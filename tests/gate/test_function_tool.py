@@ -149,6 +149,10 @@ def test_local_classes_can_be_used_in_hints() -> None:
         ({"connects": "path"}, Risk.WRITE, True, False, True),
         ({"effects": Effects.none(), "parallel": False}, Risk.READ, False, True, False),
         ({"parallel": True}, Risk.EXECUTE, True, False, True),
+        ({"reads": "path", "mutating": True}, Risk.EXECUTE, True, True, False),
+        ({"writes": "path", "mutating": True}, Risk.WRITE, True, False, False),
+        ({"writes": "path", "mutating": False}, Risk.WRITE, True, False, False),
+        ({"reads": "path", "effects": Effects(runs=(("rm",),))}, Risk.EXECUTE, True, True, False),
         ({"mutating": False, "risk": "critical"}, Risk.CRITICAL, False, False, True),
     ],
 )
@@ -191,6 +195,7 @@ def positional(path: str, /) -> str:
         (lambda: "", {"reads": "nope"}, "`nope`, which is not one of its parameters"),
         (lambda: "", {"risk": "huge"}, "risk must be one of read, write, execute, critical"),
         (lambda: "", {"input_format": "freeform"}, "exactly one parameter"),
+        (lambda: "", {"parameters": []}, "parameters must be a JSON Schema"),
     ],
 )
 def test_a_tool_that_cannot_work_is_refused_with_the_reason(
@@ -261,3 +266,22 @@ def test_a_nullable_parameter_may_be_left_out() -> None:
     args = nullable.decode('{"name": "x"}').args
     assert (args.required, args.point) == (None, None)
     assert problem("{}", nullable).fields == ("name",)
+
+
+def test_a_missing_field_of_a_raw_schema_is_named_by_its_own_path() -> None:
+    inner = {"type": "object", "properties": {"z": {"type": "string"}}, "required": ["z"]}
+    schema = {"type": "object", "properties": {"n": {}, "o": inner}, "required": ["n"]}
+
+    @tool(parameters=schema, mutating=False)
+    def raw(**arguments: Any) -> Any:
+        """Raw."""
+        return arguments
+
+    assert set(problem('{"o": {}}', raw).fields) == {"n", "o.z"}
+
+
+def test_a_long_string_is_never_shown_in_part() -> None:
+    secret = "s3cr3t" * 10
+    error = problem({"name": "a", "count": secret})
+    assert "got a string of 60 characters" in error.message
+    assert "s3cr3t" not in error.message

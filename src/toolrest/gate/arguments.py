@@ -21,6 +21,7 @@ LAZY: ConfigDict = {"extra": "allow", "defer_build": True}
 
 PREFIX = "failed to parse function arguments: "
 _MOST_PROBLEMS = 40
+_LONGEST_SHOWN = 40
 _INTEGER_ERRORS = ("int_type", "int_from_float")
 
 
@@ -180,7 +181,7 @@ def _explain(errors: list[ErrorDetails], value: Any) -> RespondToModel:
     for error in errors:
         lead = _LEADS.get(error["type"], "")
         is_missing = error["type"] == "missing"
-        field = _dotted(_real_path(error["loc"], value, missing=is_missing))
+        field = dotted(_real_path(error["loc"], value, missing=is_missing))
         wanted = lead or _expected(error)
         wanteds = problems.setdefault(field, [])
         if wanted not in wanteds:
@@ -195,7 +196,8 @@ def _explain(errors: list[ErrorDetails], value: Any) -> RespondToModel:
     return _invalid(words, tuple(problems))
 
 
-def _dotted(path: list[int | str]) -> str:
+def dotted(path: Iterable[int | str]) -> str:
+    """A place in the arguments as `field.other[2]`."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
@@ -236,7 +238,7 @@ def _expected(error: ErrorDetails) -> str:
 
 
 def describe(value: Any) -> str:
-    """A value in the words of JSON, cut short."""
+    """A value in the words of JSON; a long string only by its length."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -244,8 +246,10 @@ def describe(value: Any) -> str:
     if isinstance(value, int | float):
         return f"number {value!r:.40}"
     if isinstance(value, str):
-        shown = json.dumps(value[:40], ensure_ascii=False)
-        return f"string {shown}{'…' if len(value) > 40 else ''}"
+        # Half of a long secret would no longer be known as one, so it is whole or not at all.
+        if len(value) > _LONGEST_SHOWN:
+            return f"a string of {len(value)} characters"
+        return f"string {json.dumps(value, ensure_ascii=False)}"
     if isinstance(value, list):
         return f"an array of {len(value)}"
     return "an object"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 import typing
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping
+from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate import arguments
 from toolrest.gate.context import Context
+from toolrest.gate.declared import LOST, Places, join, raw_value
 from toolrest.gate.nulls import fill_nulls
+from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Grammar, Tool
 from toolrest.items import JSONObject
 from toolrest.policy.effects import Effects, Risk
@@ -60,6 +62,11 @@ class FunctionTool(Tool):
             self.kind = "custom"
         if description is not None:
             self.description = description
+        if parameters is not None and not isinstance(parameters, dict):
+            raise ToolDefinitionError(
+                f"tool {self.name}: parameters must be a JSON Schema (a dict), "
+                f"not {type(parameters).__name__}"
+            )
         self._raw_schema = parameters
         self._signature = _Signature(function, self.name, caller_locals())
         self._is_async = inspect.iscoroutinefunction(function)
@@ -67,12 +74,11 @@ class FunctionTool(Tool):
             function
         )
         self._check_shape()
-        self._paths = _Paths(
-            self._names(reads), self._names(writes), self._names(connects), self.name
-        )
+        self._places = Places(self._names(reads), self._names(writes), self._names(connects))
         self._declared = effects
+        self._mutating = mutating
         self._exclusive = None if parallel is None else not parallel
-        self.typical = self._typical(mutating)
+        self.typical = self._typical()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function directly, without the gate."""
@@ -114,7 +120,7 @@ class FunctionTool(Tool):
         value = fill_nulls(self._raw_schema, arguments.parse_object(raw))
         problems = list(self._validator.iter_errors(value))
         if problems:
-            fields = tuple(_dotted(p.instance_path) for p in problems)
+            fields = tuple(_field(problem) for problem in problems)
             raise arguments.invalid(
                 [f"`{f}`: {p.message}" for f, p in zip(fields, problems, strict=True)], fields
             )
@@ -130,15 +136,45 @@ class FunctionTool(Tool):
             raise ToolDefinitionError(f"{self.name}: bad JSON Schema: {error}") from None
 
     def effects(self, args: Any, ctx: Context) -> Effects:
-        """What this call touches, from what the author declared."""
-        if callable(self._declared):
-            effects = self._declared(**self._kwargs(args))
-            if not isinstance(effects, Effects):
-                raise TypeError(f"effects of {self.name} returned {type(effects).__name__}")
-        elif self._paths:
-            effects = self._paths.of(self._kwargs(args), ctx)
-        else:
+        """What this call touches: everything that the author declared, joined."""
+        declared = self._declared
+        if not callable(declared) and not self._places:
             return self.typical
+        parts: list[Effects] = []
+        if isinstance(declared, Effects):
+            parts.append(declared)
+        elif declared is not None:
+            parts.append(self._asked(declared(**self._kwargs(args))))
+        if self._places:
+            parts.append(self._places.of(self._values(args), ctx))
+        return self._finished(parts)
+
+    def _asked(self, effects: object) -> Effects:
+        if not isinstance(effects, Effects):
+            raise TypeError(f"effects of {self.name} returned {type(effects).__name__}")
+        return effects
+
+    def _values(self, args: Any) -> Callable[[str], Any]:
+        """How to look a declared parameter up: as the function will get it, else as it came."""
+        kwargs = self._kwargs(args)
+        defaults = self._signature.defaults
+
+        def value(name: str) -> Any:
+            if name in kwargs:
+                return kwargs[name]
+            if name in defaults:
+                return defaults[name]
+            if self._raw_schema is None:
+                return LOST
+            return raw_value(name, args, self._raw_schema)
+
+        return value
+
+    def _finished(self, parts: list[Effects]) -> Effects:
+        effects = join(parts)
+        if self._mutating and not effects.mutating:
+            # It changes something, and nothing that was declared says what.
+            effects = join((effects, Effects.unknown()))
         return effects if self._exclusive is None else effects.with_exclusive(self._exclusive)
 
     async def run(self, args: Any, ctx: Context) -> Any:
@@ -150,14 +186,23 @@ class FunctionTool(Tool):
             return await self.function(**kwargs)
         if self._generates:
             return _pieces(self.function(**kwargs), ctx)
-        return await ctx.in_thread(lambda: self.function(**kwargs))
+        value: Any = await ctx.in_thread(lambda: self.function(**kwargs))
+        if inspect.isawaitable(value):
+            # An async function behind a plain decorator looks sync until it is called.
+            value = await value
+        return _pieces(value, ctx) if isinstance(value, Generator) else value
 
     def _kwargs(self, args: Any) -> dict[str, Any]:
         if self.kind == "custom":
             return {self._signature.fields[0].name: args}
         if self._raw_schema is not None:
-            return self._signature.spread(args)
+            return self._signature.spread(args, self._properties)
         return {name: getattr(args, name) for name in self._field_names}
+
+    @cached_property
+    def _properties(self) -> frozenset[str]:
+        properties = (self._raw_schema or {}).get("properties")
+        return frozenset(properties) if isinstance(properties, dict) else frozenset()
 
     @cached_property
     def _field_names(self) -> tuple[str, ...]:
@@ -167,7 +212,7 @@ class FunctionTool(Tool):
         names = (value,) if isinstance(value, str) else value
         known = {field.name for field in self._signature.fields}
         if self._raw_schema is not None:
-            known |= set(self._raw_schema.get("properties", {}))
+            known |= set(self._properties)
         for name in names:
             if name not in known:
                 raise ToolDefinitionError(
@@ -181,66 +226,13 @@ class FunctionTool(Tool):
                 f"tool {self.name}: a freeform tool takes exactly one parameter, the text"
             )
 
-    def _typical(self, mutating: bool | None) -> Effects:
-        if isinstance(self._declared, Effects):
-            effects = self._declared
-        elif self._paths:
-            effects = self._paths.typical()
-        elif mutating is False:
-            effects = Effects.none()
-        else:
-            effects = Effects.unknown()
-        return effects if self._exclusive is None else effects.with_exclusive(self._exclusive)
-
-
-class _Paths:
-    """Effects read off the parameters that hold paths and URLs."""
-
-    def __init__(
-        self,
-        reads: tuple[str, ...],
-        writes: tuple[str, ...],
-        connects: tuple[str, ...],
-        tool: str,
-    ) -> None:
-        self.reads = reads
-        self.writes = writes
-        self.connects = connects
-        self.tool = tool
-
-    def __bool__(self) -> bool:
-        return bool(self.reads or self.writes or self.connects)
-
-    def of(self, values: Mapping[str, Any], ctx: Context) -> Effects:
-        def paths(names: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(
-                ctx.files.canonical(os.fspath(item))
-                for name in names
-                for item in _many(values.get(name))
-            )
-
-        hosts = tuple(_host(str(v)) for name in self.connects for v in _many(values.get(name)))
-        return Effects(reads=paths(self.reads), writes=paths(self.writes), connects=hosts)
-
-    def typical(self) -> Effects:
-        return Effects(
-            reads=tuple(f"<{n}>" for n in self.reads),
-            writes=tuple(f"<{n}>" for n in self.writes),
-            connects=tuple(f"<{n}>" for n in self.connects),
-        )
-
-
-def _many(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple | set) else [value]
-
-
-def _host(url: str) -> str:
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url if "//" in url else f"//{url}")
-    return parts.hostname or url
+    def _typical(self) -> Effects:
+        parts = [self._declared] if isinstance(self._declared, Effects) else []
+        if self._places:
+            parts.append(self._places.typical())
+        if not parts or callable(self._declared):
+            parts.append(Effects.none() if self._mutating is False else Effects.unknown())
+        return self._finished(parts)
 
 
 def _risk(value: Risk | str | None, name: str) -> Risk | None:
@@ -264,6 +256,7 @@ class _Signature:
         self.tool = name
         self.context: str | None = None
         self.fields: list[inspect.Parameter] = []
+        self.defaults: dict[str, Any] = {}
         self._spreads = False
         try:
             hints = typing.get_type_hints(function, localns=dict(local_names), include_extras=True)
@@ -293,12 +286,14 @@ class _Signature:
             )
         else:
             self.fields.append(parameter)
+            if parameter.default is not parameter.empty:
+                self.defaults[parameter.name] = parameter.default
 
-    def spread(self, args: Mapping[str, Any]) -> dict[str, Any]:
+    def spread(self, args: Mapping[str, Any], properties: Collection[str]) -> dict[str, Any]:
         """A raw-schema tool's arguments, as the function wants them."""
         if self._spreads:
             return dict(args)
-        if len(self.fields) == 1 and self.fields[0].name not in args:
+        if len(self.fields) == 1 and self.fields[0].name not in properties:
             return {self.fields[0].name: dict(args)}
         known = {field.name for field in self.fields}
         return {key: value for key, value in args.items() if key in known}
@@ -350,19 +345,31 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 async def _pieces(
-    generator: AsyncIterator[Any] | Iterator[Any], ctx: Context
+    generator: AsyncGenerator[Any, None] | Generator[Any, None, None], ctx: Context
 ) -> AsyncIterator[Any]:
-    if isinstance(generator, AsyncIterator):
-        async for piece in generator:
-            yield piece
+    """The pieces one by one; the generator's own clean-up has run when this one is closed."""
+    if isinstance(generator, AsyncGenerator):
+        async with aclosing(generator):
+            async for piece in generator:
+                yield piece
         return
     end = object()
-    while (piece := await ctx.in_thread(next, generator, end)) is not end:
-        yield piece
+    try:
+        while (piece := await ctx.in_thread(next, generator, end)) is not end:
+            yield piece
+    except Abandoned:
+        raise  # its thread is still inside: it cannot be closed
+    except BaseException:
+        await ctx.in_thread(generator.close)
+        raise
 
 
-def _dotted(path: list[Any]) -> str:
-    return ".".join(str(part) for part in path) or "arguments"
+def _field(problem: Any) -> str:
+    """Where it is wrong; a missing field by its own path, not by that of the object around it."""
+    path = list(problem.instance_path)
+    if problem.kind.name == "required":
+        path.append(problem.kind.property)
+    return arguments.dotted(path)
 
 
 def caller_locals() -> Mapping[str, Any]:
