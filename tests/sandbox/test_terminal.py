@@ -80,7 +80,7 @@ async def test_ctrl_c_interrupts_python_and_the_next_line_works(start: Start) ->
     terminal.type("import time; print('now', flush=True); time.sleep(60)\n")
     await terminal.until("now\r\n")
     terminal.type("\x03")
-    assert "KeyboardInterrupt" in await terminal.until("KeyboardInterrupt")
+    assert "KeyboardInterrupt" in await terminal.until("KeyboardInterrupt\r\n>>> ")
     terminal.type("print(6 * 7)\n")
     assert "42" in await terminal.until("42\r\n>>> ")
     terminal.type("\x04")
