@@ -4,16 +4,18 @@ import base64
 import json
 import os
 from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolrest.errors import ConfigError
 from toolrest.gate.redact import Redactor
-from toolrest.gate.secret_patterns import WINDOW
+from toolrest.gate.secret_patterns import WINDOW, PatternStage, compile_pattern
 
 SECRET = 'pa"ss\\wörd +/=&?\n key'
 
@@ -48,14 +50,42 @@ def test_short_values_are_no_secrets(value: str) -> None:
         "/tmp/ssh-XXXX/agent.123",
         "~/keys/id_rsa",
         "./secrets.json",
-        "../secrets.json",
-        "C:\\keys\\id_rsa",
-        "unix:///var/run/docker.sock",
-        "unix:path=/run/user/1000/bus",
+        "../here/secrets.json",
+        "unix:///tmp/docker.sock",
+        "unix:path=/tmp/bus,guid=0123456789abcdef",
+        "file:///tmp/x/secrets.json",
     ],
 )
-def test_paths_are_no_secrets(value: str) -> None:
+def test_paths_are_no_secrets(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    (here / "keys").mkdir(parents=True)
+    (here / "keys" / "id_rsa").touch()
+    (here / "secrets.json").touch()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(here))
     assert not Redactor({"SSH_AUTH_SOCK": value}).active
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "~Xk39#kk2aa",
+        "~/Xk39#kk2aa",
+        "./hunter2hunter2",
+        "../hunter2hunter2",
+        "file:abcdef123",
+        "unix:hunter2hunter2",
+        "C:\\hunter2hunter2",
+        "here-is-a-file",
+    ],
+)
+def test_what_only_looks_like_a_path_is_a_secret(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here-is-a-file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Redactor({"DB_PASSWORD": value}).redact(f"<{value}>") == "<[redacted:DB_PASSWORD]>"
 
 
 def test_a_key_that_starts_with_a_slash_is_no_path() -> None:
@@ -278,7 +308,15 @@ def test_a_pattern_is_found_anywhere_in_a_long_line(at: int) -> None:
         ("(?:a?b?)*c", "repeats a repeat"),
         ("(?:ab|a)*c", "repeats alternatives"),
         (r"(a)\1", "refers back"),
-        (".*a.*b.*c.*d.*e", "has more than 4 long repeats"),
+        (".*a.*b.*c.*d.*e", "has too many ways"),
+        ("a{0,60}" * 10 + "b", "has too many ways"),
+        ("a?" * 30 + "a" * 30, "has too many ways"),
+        ("a*a*b", "has too many ways"),
+        ("(a*)(?:x|a*)b", "has too many ways"),
+        ("(?=a*a*b)x", "has too many ways"),
+        ("(?i)k*\u212a*x", "has too many ways"),
+        ("(?:" * 40 + "a?" + "){8}" * 40 + "b", "has too many ways"),
+        ("(?:a|ab|b)" * 20 + "z", "has too many ways"),
         ("a" * 2000, "is longer than 1000"),
     ],
 )
@@ -298,10 +336,32 @@ def test_a_bad_pattern_is_a_config_error_that_names_it(pattern: str, reason: str
         r"(?:AKIA|ASIA)[A-Z0-9]{16}",
         r"\bghp_\w{36}\b",
         r"(?<=token )\w{8,}",
+        r"(?i)api[_-]?key[\"']?\s*[:=]\s*[\"']?([\w-]{16,})",
+        r"https?://[^\s:@/]+:[^\s@/]+@",
+        r"[\w.+-]+@[\w-]+\.[\w.]+",
+        r"(?:\d+\.){3}\d+",
+        r"begin.*end",
+        r"(?:" * 200 + "a?" + ")" * 200 + "b",
     ],
 )
 def test_everyday_patterns_are_accepted(pattern: str) -> None:
     assert Redactor({}, [pattern]).active
+
+
+PIECES = ["a", "b", "[ab]", "a?", "b?", "a*", "[ab]*", "a{0,9}", "b{2,30}", "(?:a|ab)", "(?:a?b?)"]
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_whatever_pattern_is_accepted_ends_soon(pieces: list[str]) -> None:
+    try:
+        stage = PatternStage(compile_pattern("".join(pieces) + "c"), "x")
+    except ConfigError:
+        return
+    started = perf_counter()
+    for text in ("a" * WINDOW, "ab" * (WINDOW // 2), "b" * WINDOW):
+        stage.feed(text + "\n")
+    assert perf_counter() - started < 10
 
 
 def test_json_values_are_redacted_throughout() -> None:

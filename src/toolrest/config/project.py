@@ -52,11 +52,6 @@ def _only(strict: bool) -> Rule:
     return rule
 
 
-def _inside_workspace(wanted: Any, base: Any, workspace: str) -> str | None:
-    outside = [path for path in wanted if not _beneath(path, (workspace,))]
-    return f"{toml_text(outside[0])} is outside of the workspace" if outside else None
-
-
 def _narrower_roots(wanted: Any, base: Any, workspace: str) -> str | None:
     if base is None:
         return None
@@ -92,14 +87,15 @@ def _beneath(path: str, roots: Sequence[str]) -> bool:
 
 
 # A key that has no line here cannot be set by a project: provider addresses and keys, hooks and
-# anything else that runs a program, telemetry, the audit log's place, trust, profiles.
+# anything else that runs a program, telemetry, the audit log's place, trust, profiles. Nor
+# writable roots (inside the workspace they could only lift the protection of a folder) and
+# patterns of redaction (they are run over every output, and a slow one stops everything).
 RULES: dict[Key, Rule] = {
     ("model",): _free,
     ("model_family",): _free,
     ("approval_policy",): _ranked(_APPROVAL),
     ("on_ask",): _on_ask,
     ("sandbox_mode",): _ranked(_SANDBOX),
-    ("sandbox_workspace_write", "writable_roots"): _inside_workspace,
     ("sandbox_workspace_write", "network_access"): _only(False),
     ("sandbox_workspace_write", "exclude_tmpdir_env_var"): _only(True),
     ("sandbox_workspace_write", "exclude_slash_tmp"): _only(True),
@@ -124,7 +120,6 @@ RULES: dict[Key, Rule] = {
     ("tool_security", "max_file_access_size"): _at_most,
     ("tool_security", "max_shell_commands_per_session"): _at_most,
     ("tool_security", "audit_log_enabled"): _only(True),
-    ("redact", "patterns"): _free,
     ("redact", "names"): _free,
     ("agents", "max_agents"): _at_most,
 }

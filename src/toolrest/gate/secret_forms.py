@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 MIN_LENGTH = 8
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=_-]{16,}")
-_PATH_START = re.compile(r"~|\.{1,2}/|[A-Za-z]:\\|(unix|npipe|file):")
+_ADDRESS = re.compile(r"(?:unix|file):(?://|path=)?(/[^,;]*).*")
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9_.-]")
 # Characters at the start of base64 text that also hold bits of what stood before the value.
 _SHARED = (0, 2, 3)
@@ -40,10 +40,17 @@ def _is_secret(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    if _PATH_START.match(value):
-        return True
-    # One base64 key in 64 starts with a slash, so a slash alone does not make a path.
-    return value[0] == "/" and os.path.lexists("/" + value.lstrip("/").split("/", 1)[0][:255])
+    """Whether a value is a path. Only what is there tells: passwords begin with `~` or `./` too.
+
+    One base64 key in 64 starts with a slash, so of an absolute path the first folder must exist.
+    """
+    address = _ADDRESS.fullmatch(value)
+    path = address[1] if address else value
+    if path[0] == "/":
+        return os.path.lexists("/" + path.lstrip("/").split("/", 1)[0][:255])
+    if path.startswith("~/"):
+        return os.path.lexists(os.path.expanduser(path))
+    return path.startswith(("./", "../")) and os.path.lexists(path)
 
 
 def _derived(value: str) -> Iterator[str]:
