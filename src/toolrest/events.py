@@ -32,6 +32,8 @@ class Event(_Fields):
     """Base: `seq` and `time` are set when the event is emitted, in order, per session."""
 
     type: ClassVar[str] = "event"
+    clean: ClassVar[frozenset[str]] = frozenset({"turn_id"})
+    """Fields that cannot hold a secret, or were redacted before the event was made."""
     seq: int = 0
     time: float = 0.0
     turn_id: str = ""
@@ -44,7 +46,7 @@ class Event(_Fields):
     def names(cls) -> list[str]:
         """Every field's name, the common ones first."""
         declared = [vars(base).get("__annotations__", {}) for base in reversed(cls.__mro__)]
-        return [name for fields in declared for name in fields if name != "type"]
+        return [name for fields in declared for name in fields if name not in ("type", "clean")]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.names())
@@ -85,6 +87,7 @@ class ToolCallBegin(Event):
     """A call was routed and its arguments are valid, or it failed before that."""
 
     type: ClassVar[str] = "tool_call_begin"
+    clean: ClassVar[frozenset[str]] = frozenset({"turn_id", "arguments"})
     call_id: str
     tool: str
     arguments: str
@@ -95,6 +98,9 @@ class ToolCallDecision(Event):
     """What policy said about a call, and by which rule."""
 
     type: ClassVar[str] = "tool_call_decision"
+    clean: ClassVar[frozenset[str]] = frozenset(
+        {"turn_id", "arguments", "verdict", "rule", "risk", "source", "sandbox", "fingerprint"}
+    )
     call_id: str
     tool: str
     arguments: str
@@ -113,6 +119,7 @@ class ToolCallDelta(Event):
     """A piece of output while the call still runs."""
 
     type: ClassVar[str] = "tool_call_delta"
+    clean: ClassVar[frozenset[str]] = frozenset({"turn_id", "text", "stream"})
     call_id: str
     text: str
     stream: Literal["stdout", "stderr"] = "stdout"
@@ -131,6 +138,7 @@ class ToolCallEnd(Event):
     """The call has its one output. `bytes` counts the text before it was cut."""
 
     type: ClassVar[str] = "tool_call_end"
+    clean: ClassVar[frozenset[str]] = frozenset({"turn_id", "output", "failure", "sandbox"})
     call_id: str
     tool: str
     success: bool | None

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from toolrest.gate.runner import Confinement, Runner
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.container import ContainerOptions
-    from toolrest.sandbox.tunnel import Blocked
     from toolrest.sandbox.policy import Network
+    from toolrest.sandbox.tunnel import Blocked
     from toolrest.tools.commands import Surroundings
 
 
@@ -66,7 +66,7 @@ def assemble(
     spill = Spill(config.home, session_id)
     redactor = _redactor(settings, environ)
     files = path_policy(config, workspace, (spill.path,))
-    bus = Bus()
+    bus = Bus(redactor)
     limiter = _limiter(config, redactor, spill)
     services = Services(
         session_id,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from toolrest.errors import RespondToModel, ToolDefinitionError
 from toolrest.events import Event
@@ -13,7 +16,6 @@ from toolrest.gate.bus import Listener
 from toolrest.gate.tool import Tool, as_tool
 from toolrest.gate.turn import Running
 from toolrest.gate.turn import Turn as CallTurn
-from toolrest.gate.walk import Gate
 from toolrest.items import Answered, FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
@@ -23,20 +25,6 @@ if TYPE_CHECKING:
 
 class Turn(CallTurn):
     """Calls that belong together; also takes a model's reply as JSON and answers in kind."""
-
-    def __init__(self, gate: Gate, open_turns: set[Turn]) -> None:
-        super().__init__(gate)
-        self._open_turns = open_turns
-
-    async def __aenter__(self) -> Self:
-        self._open_turns.add(self)
-        return await super().__aenter__()
-
-    async def __aexit__(self, *exc: object) -> None:
-        try:
-            await super().__aexit__(*exc)
-        finally:
-            self._open_turns.discard(self)
 
     async def answer(self, reply: Any) -> list[JSONObject]:
         """Run every tool call in a reply; the items to send back, in call order."""
@@ -101,7 +89,8 @@ class Toolrest:
             environ=environ,
         )
         self._gate = self._session.gate
-        self._turns: set[Turn] = set()
+        self._turns: WeakSet[Turn] = WeakSet()
+        self._closing: asyncio.Task[None] | None = None
         self._specs: dict[str, list[JSONObject]] = {}
         self._closed = False
         for value in tools:
@@ -116,13 +105,28 @@ class Toolrest:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel what still runs and close the session's files. Twice does no harm."""
-        if self._closed:
-            return
+        """Cancel what still runs and close the session's files. Twice does no harm.
+
+        Once begun it goes through to the end, also when the closing task is cancelled.
+        """
         self._closed = True
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        cancelled = False
+        while not self._closing.done():
+            try:
+                await asyncio.wait({self._closing})
+            except asyncio.CancelledError:
+                cancelled = True
+        self._closing.result()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _close(self) -> None:
         for turn in list(self._turns):
             await turn.cancel()
         await self._session.aclose()
+        self._gate.services.bus.close()
 
     # What there is
 
@@ -179,7 +183,7 @@ class Toolrest:
         """
         if wire not in self._specs:
             self._specs[wire] = self._render(wire)
-        return self._specs[wire]
+        return copy.deepcopy(self._specs[wire])
 
     def _render(self, wire: Wire) -> list[JSONObject]:
         from toolrest.wire.specs import render
@@ -216,11 +220,17 @@ class Toolrest:
         async with self.turn() as turn:
             return await turn.answer(reply)
 
-    def turn(self) -> Turn:
-        """A turn: start calls as they arrive, take the outputs in call order."""
+    def turn(self, before_mutation: Callable[[], Awaitable[None]] | None = None) -> Turn:
+        """A turn: start calls as they arrive, take the outputs in call order.
+
+        `before_mutation` is awaited once, before the first call that may change something (a
+        checkpoint, say); readers never wait for it. `turn.failure` says why a turn failed.
+        """
         if self._closed:
             raise RuntimeError("this Toolrest is closed")
-        return Turn(self._gate, self._turns)
+        turn = Turn(self._gate, before_mutation)
+        self._turns.add(turn)
+        return turn
 
     async def cancel(self, call_id: str) -> ToolOutput:
         """Cancel a running call and return its aborted output, once its work is gone."""

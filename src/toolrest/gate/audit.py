@@ -6,6 +6,7 @@ chain. One session writes one file and its head file; nobody else ever writes to
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -58,6 +59,7 @@ class AuditLog:
         self._last = GENESIS
         self._name_on_disk = False
         self._broken = ""
+        self._size = 0
         self._ended = False
         self.path: str | None = None
         _refuse_inside(self._folder, self._home, writable_roots)
@@ -93,15 +95,14 @@ class AuditLog:
 
     def close(self) -> None:
         """Write the last line and let go of the files; may be called twice."""
-        try:
-            if self._log >= 0 and not self._ended and not self._broken:
+        if self._log >= 0 and not self._ended:
+            with contextlib.suppress(AuditError):  # without it the log says that it broke off
                 self._append({"type": "session_end", "time": time.time()})
-        finally:
-            self._ended = True
-            log, head, self._log, self._head = self._log, self._head, -1, -1
-            for descriptor in (log, head):
-                if descriptor >= 0:
-                    os.close(descriptor)
+        self._ended = True
+        log, head, self._log, self._head = self._log, self._head, -1, -1
+        for descriptor in (log, head):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _append(self, record: JSONObject) -> None:
         with self._lock:
@@ -111,13 +112,21 @@ class AuditLog:
     def _write(self, record: JSONObject) -> None:
         line, digest = seal(self._count + 1, self._last, record)
         try:
+            self._repair()
             write_all(self._log, line)
             # The line first: a head that is behind tells of a crash, one ahead of a cut.
             os.pwrite(self._head, head_record(self._count + 1, digest), 0)
         except OSError as error:
             raise self._failed(error) from error
+        self._size += len(line)
         self._count += 1
         self._last = digest
+
+    def _repair(self) -> None:
+        """After a write that failed: cut the torn line off, so that the chain can go on."""
+        if self._broken:
+            os.ftruncate(self._log, self._size)
+            self._broken = ""
 
     def _to_disk(self) -> None:
         try:
@@ -133,7 +142,7 @@ class AuditLog:
             raise self._failed(error) from error
 
     def _ensure_open(self) -> None:
-        if self._broken or self._ended:
+        if self._ended:
             raise AuditError(self._broken or f"the audit log {self.path} is closed")
         if self._log >= 0:
             return

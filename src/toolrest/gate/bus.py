@@ -1,43 +1,77 @@
-"""One ordered stream of events per session."""
+"""One ordered stream of events per session, redacted, whichever thread they come from."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from threading import get_ident
 from time import time
+from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import ToolrestError
-from toolrest.events import Event
+from toolrest.events import Event, FileChange
+
+if TYPE_CHECKING:
+    from toolrest.gate.redact import Redactor
 
 Listener = Callable[[Event], None]
 
 _log = logging.getLogger("toolrest")
+_END = object()
 
 
 class Bus:
-    """Numbers events and hands each to every listener, in order, before `emit` returns."""
+    """Numbers events and hands each to every listener, in order, before `emit` returns.
 
-    def __init__(self) -> None:
+    What another thread emits enters the stream on the event loop, in that thread's order.
+    """
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
         self._sequence = 0
         self._listeners: list[Listener] = []
+        self._streams: list[EventStream] = []
+        self._redactor = redactor if redactor is not None and redactor.active else None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def bind(self) -> None:
+        """Say that this thread's running loop is where events belong."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._thread = loop, get_ident()
 
     def emit(self, event: Event) -> None:
         """Number the event and tell everyone.
 
         A listener that raises one of Toolrest's own errors (an audit log that cannot be written)
-        stops the call that emitted; any other failure of a listener is logged and hurts nobody.
+        stops the call that emitted, after all others have heard; any other failure of a
+        listener is logged and hurts nobody.
         """
+        if self._loop is not None and get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self._emit_quietly, event)
+            return
         self._sequence += 1
         event.seq = self._sequence
         event.time = time()
+        if self._redactor is not None:
+            _scrub(event, self._redactor)
+        problem: ToolrestError | None = None
         for listener in self._listeners:
             try:
                 listener(event)
-            except ToolrestError:
-                raise
-            except Exception:
+            except ToolrestError as error:
+                problem = problem or error
+            except (Exception, asyncio.CancelledError):
                 _log.exception("an event listener failed on %s", event.type)
+        if problem is not None:
+            raise problem
+
+    def _emit_quietly(self, event: Event) -> None:
+        try:
+            self.emit(event)
+        except ToolrestError:
+            _log.exception("an event listener failed on %s", event.type)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns what stops it."""
@@ -48,12 +82,60 @@ class Bus:
 
         return unsubscribe
 
-    async def stream(self) -> AsyncIterator[Event]:
-        """Every event from now on, until the iterator is closed."""
-        queue: asyncio.Queue[Event] = asyncio.Queue()
-        unsubscribe = self.subscribe(queue.put_nowait)
-        try:
-            while True:
-                yield await queue.get()
-        finally:
-            unsubscribe()
+    def stream(self) -> EventStream:
+        """Every event from now on, until the session is closed or the stream is."""
+        stream = EventStream(self)
+        self._streams.append(stream)
+        return stream
+
+    def close(self) -> None:
+        """No more events: every stream ends after what it already has."""
+        for stream in self._streams:
+            stream._queue.put_nowait(_END)
+        self._streams.clear()
+
+
+class EventStream(AsyncIterator[Event]):
+    """Events as an async iterator. It holds all events since it was made."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._unsubscribe = bus.subscribe(self._queue.put_nowait)
+
+    async def __anext__(self) -> Event:
+        event = await self._queue.get()
+        if event is _END:
+            self._queue.put_nowait(_END)
+            self._unsubscribe()
+            raise StopAsyncIteration
+        found: Event = event
+        return found
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        self._unsubscribe()
+        self._queue.put_nowait(_END)
+
+
+def _scrub(event: Event, redactor: Redactor) -> None:
+    """Redact every text of an event but those that the gate has redacted already."""
+    values = event.__dict__
+    for name, value in values.items():
+        if not value or name in event.clean:
+            continue
+        if type(value) is str:
+            values[name] = redactor.redact(value)
+        elif type(value) in (tuple, list, dict):
+            values[name] = _scrubbed(value, redactor)
+
+
+def _scrubbed(value: Any, redactor: Redactor) -> Any:
+    if type(value) is dict:
+        return redactor.redact_json(value)
+    parts = [
+        FileChange(redactor.redact(item.path), item.before, item.after)
+        if isinstance(item, FileChange)
+        else redactor.redact_json(item)
+        for item in value
+    ]
+    return tuple(parts) if type(value) is tuple else parts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import threading
@@ -61,12 +60,21 @@ class Services:
 class Context:
     """The view of one call. A tool that takes a parameter of this type is handed it."""
 
-    __slots__ = ("_cancel", "_loop", "_services", "_shown", "call_id", "outside", "tool", "turn_id")
+    __slots__ = (
+        "_cancel",
+        "_closed",
+        "_services",
+        "_shown",
+        "call_id",
+        "outside",
+        "tool",
+        "turn_id",
+    )
 
     def __init__(self, services: Services, call_id: str, tool: str, turn_id: str) -> None:
         self._services = services
         self._cancel: threading.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
         self._shown: dict[Stream, StreamRedactor] | None = None
         self.call_id = call_id
         self.outside = False
@@ -144,14 +152,6 @@ class Context:
             services.turn_state_of, services.turn_state = self.turn_id, {}
         return services.turn_state
 
-    def emit_soon(self, event: Event) -> None:
-        """Emit from a thread: the event enters the stream on the event loop, in order."""
-        event.turn_id = self.turn_id
-        if self._loop is None:
-            self._services.bus.emit(event)
-        else:
-            self._loop.call_soon_threadsafe(self._services.bus.emit, event)
-
     def redact_json(self, value: Any) -> Any:
         """A JSON value without the values of known secrets."""
         return self._services.redactor.redact_json(value)
@@ -216,13 +216,18 @@ class Context:
         """Run blocking code off the event loop; cancelling the call waits for it, up to 2 s."""
         if self._cancel is None:
             self._cancel = threading.Event()
-        self._loop = asyncio.get_running_loop()
         return await run_in_thread(function, args, self._cancel)
 
     # Telling
 
+    def close(self) -> None:
+        """The call is over: nothing more is heard of it."""
+        self._closed = True
+
     def emit(self, event: Event | str, data: Any = None) -> None:
         """Put an event into the session's stream: a typed one, or a name and JSON data."""
+        if self._closed:
+            return  # the call has its output; what its work still says belongs to nobody
         if isinstance(event, str):
             event = Custom(call_id=self.call_id, name=event, data=data)
         event.turn_id = self.turn_id

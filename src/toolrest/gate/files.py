@@ -9,15 +9,24 @@ import stat
 _CHUNK = 1 << 20
 
 
-def hash_file(path: str) -> str | None:
-    """SHA-256 of a regular file's content; None when there is none or it cannot be read."""
+NOT_HASHED = "(not hashed)"
+
+
+def hash_file(path: str, most: int | None = None) -> str | None:
+    """SHA-256 of a regular file's content; None when there is none or it cannot be read.
+
+    With `most`, a larger file gets `NOT_HASHED` instead.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             return None
+        if most is not None and status.st_size > most:
+            return NOT_HASHED
         digest = hashlib.sha256()
         while chunk := os.read(fd, _CHUNK):
             digest.update(chunk)

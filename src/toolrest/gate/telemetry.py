@@ -53,7 +53,9 @@ class _Tracer:
             self._end(event)
 
     def _end(self, event: ToolCallEnd) -> None:
-        tags = {"tool": event.tool, "success": str(event.success is True).lower()}
+        # A name that a model made up must not become one more time series.
+        name = "(unknown)" if event.failure == "tool_not_found" else event.tool
+        tags = {"tool": name, "success": str(event.success is True).lower()}
         self._calls.add(1, tags)
         self._duration.record(event.duration * 1000, tags)
         span = self._open.pop(event.call_id, None)

@@ -70,10 +70,12 @@ async def run_in_thread(
             return
         if error is None:
             done.set_result(result)  # type: ignore[arg-type]
-        elif isinstance(error, StopIteration):
-            done.set_exception(RuntimeError("StopIteration left the function"))
-        else:
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             done.set_exception(error)
+        else:
+            # sys.exit() in a tool ends the tool, not the program that called it.
+            words = f"{type(error).__name__} {error}".strip()
+            done.set_exception(RuntimeError(f"{words} left the function"))
 
     def job() -> None:
         result: T | None = None
@@ -90,9 +92,18 @@ async def run_in_thread(
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         cancel.set()
-        finished, _ = await asyncio.wait({done}, timeout=GRACE_SECONDS)
-        if not finished:
+        if not await _settled(done, GRACE_SECONDS):
             done.cancel()
             raise Abandoned from None
         done.exception()  # looked at, so that asyncio does not report it as lost
         raise
+
+
+async def _settled(future: asyncio.Future[T], seconds: float) -> bool:
+    """Wait for a future, at most so long, however often the waiting task is cancelled."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not future.done() and (left := end - loop.time()) > 0:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({future}, timeout=left)
+    return future.done()

@@ -14,7 +14,7 @@ from toolrest.errors import Fatal
 from toolrest.events import TurnEnded, TurnStarted
 from toolrest.gate.threads import GRACE_SECONDS
 from toolrest.gate.walk import Gate, Walk
-from toolrest.items import Answered, CallItem, MalformedCall, ToolOutput
+from toolrest.items import Answered, CallItem, ToolOutput
 
 
 class Running:
@@ -29,6 +29,8 @@ class Running:
         self._waiters: list[asyncio.Future[ToolOutput]] = []
         walk.deliver = self._deliver
         self._task = asyncio.get_running_loop().create_task(walk.run())
+        # A task that is cancelled before its first step never enters the walk.
+        self._task.add_done_callback(self._finished)
 
     def _deliver(self, output: ToolOutput) -> None:
         if self._output is not None:
@@ -39,8 +41,10 @@ class Running:
                 waiter.set_result(output)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        # A task that is cancelled before its first step never enters the walk.
-        self._deliver(self._walk.end(self._walk.aborted()))
+        if self._output is None:
+            self._deliver(self._walk.end(self._walk.aborted()))
+        if not task.cancelled():
+            task.exception()
 
     @property
     def done(self) -> bool:
@@ -49,10 +53,11 @@ class Running:
 
     def abort(self) -> None:
         """Cancel the work. The output follows when it is gone, or after the grace without it."""
-        if self.done or self._task.cancelling():
+        if self.done or self._walk.aborting:
             return
-        self._task.add_done_callback(self._finished)
-        self._task.cancel()
+        self._walk.abort()
+        if not self._task.cancelling():
+            self._task.cancel()
         timer = asyncio.get_running_loop().call_later(GRACE_SECONDS + 0.5, self._leave_behind)
         self._task.add_done_callback(lambda _: timer.cancel())
 
@@ -67,7 +72,7 @@ class Running:
             return await self._waiter()
         except asyncio.CancelledError:
             self.abort()
-            await self._settle()
+            await self.settle()
             raise
 
     def _waiter(self) -> asyncio.Future[ToolOutput]:
@@ -76,7 +81,7 @@ class Running:
         self._waiters.append(waiter)
         return waiter
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Wait for an aborted call, however often the waiting task is cancelled meanwhile."""
         while self._output is None:
             with contextlib.suppress(asyncio.CancelledError):
@@ -84,7 +89,11 @@ class Running:
 
 
 class Turn:
-    """Calls that belong together. Use it as `async with rest.turn() as turn`."""
+    """Calls that belong together. Use it as `async with rest.turn() as turn`.
+
+    `before_mutation` is awaited once, before the first call of the turn that may change
+    something; readers never wait for it.
+    """
 
     def __init__(
         self, gate: Gate, before_mutation: Callable[[], Awaitable[None]] | None = None
@@ -94,21 +103,38 @@ class Turn:
         self.failure: Fatal | None = None
         self._gate = gate
         self._calls: list[Running] = []
-        self._by_id: dict[str, Running] = {}
+        self._by_id: dict[str, list[Running]] = {}
         self._prepare = before_mutation
         self._prepared: asyncio.Future[None] | None = None
         self._aborted = False
 
     async def __aenter__(self) -> Self:
+        self._gate.services.bus.bind()
         self._gate.services.bus.emit(TurnStarted(turn_id=self.id))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if exc[0] is not None:
-            await self.cancel()
-        else:
-            await self.answers()
-        self._gate.services.bus.emit(TurnEnded(turn_id=self.id, reason=self._reason()))
+        try:
+            if exc[0] is not None:
+                await self.cancel()
+            else:
+                await self.answers()
+        finally:
+            await self._settle()
+            self._gate.services.bus.emit(TurnEnded(turn_id=self.id, reason=self._reason()))
+
+    async def _settle(self) -> None:
+        """Nothing of a turn outlives it, however it ends."""
+        for running in self._calls:
+            if not running.done:
+                self._aborted = True
+                running.abort()
+        for running in self._calls:
+            await running.settle()
+        if self._prepared is not None and not self._prepared.done():
+            self._prepared.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await self._prepared
 
     def _reason(self) -> Literal["completed", "aborted", "failed"]:
         if self.failure is not None:
@@ -117,12 +143,13 @@ class Turn:
 
     def start(self, item: CallItem) -> Running:
         """Start a call now; it waits by itself for calls it conflicts with."""
+        self._gate.services.bus.bind()
         call_id = item.call_id or ""
         walk = Walk(self._gate, item, self, call_id)
+        walk.refused = self.failure
         running = Running(item, walk)
         self._calls.append(running)
-        if call_id and not isinstance(item, MalformedCall):
-            self._by_id[call_id] = running
+        self._by_id.setdefault(call_id, []).append(running)
         return running
 
     async def answers(self) -> list[Answered]:
@@ -130,12 +157,12 @@ class Turn:
         return [Answered(running.item, await running.output()) for running in self._calls]
 
     def abort(self, call_id: str) -> Running | None:
-        """Cancel one call; None when no such call is running."""
-        running = self._by_id.get(call_id)
-        if running is None or running.done:
-            return None
-        running.abort()
-        return running
+        """Cancel one call; None when no call of this id is running."""
+        for running in self._by_id.get(call_id, ()):
+            if not running.done:
+                running.abort()
+                return running
+        return None
 
     async def cancel(self) -> list[Answered]:
         """Cancel what still runs and return all outputs: nothing is left running."""

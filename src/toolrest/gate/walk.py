@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -28,7 +29,7 @@ from toolrest.gate.context import Context, Services
 from toolrest.gate.deadline import Deadline
 from toolrest.gate.decide import Decider, Decision
 from toolrest.gate.files import hash_file
-from toolrest.gate.limits import Limiter
+from toolrest.gate.limits import Limited, Limiter
 from toolrest.gate.loops import LoopWatch
 from toolrest.gate.output import to_output
 from toolrest.gate.registry import Registry
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from toolrest.gate.turn import Turn
 
 Source: TypeAlias = Literal["policy", "user", "config"]
+
+_LARGE = 1 << 20
+_QUICK_HASH = 8 << 20
 
 LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left behind"
 
@@ -102,6 +106,16 @@ class Walk:
     files: list[FileChange] = field(default_factory=list)
     ticket: Ticket | None = None
     ended: bool = False
+    aborting: bool = False
+    decided: bool = False
+    looping: bool = False
+    deadline: Deadline | None = None
+    ctx: Context | None = None
+    limited: Limited | None = None
+    refused: Fatal | None = None
+    """Set when the turn had already failed before this call came."""
+    parent: Walk | None = None
+    """The call whose tool made this one."""
     deliver: Callable[[ToolOutput], None] = _nowhere
     """Takes the output: at the end, or before it for work that will not stop."""
 
@@ -112,43 +126,87 @@ class Walk:
 
     async def run(self) -> None:
         """Take the call through the gate and deliver its one output."""
+        outer = _current.get()
+        self.parent = outer if outer is not None and outer.gate is self.gate else None
+        token = _current.set(self)
         try:
             output = await self._scheduled(self._enter())
+            if self.aborting and output.failure is None:
+                output = self.aborted("the work finished all the same")
         except asyncio.CancelledError:
-            output = self.aborted()
+            output = self._cancelled()
         except Abandoned:
             output = self.aborted(LEFT_BEHIND)
         except ToolCallError as error:
-            if isinstance(error, Fatal):
-                self.turn.fail(error)
-            output = ToolOutput.error(error.message, error.kind, error.fields)
+            output = self._failed(error)
         except AuditError as error:
             output = self._fatal(error)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            # A tool that calls sys.exit() ends itself, not the program that called it.
             output = ToolOutput.error(f"{self.name} failed: {_words(error)}")
+        finally:
+            _current.reset(token)
         self.deliver(self.end(output))
+
+    def _cancelled(self) -> ToolOutput:
+        task = asyncio.current_task()
+        if self.aborting or (task is not None and task.cancelling()):
+            return self.aborted()
+        return ToolOutput.error(f"{self.name} failed: it cancelled itself")
+
+    def _failed(self, error: ToolCallError) -> ToolOutput:
+        if isinstance(error, Fatal):
+            self.turn.fail(error)
+        if not self.decided:
+            try:
+                self._note_refusal(error)
+            except AuditError as problem:
+                return self._fatal(problem)
+        return ToolOutput.error(error.message, error.kind, error.fields)
+
+    def _note_refusal(self, error: ToolCallError) -> None:
+        """A call that never came to a decision has its line in the audit log all the same."""
+        services = self.gate.services
+        services.bus.emit(
+            ToolCallDecision(
+                call_id=self.call_id,
+                tool=self.name,
+                arguments=self.arguments or _raw_arguments(self.item, services),
+                fingerprint=self.fingerprint,
+                verdict="deny",
+                rule=error.kind,
+                risk="none",
+                reason=services.redactor.redact(error.message),
+                turn_id=self.turn.id,
+            )
+        )
+
+    def abort(self) -> None:
+        """Somebody wants this call gone: from now on its own deadline is off."""
+        self.aborting = True
+        if self.deadline is not None:
+            self.deadline.stop()
 
     # 1: which tool, which arguments, what will it touch
 
     def _enter(self) -> Ready:
         gate = self.gate
+        unknown: tuple[str, ...] = ()
         try:
             self._count()
             found = route(self.item, gate.registry)
             tool = self.tool = found.tool
             self.arguments = gate.services.redactor.redact(found.text)
-            decoded = found.decode()
             raw = found.text if found.freeform else _loads(found.text)
             self.fingerprint = fingerprint(tool.name, raw)
-        except ToolCallError:
-            self._begin()
-            raise
+            decoded = found.decode()
+            unknown = decoded.unknown
         except RecursionError:
-            self._begin()
             raise RespondToModel("arguments are nested too deeply", kind="input_invalid") from None
-        self._begin(decoded.unknown)
-        ctx = Context(gate.services, self.call_id, tool.name, self.turn.id)
-        self.effects = tool.effects(decoded.args, ctx)
+        finally:
+            self._begin(unknown)
+        ctx = self.ctx = Context(gate.services, self.call_id, tool.name, self.turn.id)
+        self.effects = _canonical(tool.effects(decoded.args, ctx), ctx)
         return Ready(tool, decoded.args, ctx, self.effects, tool.level(self.effects))
 
     def _begin(self, unknown: tuple[str, ...] = ()) -> None:
@@ -165,19 +223,22 @@ class Walk:
 
     def _count(self) -> None:
         gate = self.gate
+        if self.refused is not None:
+            raise Rejected(f"not run: the turn has failed: {self.refused}", kind="fatal")
         gate.calls_made += 1
         if gate.max_calls is not None and gate.calls_made > gate.max_calls:
             raise Rejected(
                 f"not run: this session may make {gate.max_calls} tool calls "
-                "(tools.max_calls_per_session)"
+                "(max_calls_per_session)"
             )
 
     # 2: when, and whether
 
     async def _scheduled(self, call: Ready) -> ToolOutput:
-        scheduler = self.gate.scheduler
-        self.ticket = scheduler.enter(call.effects)
-        await scheduler.wait(self.ticket)
+        if not self._is_part_of_another():
+            scheduler = self.gate.scheduler
+            self.ticket = scheduler.enter(call.effects)
+            await scheduler.wait(self.ticket)
         await call.tool.prepare(call.args, call.ctx)
         decision = self._decide(call)
         self._say(call, decision)
@@ -185,6 +246,17 @@ class Walk:
             raise Rejected(decision.reason)
         if decision.verdict == "ask":
             await self._ask(call, decision)
+        output = await self._run_decided(call)
+        if len(output.text) > _LARGE:
+            # Redacting and cutting a large text takes long enough to hold up everybody else.
+            self.limited = await call.ctx.in_thread(self._limit, output)
+        return output
+
+    def _is_part_of_another(self) -> bool:
+        """A call that a running tool makes belongs to that tool's own call: it has the place."""
+        return self.parent is not None and not self.parent.ended
+
+    async def _run_decided(self, call: Ready) -> ToolOutput:
         # Only here, after somebody said yes, may a call leave the sandbox.
         call.ctx.outside = call.effects.escalates is not None
         if not call.effects.mutating:
@@ -212,9 +284,11 @@ class Walk:
             return await self._watched(call)
 
     def _decide(self, call: Ready) -> Decision:
+        self.decided = True
         if not call.tool.polling:
             refusal = self.gate.loops.refusal(self.fingerprint)
             if refusal is not None:
+                self.looping = True
                 return Decision("deny", "loop", refusal)
         return self.gate.decider.decide(call.effects, call.risk)
 
@@ -232,19 +306,21 @@ class Walk:
                 reason=decision.reason,
                 keys=call.effects.keys(),
                 mutating=call.effects.mutating,
+                sandbox="confined" if call.effects.confined else "none",
                 turn_id=self.turn.id,
             )
         )
 
     async def _ask(self, call: Ready, decision: Decision) -> None:
+        redactor = self.gate.services.redactor
         request = ApprovalRequest(
             self.call_id,
             call.tool.name,
             self.arguments,
-            decision.reason,
+            redactor.redact(decision.reason),
             call.risk,
             call.effects,
-            call.effects.keys(),
+            tuple(map(redactor.redact, call.effects.keys())),
         )
         try:
             await self.gate.services.approvals.ask(request, self.turn.id)
@@ -263,17 +339,23 @@ class Walk:
             return await self._attempt(call)
         before = await call.ctx.in_thread(_hash_all, paths)
         try:
-            return await self._attempt(call)
-        finally:
-            after = _hash_all(paths)
-            self.files = [FileChange(p, before[p], after[p]) for p in paths]
+            output = await self._attempt(call)
+        except BaseException:
+            # No waiting here: a cancelled call must end now. A large file is not worth it.
+            self._changed(before, _hash_all(paths, _QUICK_HASH))
+            raise
+        self._changed(before, await call.ctx.in_thread(_hash_all, paths))
+        return output
+
+    def _changed(self, before: dict[str, str | None], after: dict[str, str | None]) -> None:
+        self.files = [FileChange(path, before[path], after[path]) for path in before]
 
     async def _attempt(self, call: Ready) -> ToolOutput:
         own = call.tool.timeout
         seconds = own if own is not None else self.gate.default_timeout
         if seconds is None:
             return await self._perform(call)
-        deadline = Deadline(seconds, self.leave_behind)
+        deadline = self.deadline = Deadline(seconds, self.leave_behind)
         try:
             return await self._perform(call)
         except asyncio.CancelledError:
@@ -354,54 +436,73 @@ class Walk:
         if self.ended:
             return output
         self.ended = True
-        gate, tool = self.gate, self.tool
+        if self.ctx is not None:
+            self.ctx.close()
         if self.ticket is not None:
-            gate.scheduler.release(self.ticket)
+            self.gate.scheduler.release(self.ticket)
         try:
-            if tool is not None and self.fingerprint and not tool.polling:
-                self._watch_loop(output)
-            limited = gate.limiter.apply(
-                output,
+            limited = self.limited or self._limit(output)
+        except Exception as error:
+            limited = Limited(self._fatal(error), False, 0, None)
+        try:
+            self._tell_end(limited)
+        except AuditError as error:
+            return self._fatal(error)
+        return limited.output
+
+    def _limit(self, output: ToolOutput) -> Limited:
+        """Nudge, redact, cut, spill; in a thread when there is much of it."""
+        tool = self.tool
+        if tool is not None and self.fingerprint and not tool.polling and not self.looping:
+            output = self._watch_loop(output)
+        return self.gate.limiter.apply(
+            output,
+            call_id=self.call_id,
+            tool=self.name,
+            ceiling=tool.max_chars if tool else None,
+        )
+
+    def _tell_end(self, limited: Limited) -> None:
+        output = limited.output
+        failure = output.failure
+        self.gate.services.bus.emit(
+            ToolCallEnd(
                 call_id=self.call_id,
                 tool=self.name,
-                ceiling=tool.max_chars if tool else None,
+                success=output.success,
+                failure=failure.kind if failure else None,
+                duration=monotonic() - self.started,
+                bytes=limited.total_bytes,
+                output=output.text,
+                truncated=limited.truncated,
+                spill=limited.spill,
+                exit_code=output.metadata.get("exit_code"),
+                sandbox=str(output.metadata.get("sandbox", "none")),
+                files=self.files,
+                fields=failure.fields if failure else (),
+                turn_id=self.turn.id,
             )
-            output = limited.output
-            gate.services.bus.emit(
-                ToolCallEnd(
-                    call_id=self.call_id,
-                    tool=self.name,
-                    success=output.success,
-                    failure=output.failure.kind if output.failure else None,
-                    duration=monotonic() - self.started,
-                    bytes=limited.total_bytes,
-                    output=output.text,
-                    truncated=limited.truncated,
-                    spill=limited.spill,
-                    exit_code=output.metadata.get("exit_code"),
-                    files=self.files,
-                    fields=output.failure.fields if output.failure else (),
-                    turn_id=self.turn.id,
-                )
-            )
-        except Exception as error:
-            return self._fatal(error)
-        return output
+        )
 
-    def _watch_loop(self, output: ToolOutput) -> None:
+    def _watch_loop(self, output: ToolOutput) -> ToolOutput:
         if output.failure is not None and output.failure.kind in ("aborted", "approval_denied"):
-            return
+            return output
         nudge = self.gate.loops.record(
             self.fingerprint, output.text, mutating=self.effects.mutating
         )
-        if nudge is not None:
-            output.notes.append(nudge)
+        if nudge is None:
+            return output
+        # A tool may return the same object every time: it is not ours to write on.
+        return replace(output, notes=[*output.notes, nudge])
 
 
 def _denied(error: SandboxDenied) -> ToolOutput:
     if isinstance(error.output, ToolOutput):
         return error.output
     return ToolOutput.error(error.message, error.kind)
+
+
+_current: ContextVar[Walk | None] = ContextVar("toolrest_call", default=None)
 
 
 def _timed_out(tool: Tool, seconds: float, note: str | None = None) -> ToolOutput:
@@ -411,8 +512,20 @@ def _timed_out(tool: Tool, seconds: float, note: str | None = None) -> ToolOutpu
     return output
 
 
-def _hash_all(paths: tuple[str, ...]) -> dict[str, str | None]:
-    return {path: hash_file(path) for path in paths}
+def _hash_all(paths: tuple[str, ...], most: int | None = None) -> dict[str, str | None]:
+    return {path: hash_file(path, most) for path in paths}
+
+
+def _canonical(effects: Effects, ctx: Context) -> Effects:
+    """Two spellings of one path are one path to the scheduler and to the policy."""
+    if not (effects.reads or effects.writes):
+        return effects
+    real = ctx.files.canonical
+    reads = tuple(map(real, effects.reads))
+    writes = tuple(map(real, effects.writes))
+    if reads == effects.reads and writes == effects.writes:
+        return effects
+    return replace(effects, reads=reads, writes=writes)
 
 
 def _loads(text: str) -> Any:
@@ -426,11 +539,18 @@ def _raw_arguments(item: CallItem, services: Services) -> str:
     for name in ("arguments", "input", "action", "image_path", "query"):
         value = getattr(item, name, None)
         if value is not None:
-            return services.redactor.redact(value if isinstance(value, str) else repr(value))
+            return services.redactor.redact(value if isinstance(value, str) else _json(value))
     return ""
 
 
-def _words(error: Exception) -> str:
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return f"a {type(value).__name__} that is not JSON"
+
+
+def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         return f"{error.strerror} (os error {error.errno})"
     text = str(error)

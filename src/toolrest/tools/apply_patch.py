@@ -204,13 +204,11 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
         return ToolOutput("No changes made.")
     listed = {change.path: change.to_event() for change in changes(plan.records)}
     listed = ctx.redact_json(listed)
-    ctx.emit_soon(
-        PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed)
-    )
+    ctx.emit(PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed))
     diff: Diff = ctx.turn_state.setdefault("diff", Diff(ctx.workspace))
     diff.watch(plan, files)
     outcome = carry_out(plan, files)
-    ctx.emit_soon(
+    ctx.emit(
         PatchApplyEnd(
             call_id=ctx.call_id,
             stdout=outcome.stdout,
@@ -219,7 +217,7 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
             changes=listed,
         )
     )
-    ctx.emit_soon(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
+    ctx.emit(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
     return _ran(outcome, started)
 
 
