@@ -32,8 +32,8 @@ class Event(_Fields):
     """Base: `seq` and `time` are set when the event is emitted, in order, per session."""
 
     type: ClassVar[str] = "event"
-    clean: ClassVar[frozenset[str]] = frozenset({"turn_id"})
-    """Fields that cannot hold a secret, or were redacted before the event was made."""
+    suspect: ClassVar[tuple[str, ...]] = ()
+    """Fields that may hold a secret when the event is made; empty means any of them."""
     seq: int = 0
     time: float = 0.0
     turn_id: str = ""
@@ -46,7 +46,7 @@ class Event(_Fields):
     def names(cls) -> list[str]:
         """Every field's name, the common ones first."""
         declared = [vars(base).get("__annotations__", {}) for base in reversed(cls.__mro__)]
-        return [name for fields in declared for name in fields if name not in ("type", "clean")]
+        return [name for fields in declared for name in fields if name not in ("type", "suspect")]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.names())
@@ -87,7 +87,7 @@ class ToolCallBegin(Event):
     """A call was routed and its arguments are valid, or it failed before that."""
 
     type: ClassVar[str] = "tool_call_begin"
-    clean: ClassVar[frozenset[str]] = frozenset({"turn_id", "arguments"})
+    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "unknown_fields")
     call_id: str
     tool: str
     arguments: str
@@ -98,9 +98,7 @@ class ToolCallDecision(Event):
     """What policy said about a call, and by which rule."""
 
     type: ClassVar[str] = "tool_call_decision"
-    clean: ClassVar[frozenset[str]] = frozenset(
-        {"turn_id", "arguments", "verdict", "rule", "risk", "source", "sandbox", "fingerprint"}
-    )
+    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "reason", "keys")
     call_id: str
     tool: str
     arguments: str
@@ -119,7 +117,7 @@ class ToolCallDelta(Event):
     """A piece of output while the call still runs."""
 
     type: ClassVar[str] = "tool_call_delta"
-    clean: ClassVar[frozenset[str]] = frozenset({"turn_id", "text", "stream"})
+    suspect: ClassVar[tuple[str, ...]] = ("call_id",)
     call_id: str
     text: str
     stream: Literal["stdout", "stderr"] = "stdout"
@@ -138,7 +136,7 @@ class ToolCallEnd(Event):
     """The call has its one output. `bytes` counts the text before it was cut."""
 
     type: ClassVar[str] = "tool_call_end"
-    clean: ClassVar[frozenset[str]] = frozenset({"turn_id", "output", "failure", "sandbox"})
+    suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "fields", "files")
     call_id: str
     tool: str
     success: bool | None

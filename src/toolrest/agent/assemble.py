@@ -46,6 +46,7 @@ class Session:
         runner = self.gate.services.runner
         if runner is not None:
             await runner.aclose()
+        self.gate.deadlines.close()
         self.spill.close()
         if self.audit is not None:
             self.audit.close()

@@ -8,6 +8,8 @@ the last hash, so that a log cut at its end does not pass for a shorter one.
 from __future__ import annotations
 
 import json
+import json.encoder
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -19,9 +21,19 @@ HEAD_SUFFIX = ".head"
 _SEAL = b',"hash":"'
 _END = b'"}\n'
 _SEAL_SIZE = len(_SEAL) + 64 + len(_END)
-_encode = json.JSONEncoder(
-    ensure_ascii=True, check_circular=False, separators=(",", ":"), default=str
-).encode
+
+
+def _encoder() -> Callable[[JSONObject], str]:
+    """Compact JSON. The encoder itself is made once, not once a line: half of what it costs."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return json.JSONEncoder(check_circular=False, separators=(",", ":"), default=str).encode
+    quote = json.encoder.encode_basestring_ascii
+    scan = make(None, str, quote, None, ":", ",", False, False, True)
+    return lambda record: "".join(scan(record, 0))
+
+
+_encode = _encoder()
 
 
 @dataclass(slots=True)

@@ -120,8 +120,9 @@ class EventStream(AsyncIterator[Event]):
 def _scrub(event: Event, redactor: Redactor) -> None:
     """Redact every text of an event but those that the gate has redacted already."""
     values = event.__dict__
-    for name, value in values.items():
-        if not value or name in event.clean:
+    for name in event.suspect or tuple(values):
+        value = values.get(name)
+        if not value:
             continue
         if type(value) is str:
             values[name] = redactor.redact(value)

@@ -1,6 +1,7 @@
-"""A call's time limit: one timer that cancels the work, and gives up on work that will not stop.
+"""The time limits of a session's calls: one timer for all of them.
 
-`asyncio.timeout` does the first half at twice the cost and not the second.
+A timer per call would be most of what a quick call costs. When a call's time is up its work is
+cancelled; work that does not stop within the grace is given up on.
 """
 
 from __future__ import annotations
@@ -12,29 +13,82 @@ from toolrest.gate.threads import GRACE_SECONDS
 
 
 class Deadline:
-    """Cancels the current task after `seconds`, then calls `give_up(seconds)` after the grace."""
+    """One call's limit. Stopping it costs nothing."""
 
-    __slots__ = ("_expired", "_give_up", "_seconds", "_task", "_timer")
+    __slots__ = ("_deadlines", "_expired", "_give_up", "_seconds", "_task", "due")
 
-    def __init__(self, seconds: float, give_up: Callable[[float], None]) -> None:
-        loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task(loop)
+    def __init__(
+        self, deadlines: Deadlines, seconds: float, due: float, give_up: Callable[[float], None]
+    ) -> None:
+        self._deadlines = deadlines
+        self._task = asyncio.current_task()
         self._seconds = seconds
         self._give_up = give_up
         self._expired = False
-        self._timer = loop.call_later(seconds, self._expire)
+        self.due = due
 
-    def _expire(self) -> None:
+    def expire(self, now: float) -> None:
+        """Time is up: cancel the work, or give up on work that was cancelled before."""
+        if self._expired:
+            self.stop()
+            self._give_up(self._seconds)
+            return
         self._expired = True
+        self.due = now + GRACE_SECONDS + 0.5
         if self._task is not None:
             self._task.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(GRACE_SECONDS + 0.5, self._give_up, self._seconds)
 
     def take(self) -> bool:
         """Whether this deadline cancelled the task, and nobody else did; takes that back."""
         return self._expired and self._task is not None and self._task.uncancel() == 0
 
     def stop(self) -> None:
-        """The work is over: no timer is left."""
-        self._timer.cancel()
+        """The work is over, or somebody else sees to its end."""
+        self._deadlines.forget(self)
+
+
+class Deadlines:
+    """Every running call's deadline, and one timer for the earliest."""
+
+    def __init__(self) -> None:
+        self._open: set[Deadline] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, seconds: float, give_up: Callable[[float], None]) -> Deadline:
+        """Cancel the current task after `seconds`, then call `give_up(seconds)` after the grace."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer = loop, None
+        deadline = Deadline(self, seconds, loop.time() + seconds, give_up)
+        self._open.add(deadline)
+        if self._timer is None or deadline.due < self._timer.when():
+            self._arm(deadline.due)
+        return deadline
+
+    def forget(self, deadline: Deadline) -> None:
+        """A deadline that does not matter any more; the timer finds that out when it fires."""
+        self._open.discard(deadline)
+
+    def close(self) -> None:
+        """No timer is left."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._loop is not None:
+            self._timer = self._loop.call_at(due, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        if self._loop is None:
+            return
+        now = self._loop.time()
+        for deadline in list(self._open):
+            if deadline.due <= now:
+                deadline.expire(now)
+        if self._open:
+            self._arm(min(deadline.due for deadline in self._open))

@@ -125,16 +125,27 @@ class Limiter:
         """
         content = output.content
         if (
-            self._redactor is None
-            and ceiling is None
+            ceiling is None
             and content.__class__ is str
             and len(content) <= self._safe
             and not output.notes
             and "collected" not in output.metadata
             and tool not in self._ceilings
+            and (self._redactor is None or self._is_clean(output, content))
         ):
             return Limited(output, False, byte_length(content), None)
         return self._apply(output, call_id, tool, self._limits(tool, ceiling))
+
+    def _is_clean(self, output: ToolOutput, text: str) -> bool:
+        """Whether a plain output holds no secret, so that it can go as it is."""
+        redactor = self._redactor
+        return (
+            redactor is not None
+            and output.failure is None
+            and output.structured is None
+            and not output.metadata
+            and redactor.redact(text) == text
+        )
 
     def collector(self, call_id: str, tool: str, ceiling: int | None = None) -> Collector:
         """Return what gathers a streamed output of this call, up to the stricter limit."""

@@ -91,6 +91,11 @@ class Tool:
         """What this very call will touch. Must be quick and change nothing."""
         return self.typical
 
+    @cached_property
+    def prepares(self) -> bool:
+        """Whether `prepare` does anything."""
+        return type(self).prepare is not Tool.prepare
+
     async def prepare(self, args: Any, ctx: Context) -> None:
         """Look at the world, when it is this call's turn and before anybody is asked about it.
 
@@ -126,6 +131,13 @@ class Tool:
         if self.Args is None:
             return {"type": "object", "properties": {}, "additionalProperties": False}
         return arguments.schema_of(self.Args, self.name)
+
+    @cached_property
+    def renamed_arguments(self) -> dict[str, str]:
+        """Arguments that have another name on the Anthropic wire: that name to their own."""
+        from toolrest.gate.schema import argument_names
+
+        return argument_names(self.parameters)
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
         """Typed arguments from what the model sent; RespondToModel names every wrong field."""

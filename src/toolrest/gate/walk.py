@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -26,7 +26,7 @@ from toolrest.errors import (
 from toolrest.events import FileChange, ToolCallBegin, ToolCallDecision, ToolCallEnd
 from toolrest.gate.approval import ApprovalRequest
 from toolrest.gate.context import Context, Services
-from toolrest.gate.deadline import Deadline
+from toolrest.gate.deadline import Deadline, Deadlines
 from toolrest.gate.decide import Decider, Decision
 from toolrest.gate.files import hash_file
 from toolrest.gate.limits import Limited, Limiter
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = Literal["policy", "user", "config"]
 
+_NOTHING = Effects.none()
 _LARGE = 1 << 20
 _QUICK_HASH = 8 << 20
 
@@ -62,6 +63,7 @@ class Gate:
     limiter: Limiter
     scheduler: Scheduler = field(default_factory=Scheduler)
     loops: LoopWatch = field(default_factory=LoopWatch)
+    deadlines: Deadlines = field(default_factory=Deadlines)
     default_timeout: float | None = None
     max_calls: int | None = None
     calls_made: int = 0
@@ -102,8 +104,8 @@ class Walk:
     tool: Tool | None = None
     arguments: str = ""
     fingerprint: str = ""
-    effects: Effects = field(default_factory=Effects.none)
-    files: list[FileChange] = field(default_factory=list)
+    effects: Effects = _NOTHING
+    files: Sequence[FileChange] = ()
     ticket: Ticket | None = None
     ended: bool = False
     aborting: bool = False
@@ -239,7 +241,8 @@ class Walk:
             scheduler = self.gate.scheduler
             self.ticket = scheduler.enter(call.effects)
             await scheduler.wait(self.ticket)
-        await call.tool.prepare(call.args, call.ctx)
+        if call.tool.prepares:
+            await call.tool.prepare(call.args, call.ctx)
         decision = self._decide(call)
         self._say(call, decision)
         if decision.verdict == "deny":
@@ -355,7 +358,7 @@ class Walk:
         seconds = own if own is not None else self.gate.default_timeout
         if seconds is None:
             return await self._perform(call)
-        deadline = self.deadline = Deadline(seconds, self.leave_behind)
+        deadline = self.deadline = self.gate.deadlines.start(seconds, self.leave_behind)
         try:
             return await self._perform(call)
         except asyncio.CancelledError:
