@@ -252,12 +252,18 @@ def test_local_shell_call_without_ids() -> None:
         assert problem(item) == MalformedCall("", text, "local_shell")
 
 
+LONG = "x" * 600
+
+
 @pytest.mark.parametrize(
     ("item", "call_id", "words"),
     [
         ({"type": "function_call", "name": "f"}, "", "`call_id` is missing"),
         ({"type": "function_call", "name": "f", "call_id": 5}, "", "not a number"),
-        ({"type": "function_call", "name": "f", "call_id": "x" * 600}, "", "512 is the most"),
+        ({"type": "function_call", "name": "f", "call_id": LONG}, LONG, "512 is the most"),
+        ({"type": "local_shell_call", "action": {}, "call_id": LONG}, LONG, "512 is the most"),
+        ({"type": "tool_use", "name": "f", "id": LONG, "input": {}}, LONG, "512 is the most"),
+        ({"method": "tools/call", "params": {"name": "f"}, "id": LONG}, LONG, "512 is the most"),
         ({"type": "function_call", "call_id": "c"}, "c", "function_call: `name` is missing"),
         ({"type": "function_call", "call_id": "c", "name": ["f"]}, "c", "not an array"),
         ({"type": "function_call", "call_id": "c", "name": "f" * 300}, "c", "256 is the most"),

@@ -82,17 +82,20 @@ class NameMap:
         return self._raws.get(wire)
 
     def resolve(self, spelling: str, namespace: str | None = None) -> RawName | None:
-        """The tool a caller means: by wire name, own name, `server/tool` or namespace and name.
+        """The tool a caller means: by own name, wire name, `server/tool` or namespace and name.
 
         None when no tool, or more than one, goes by that spelling.
         """
         if namespace and namespace != DEFAULT_NAMESPACE:
+            exact = (namespace.removeprefix("mcp__"), spelling)
+            if exact in self._wires and namespace.startswith("mcp__"):
+                return exact
             return self._only(wire_name(f"{namespace}__{spelling}"))
+        if spelling in self._wires:
+            return spelling
         found = self._raws.get(spelling)
         if found is not None:
             return found
-        if spelling in self._wires:
-            return spelling
         pairs = [
             (spelling[:cut], spelling[cut + 1 :])
             for cut, character in enumerate(spelling[:1000])

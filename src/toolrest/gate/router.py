@@ -63,9 +63,9 @@ def route(item: CallItem, registry: Registry) -> Route:
 def _function(item: FunctionCall, registry: Registry) -> Route:
     tool = registry.get(item.name, item.namespace)
     if tool is None:
-        raise _unknown(item.name, registry, "unsupported call")
+        raise _unknown(item.name, registry, "unsupported call", item.namespace)
     if tool.kind != "custom" or tool.takes_any_payload:
-        return Route(tool, arguments.as_json_text(item.arguments))
+        return Route(tool, arguments.as_json_text(_own_names(item, tool)))
     value = arguments.parse_object(item.arguments)
     text = value.get("input")
     if not isinstance(text, str):
@@ -76,6 +76,15 @@ def _function(item: FunctionCall, registry: Registry) -> Route:
         )
         raise arguments.invalid([problem], ("input",))
     return Route(tool, text, freeform=True)
+
+
+def _own_names(item: FunctionCall, tool: Tool) -> str | Mapping[str, Any]:
+    """The arguments under the tool's own names, where the wire had to offer others."""
+    if item.wire != "anthropic" or not tool.renamed_arguments:
+        return item.arguments
+    own = tool.renamed_arguments
+    value = arguments.parse_object(item.arguments)
+    return {name if own.get(name) in value else own.get(name, name): value[name] for name in value}
 
 
 def _custom(item: CustomToolCall, registry: Registry) -> Route:
@@ -99,10 +108,14 @@ def _shell_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unknown(name: str, registry: Registry, phrase: str) -> RespondToModel:
-    reason = registry.quarantined.get(name)
+def _unknown(
+    name: str, registry: Registry, phrase: str, namespace: str | None = None
+) -> RespondToModel:
+    reason = registry.reason(name)
     if reason is not None:
         hint = f" (the tool is set aside: {reason})"
+    elif namespace and registry.get(name) is not None:
+        hint = f" (there is no {name} in the namespace {namespace}; call it without a namespace)"
     else:
         near = registry.nearest(name)
         hint = f" (did you mean {near}?)" if near else ""

@@ -135,10 +135,13 @@ def _responses_item(kind: str, value: Object) -> Iterator[CallItem]:
 
 
 def _local_shell(value: Object, wire: Wire) -> CallItem:
-    call_id = next((value[k] for k in ("call_id", "id") if _is_id(value.get(k))), "")
+    key = "call_id" if value.get("call_id") and isinstance(value["call_id"], str) else "id"
+    call_id, bad_id = _string(value, key, _MAX_ID)
     action = _plain(value.get("action"))
     if not call_id:
         problem = str(MissingLocalShellCallId())
+    elif bad_id:
+        problem = f"local_shell_call: {bad_id}"
     elif not isinstance(action, Mapping):
         problem = f"local_shell_call: `action` must be an object, not {_kind(action)}"
     else:
@@ -207,7 +210,7 @@ def _mcp_call(params: Object, request_id: object) -> CallItem:
     call_id = str(request_id) if isinstance(request_id, int | str) else ""
     name, problem = _string(params, "name", _MAX_NAME)
     if len(call_id) > _MAX_ID:
-        call_id = ""
+        problem = f"`id` is {len(call_id)} characters long, and {_MAX_ID} is the most"
     problem = problem and f"tools/call: {problem}"
     return _function_call(_Head("tools/call", "mcp", call_id, name, problem), params)
 
@@ -292,14 +295,16 @@ def _is_id(value: object) -> bool:
 
 
 def _string(value: Object, key: str, limit: int | None) -> tuple[str, str | None]:
-    """The string under a key, or an empty one and what is wrong with it."""
+    """The string under a key and what is wrong with it; "" when there is none to use."""
     text = value.get(key)
     if text is None or text == "":
         return "", f"`{key}` is missing"
     if not isinstance(text, str):
         return "", f"`{key}` must be a string, not {_kind(text)}"
     if limit is not None and len(text) > limit:
-        return "", f"`{key}` is {len(text)} characters long, and {limit} is the most"
+        problem = f"`{key}` is {len(text)} characters long, and {limit} is the most"
+        # An id goes back as it came: an answer to nobody would fail the whole request.
+        return text if limit == _MAX_ID else "", problem
     return text, None
 
 
