@@ -51,14 +51,32 @@ class Blanks:
     def make(cls, registry: str) -> Blanks:
         """Create them where all sessions find them; nothing is ever written to them."""
         base = os.path.join(registry, "blank")
-        blanks = cls(*(os.path.join(base, name) for name in ("folder", "file", "empty")))
+        folder, file, empty = (os.path.join(base, name) for name in ("folder", "file", "empty"))
+        blanks = cls(folder, file, _system_empty() or empty)
         os.makedirs(base, mode=0o700, exist_ok=True)
         os.makedirs(blanks.folder, mode=0, exist_ok=True)
-        os.makedirs(blanks.empty, mode=0o555, exist_ok=True)
+        os.makedirs(empty, mode=0o555, exist_ok=True)
         if not os.path.exists(blanks.file):
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(blanks.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
         return blanks
+
+
+def _system_empty() -> str | None:
+    """An empty folder among the programs: no overlaid folder holds it, whatever is overlaid."""
+    for path in (
+        "/usr/share/empty",
+        "/usr/local/games",
+        "/usr/local/src",
+        "/usr/games",
+        "/usr/src",
+    ):
+        try:
+            if os.path.realpath(path) == path and not os.listdir(path):
+                return path
+        except OSError:
+            continue
+    return None
 
 
 def view_arguments(
@@ -181,8 +199,9 @@ def environment(env: Mapping[str, str]) -> bytes:
 
     What cannot be a variable is left out: bubblewrap would refuse the whole command.
     """
-    parts: list[str] = []
-    for name, value in env.items():
-        if name and "=" not in name and "\0" not in name + value:
-            parts += ("--setenv", name, value)
-    return b"".join(os.fsencode(part) + b"\0" for part in parts)
+    kept = [
+        f"--setenv\0{name}\0{value}\0"
+        for name, value in env.items()
+        if name and "=" not in name and "\0" not in name and "\0" not in value
+    ]
+    return os.fsencode("".join(kept))

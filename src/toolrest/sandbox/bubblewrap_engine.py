@@ -51,6 +51,7 @@ class Root:
     points: MountPoints
     git: GitPlan = field(default_factory=GitPlan)
     git_identity: tuple[int, int] | None = None
+    protected: tuple[str, ...] = ()
 
 
 class BubblewrapEngine:
@@ -87,6 +88,7 @@ class BubblewrapEngine:
         self._roots = [Root(path, MountPoints(registry, path)) for path in policy.roots]
         for root in self._roots:
             root.git, root.git_identity = git_plan(root.path), _identity(root.path)
+            root.protected = self._protected_in(root)
         for path in own_files_around(policy.roots):
             raise SandboxUnavailable(
                 f"sandbox: a writable root lies in Toolrest's own files ({path}).",
@@ -136,6 +138,7 @@ class BubblewrapEngine:
                 entry = os.path.join(root.path, ".git")
                 root.git = GitPlan(read_only=[entry]) if pointer else git_plan(root.path)
                 root.git_identity = identity
+                root.protected = self._protected_in(root)
             if root.git.refusal is not None:
                 raise SandboxUnavailable(f"sandbox: {root.git.refusal}")
 
@@ -145,7 +148,7 @@ class BubblewrapEngine:
         held = 0
         try:
             for root in self._roots:
-                folders, files = placeholders(self._protected_in(root), root.path)
+                folders, files = placeholders(root.protected, root.path)
                 folders = [*root.git.missing_folders, *folders]
                 present += root.points.acquire(folders, {**root.git.missing_files, **files})
                 held += 1
@@ -166,15 +169,15 @@ class BubblewrapEngine:
             self._running -= 1
             self._let_go()
 
-    def _protected_in(self, root: Root) -> list[str]:
+    def _protected_in(self, root: Root) -> tuple[str, ...]:
         """The root's protected names; what concerns git is in its plan."""
         git = os.path.join(root.path, ".git")
         kept = (git, *root.git.writable)
-        return [
+        return tuple(
             path
             for path in self.policy.protected
             if self.policy.in_root(path) == root.path and not any(inside(path, k) for k in kept)
-        ]
+        )
 
     def _refresh(self, present: tuple[str, ...]) -> None:
         """Work out the view again, if anything it depends on has changed."""
@@ -201,7 +204,7 @@ class BubblewrapEngine:
             view.put(policy.cache_dir, Show.WRITE)
         view.git([root.git for root in self._roots], present)
         for root in self._roots:
-            view.read_only(self._protected_in(root))
+            view.read_only(root.protected)
         view.read_only(self._own)
         shown = self._hidden if self.rootfs is None else filter(policy.in_root, self._hidden)
         view.hide(shown)

@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from toolrest.policy.names import inside
 from toolrest.sandbox.policy import SandboxPolicy
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -82,26 +81,33 @@ def _readable(policy: SandboxPolicy) -> Sequence[str]:
     if policy.read_roots is None:
         return ("/",)
     minimal = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys")
-    return (*minimal, *policy.read_roots)
+    return [path for path in (*minimal, *policy.read_roots) if os.path.exists(path)]
 
 
 def _around(folders: Iterable[str], hidden: Sequence[str]) -> list[str]:
     """The largest subtrees of these folders that hold nothing hidden."""
+    taboo = {path.rstrip("/") or "/" for path in hidden}
+    above = {parent for path in taboo for parent in _parents(path)}
     found: list[str] = []
-    for folder in folders:
-        if any(inside(folder, path) for path in hidden):
+    pending = [f for f in folders if not any(parent in taboo for parent in _parents(f))]
+    while pending:
+        folder = pending.pop()
+        if folder in taboo:
             continue
-        inner = [path for path in hidden if inside(path, folder)]
-        if not inner:
-            found += [folder] if os.path.exists(folder) else []
+        if folder not in above:
+            found.append(folder)
             continue
         try:
             with os.scandir(folder) as entries:
-                children = [e.path for e in entries if not e.is_symlink()]
+                pending += [entry.path for entry in entries if not entry.is_symlink()]
         except OSError:
             continue
-        found += _around(children, inner)
     return found
+
+
+def _parents(path: str) -> list[str]:
+    names = path.strip("/").split("/")
+    return ["/", *("/" + "/".join(names[:count]) for count in range(1, len(names)))]
 
 
 def scopes() -> int:

@@ -21,6 +21,10 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from toolrest.policy.names import inside
+from toolrest.sandbox.spares import Spares
+
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Entry(NamedTuple):
@@ -37,8 +41,9 @@ class MountPoints:
 
     def __init__(self, registry: str, root: str) -> None:
         os.makedirs(registry, mode=0o700, exist_ok=True)
-        self._root = root
         name = sha256(os.fsencode(root)).hexdigest()[:32]
+        self._root = root
+        self._spares = Spares(os.path.join(registry, "spare"))
         self._guard_path = os.path.join(registry, f"{name}.lock")
         self._record_path = os.path.join(registry, f"{name}.json")
         self._record = -1
@@ -61,8 +66,10 @@ class MountPoints:
             self._users += 1
             made: list[Entry] = []
             try:
-                for path, content in (*dict.fromkeys(folders, None).items(), *files.items()):
-                    made += _make(self._root, path, content)
+                for path in folders:
+                    made += self._make(path, None)
+                for path, content in files.items():
+                    made += self._make(path, content)
             except OSError:
                 self._users -= 1
                 raise
@@ -84,8 +91,7 @@ class MountPoints:
 
     def _open(self) -> None:
         """Join the users of the record; the first one removes what a crash left behind."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._record = os.open(self._record_path, flags, 0o600)
+        self._record = os.open(self._record_path, _LOCK_FLAGS, 0o600)
         if _lock(self._record, fcntl.LOCK_EX):
             self._sweep()
         fcntl.flock(self._record, fcntl.LOCK_SH)
@@ -98,9 +104,11 @@ class MountPoints:
         self._record = -1
 
     def _sweep(self) -> None:
-        for entry in reversed(self._load()):
-            _remove(entry)
-        self._save([])
+        entries = self._load()
+        for entry in reversed(entries):
+            self._remove(entry)
+        if entries:
+            self._save([])
 
     def _load(self) -> list[Entry]:
         data = os.pread(self._record, os.fstat(self._record).st_size, 0)
@@ -110,20 +118,69 @@ class MountPoints:
             return []
 
     def _save(self, entries: list[Entry]) -> None:
-        data = json.dumps(entries).encode("utf-8", "surrogateescape") if entries else b""
-        os.ftruncate(self._record, 0)
-        os.pwrite(self._record, data, 0)
+        """Overwritten in place and never shortened: freeing blocks is slow on some disks."""
+        data = json.dumps(entries).encode()
+        os.pwrite(self._record, data.ljust(os.fstat(self._record).st_size), 0)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """One session at a time looks at the record and changes it."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        guard = os.open(self._guard_path, flags, 0o600)
+        guard = os.open(self._guard_path, _LOCK_FLAGS, 0o600)
         try:
             fcntl.flock(guard, fcntl.LOCK_EX)
             yield
         finally:
             os.close(guard)
+
+    def _make(self, path: str, content: bytes | None) -> list[Entry]:
+        """A folder, or a file with this content; nothing when the name is taken.
+
+        The way there is walked without following links: a command may have put one anywhere it
+        could write, and this process is not confined.
+        """
+        parent, name = os.path.split(path)
+        fd = -1
+        try:
+            fd = _walk(self._root, parent)
+            try:
+                self._create(fd, name, content)
+            except PermissionError:
+                with _writable(fd):
+                    self._create(fd, name, content)
+            info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileExistsError:
+            return []
+        except OSError:
+            if fd >= 0 and _beyond_reach(fd):
+                return []
+            raise
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        return [Entry(path, info.st_dev, info.st_ino, 0 if content is None else len(content))]
+
+    def _create(self, folder: int, name: str, content: bytes | None) -> None:
+        if content is None:
+            self._spares.put(folder, name)
+            return
+        fd = os.open(name, _NEW_FLAGS, 0o644, dir_fd=folder)
+        try:
+            os.write(fd, content)
+        finally:
+            os.close(fd)
+
+    def _remove(self, entry: Entry) -> None:
+        """Take a placeholder away if it is still the one we made and nothing was put into it."""
+        try:
+            info = os.lstat(entry.path)
+            if (info.st_dev, info.st_ino) != (entry.device, entry.inode):
+                return
+            if stat.S_ISDIR(info.st_mode):
+                self._spares.take_back(entry.path)
+            elif info.st_size == entry.size:
+                os.unlink(entry.path)
+        except OSError:
+            return
 
 
 def _lock(fd: int, how: int) -> bool:
@@ -134,59 +191,19 @@ def _lock(fd: int, how: int) -> bool:
     return True
 
 
-def _make(root: str, path: str, content: bytes | None) -> list[Entry]:
-    """A folder, or a file with this content; nothing when the name is taken.
-
-    The way there is walked without following links: a command may have put one anywhere it
-    could write, and this process is not confined.
-    """
-    parent, name = os.path.split(path)
-    fd = -1
-    try:
-        fd = _walk(root, parent)
-        try:
-            _create(fd, name, content)
-        except PermissionError:
-            with _writable(fd):
-                _create(fd, name, content)
-        info = os.stat(name, dir_fd=fd, follow_symlinks=False)
-    except FileExistsError:
-        return []
-    except OSError:
-        if fd >= 0 and _beyond_reach(fd):
-            return []
-        raise
-    finally:
-        if fd >= 0:
-            os.close(fd)
-    return [Entry(path, info.st_dev, info.st_ino, 0 if content is None else len(content))]
-
-
 def _walk(root: str, folder: str) -> int:
     """Open a folder beneath the root, refusing links on the way."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     if not inside(folder, root):
         return os.open(folder, flags)
     fd = os.open(root, flags)
-    for name in os.path.relpath(folder, root).split(os.sep):
+    for name in filter(None, folder[len(root) :].split("/")):
         try:
             step = os.open(name, flags, dir_fd=fd)
         finally:
             os.close(fd)
         fd = step
     return fd
-
-
-def _create(folder: int, name: str, content: bytes | None) -> None:
-    if content is None:
-        os.mkdir(name, 0o755, dir_fd=folder)
-        return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(name, flags, 0o644, dir_fd=folder)
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
 
 
 @contextmanager
@@ -207,17 +224,3 @@ def _beyond_reach(folder: int) -> bool:
         return True
     mine = info.st_uid == os.geteuid()  # an owner can give himself the right to write
     return not mine and not os.access(f"/proc/self/fd/{folder}", os.W_OK)
-
-
-def _remove(entry: Entry) -> None:
-    """Take a placeholder away if it is still the one we made and nothing was put into it."""
-    try:
-        info = os.lstat(entry.path)
-        if (info.st_dev, info.st_ino) != (entry.device, entry.inode):
-            return
-        if stat.S_ISDIR(info.st_mode):
-            os.rmdir(entry.path)
-        elif info.st_size == entry.size:
-            os.unlink(entry.path)
-    except OSError:
-        return

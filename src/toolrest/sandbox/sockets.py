@@ -40,6 +40,8 @@ def socket_paths(table: str = "/proc/net/unix") -> tuple[str, ...]:
     except OSError:
         return ()
     names: list[bytes] = []
+    if b" /" not in data:
+        return ()
     for line in data.split(b"\n")[1:]:
         match = _LINE.match(line)
         if match:

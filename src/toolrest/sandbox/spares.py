@@ -1,0 +1,75 @@
+"""Empty folders that are used again and again.
+
+Each command needs a handful of empty folders for a moment. Renaming kept ones into place and back
+costs microseconds; making and removing them frees disk blocks each time, which takes milliseconds
+on a disk that is told about every freed block. Where the kept ones are on another file system,
+folders are made and removed after all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import cache
+from itertools import count
+
+_AT_FDCWD = -100
+_NO_REPLACE = 1
+_count = count()
+
+
+class Spares:
+    """A folder full of empty folders, shared by every session of this user."""
+
+    def __init__(self, home: str) -> None:
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        self._home = home
+        self._device = os.stat(home).st_dev
+        self._known = [os.path.join(home, name) for name in os.listdir(home)]
+
+    def put(self, folder: int, name: str) -> None:
+        """An empty folder of this name; FileExistsError when the name is taken."""
+        if os.fstat(folder).st_dev == self._device:
+            while self._known:
+                spare = self._known.pop()
+                try:
+                    _rename(spare, folder, name)
+                    return
+                except FileNotFoundError:
+                    continue  # another session was faster
+                except FileExistsError:
+                    self._known.append(spare)
+                    raise
+                except OSError:
+                    break
+        os.mkdir(name, 0o755, dir_fd=folder)
+
+    def take_back(self, path: str) -> None:
+        """Remove an empty folder; one that is in use stays where it is."""
+        if os.listdir(path):
+            return
+        kept = f"{self._home}/{os.getpid()}-{next(_count)}"
+        try:
+            _rename(path, _AT_FDCWD, kept)
+        except OSError:
+            os.rmdir(path)
+            return
+        if os.listdir(kept):  # somebody put something there just now
+            _rename(kept, _AT_FDCWD, path)
+        else:
+            self._known.append(kept)
+
+
+@cache
+def _renameat2() -> Callable[..., int]:
+    function: Callable[..., int] = ctypes.CDLL(None, use_errno=True).renameat2
+    return function
+
+
+def _rename(source: str, folder: int, target: str) -> None:
+    """rename() that never replaces anything; os.rename would take an empty folder's place."""
+    one, other = os.fsencode(source), os.fsencode(target)
+    if _renameat2()(_AT_FDCWD, one, folder, other, _NO_REPLACE) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
