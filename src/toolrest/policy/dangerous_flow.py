@@ -29,9 +29,10 @@ _SECRETS = re.compile(
     r"|\.git-credentials\b|\.npmrc\b|\.pypirc\b|\.docker/config\.json|\.kube/config"
     r"|\.config/(?:gcloud|gh|hub)\b|\.env(?:\.\w+)?$|\.password-store|\.vault-token|\.pgpass"
     r"|\.(?:bash|zsh|python|psql|mysql|node_repl)_history\b)"
-    r"|^/etc/(?:shadow|gshadow|sudoers)|^/proc/[^/]+/environ|\.(?:pem|p12|pfx|kdbx)$"
+    r"|(?:^|[@=])(?:/etc/(?:shadow|gshadow|sudoers)|/proc/[^/]+/environ)|\.(?:pem|p12|pfx|kdbx)$"
 )
-_KEY_OPTIONS = wordset("-i -E --key --cert --cacert --netrc-file --identity -F -o -e")
+_CURL_KEYS = wordset("-E --key --cert --cacert --netrc-file -K --config")
+_SSH_KEYS = wordset("-i -F -o -e")
 _ENVIRONMENT = wordset("env printenv set export declare history")
 _DECODES = wordset("-d -D --decode -r -di enc")
 _NAMES = tuple(_SENDS | wordset("base64 base32 xxd openssl uudecode gpg /dev/tcp/ /dev/udp/"))
@@ -149,8 +150,9 @@ class Flow:
         words = list(simple.argv[1:])
         if name in ("ssh", "sftp"):
             words = []
+        keys = _SSH_KEYS if name in ("scp", "rsync") else _CURL_KEYS
         for place, word in enumerate(words):
-            if is_secret(word) and (not place or words[place - 1] not in _KEY_OPTIONS):
+            if is_secret(word) and (not place or words[place - 1] not in keys):
                 return Danger("send_secret", f"{name} sends {word}")
         return self._from_secret(index, simple, name)
 

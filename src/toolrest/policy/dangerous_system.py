@@ -71,7 +71,7 @@ def _kill(simple: Simple, place: Place) -> Danger | None:
     words = simple.argv[1:]
     if "-1" in words[1:] or words in (("-1",), ("--", "-1")):
         return Danger("kill_all", "kill -1 reaches every process of the user")
-    if words[-1:] == ("1",) and (len(words) == 1 or words[0] != "-0"):
+    if "1" in words and words[0] not in ("-0", "-s", "-l"):
         return Danger("kill_all", "it stops the machine's first process")
     return None
 

@@ -16,7 +16,11 @@ BRACE: Final = 4
 VARIABLE: Final = 8
 SUBSTITUTION: Final = 16
 ODD: Final = 32
-"""Bits of a word's mark: why the shell may not hand it over as it is spelled. 0 is literal."""
+VANISHES: Final = 64
+"""Bits of a word's mark: why the shell may not hand it over as it is spelled. 0 is literal.
+
+`VANISHES` is an unquoted expansion alone, which may come out as no word at all.
+"""
 
 FROM_SHELL: Final = TILDE | VARIABLE | SUBSTITUTION | ODD
 """The value comes from the shell's state; globs and braces only name files."""

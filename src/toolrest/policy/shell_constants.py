@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from toolrest.policy.shell import ODD, VARIABLE, Script
+from toolrest.policy.shell import VANISHES, VARIABLE, Script
 from toolrest.policy.shell_words import wordset
 
 _SETTERS = wordset(
@@ -16,6 +16,7 @@ _SETTERS = wordset(
     " readonly trap coproc select"
 )
 _TEMPLATE = re.compile(r"(?:[A-Za-z0-9_./:@%+,=-]|\$\w+|\$\{\w+\})*")
+_SOLID = re.compile(r"[^\s*?\[\]]+")
 _NAME = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
@@ -43,7 +44,7 @@ def constants_of(script: Script) -> dict[str, str]:
 
 def resolve(text: str, mark: int, values: Mapping[str, str]) -> str | None:
     """The value of a word that is made of plain text and known variables, else None."""
-    if mark & ~VARIABLE or mark & ODD or not _TEMPLATE.fullmatch(text):
+    if mark & ~(VARIABLE | VANISHES) or not _TEMPLATE.fullmatch(text):
         return None
     known = True
 
@@ -54,4 +55,5 @@ def resolve(text: str, mark: int, values: Mapping[str, str]) -> str | None:
         return values.get(name, "")
 
     resolved = _NAME.sub(value, text)
-    return resolved if known else None
+    # Unquoted, a blank or a wildcard in the value would make other words of it.
+    return resolved if known and _SOLID.fullmatch(resolved) else None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from toolrest.policy.shell import ODD, Simple
-from toolrest.policy.shell_words import wordset
+from toolrest.policy.shell_words import is_calm, wordset
 from toolrest.policy.shell_wrappers import WRAPPERS, XARGS, Wrapper
 
 SHELLS = wordset("bash sh zsh dash ksh ash mksh")
@@ -106,7 +106,8 @@ def _start(simple: Simple, wrapper: Wrapper) -> tuple[int, str | None, bool]:
             assigned = assigned or text is not None or word[1:2] in ("u", "C")
             index += step
         elif wrapper.assigns and "=" in word:
-            assigned = True
+            name, _, value = word.partition("=")
+            assigned = assigned or bool(simple.mark(index)) or not is_calm(name, value)
             index += 1
         elif left:
             left -= 1
@@ -169,9 +170,9 @@ def _shell(simple: Simple) -> Unwrapped | None:
             return None
         if "c" in word[1:] and not word.startswith("--"):
             return _dash_c(simple, index)
-        if word not in _SHELL_LONGS and not _SHELL_FLAGS.issuperset(word[1:]):
+        if word not in _SHELL_LONGS and not _SHELL_FLAGS.issuperset(word[1:].removesuffix("o")):
             return _opaque("an option of a nested shell is not understood")
-        index += 1
+        index += 2 if word.endswith("o") and not word.startswith("--") else 1
     return None
 
 
@@ -195,10 +196,13 @@ def _other_shell(simple: Simple) -> Unwrapped | None:
 
 
 def _eval(simple: Simple) -> Unwrapped | None:
-    if simple.marks:
-        return _opaque("the words of eval are not literal")
     words = simple.argv[1:]
-    return Unwrapped((Inner(script=" ".join(words)),)) if words else None
+    if not words:
+        return None
+    script = Inner(script=" ".join(words))
+    if simple.marks:
+        return Unwrapped((script, Inner(opaque="the words of eval are not literal")))
+    return Unwrapped((script,))
 
 
 def _trap(simple: Simple) -> Unwrapped | None:
@@ -227,8 +231,6 @@ def _joined(simple: Simple, flags: str, takes: str, *, remote: bool = False) -> 
     words = simple.argv[start:]
     if not words:
         return None
-    if simple.marks and any(simple.marks[start:]):
-        return Unwrapped((_rest(simple, start)._replace(remote=remote),))
     return Unwrapped((Inner(script=" ".join(words), remote=remote),))
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import threading
+from functools import cache
 from typing import TYPE_CHECKING
 
 from toolrest.policy.shell import Problem, Script
+from toolrest.policy.shell_compound import Walker
 from toolrest.policy.shell_constants import constants_of
 from toolrest.policy.shell_simple import parse_simple
-from toolrest.policy.shell_walk import Walker
 
 if TYPE_CHECKING:
-    from tree_sitter import Parser
+    from tree_sitter import Language
 
 MAX_LENGTH = 1 << 20
 
@@ -24,22 +24,12 @@ MAX_COUNTS = (("|", 5_000), ("<<", 4_000), ("=(", 2_000))
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
-class _Parsers(threading.local):
-    """One parser a thread: it keeps state while it works."""
+@cache
+def _grammar() -> Language:
+    import tree_sitter_bash
+    from tree_sitter import Language
 
-    parser: Parser | None = None
-
-    def get(self) -> Parser:
-        """The parser of the calling thread; the grammar is loaded on first use."""
-        if self.parser is None:
-            import tree_sitter_bash
-            from tree_sitter import Language, Parser
-
-            self.parser = Parser(Language(tree_sitter_bash.language()))
-        return self.parser
-
-
-_PARSERS = _Parsers()
+    return Language(tree_sitter_bash.language())
 
 
 def parse(text: str) -> Script:
@@ -66,8 +56,11 @@ def _too_big(text: str) -> str:
 
 def parse_tree(text: str) -> Script:
     """Read a script through its syntax tree, however simple it is."""
+    from tree_sitter import Parser
+
     walker = Walker(text)
-    root = _PARSERS.get().parse(walker.source).root_node
+    # A new parser each time: it is cheap, and its scanner keeps state from one text to the next.
+    root = Parser(_grammar()).parse(walker.source).root_node
     script = walker.script
     if root.has_error:
         script.problems.append(Problem("unknown.syntax", "it is not a complete shell script"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from toolrest.policy.shell import BRACE, GLOB, ODD, SUBSTITUTION, VARIABLE, Word
+from toolrest.policy.shell import BRACE, GLOB, ODD, SUBSTITUTION, VANISHES, VARIABLE, Word
 from toolrest.policy.shell_words import bare, double_quoted, mark_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _MARKS = {
     "subscript": ODD,
     "$": ODD,
 }
+_MAY_VANISH = frozenset(("simple_expansion", "expansion", "command_substitution"))
 _EXPANDS = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[A-Za-z0-9_({*@#?$!-])")
 
 
@@ -48,6 +49,8 @@ class WordReader:
     def read(self, node: Node) -> Word:
         """The word that this node spells."""
         value, skeleton, mark = self._piece(node)
+        if mark & (VARIABLE | SUBSTITUTION) and _vanishes(node):
+            mark |= VANISHES
         return Word(value, mark | mark_of(skeleton))
 
     def expansions(self, node: Node) -> int:
@@ -112,3 +115,9 @@ class WordReader:
             mark |= found
         # A quoted `$` beside a real one: the value alone no longer says which is which.
         return values, skeletons, mark | (ODD if mark and dollars else 0)
+
+
+def _vanishes(node: Node) -> bool:
+    if node.type in ("command_name", "concatenation"):
+        return all(map(_vanishes, node.children))
+    return node.type in _MAY_VANISH

@@ -8,13 +8,12 @@ and bare words are read again character by character. Whatever fails becomes a `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from toolrest.policy.shell import (
     ODD,
     Assignment,
-    Function,
     Problem,
     Redirect,
     Script,
@@ -23,42 +22,32 @@ from toolrest.policy.shell import (
 )
 from toolrest.policy.shell_pieces import WordReader
 from toolrest.policy.shell_redirects import Source, Tail, read_redirect
-from toolrest.policy.shell_words import quick_argv
+from toolrest.policy.shell_words import quick_argv, wordset
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_DEPTH = 60
 
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
 _BLANK = re.compile(r"(?:[ \t\n]|\\\n)*")
 _INLINE = re.compile(r"(?:[ \t]|\\\n)*")
 _JOINED = re.compile(r"(?:\\\n)+")
-_SIMPLE_TEST = re.compile(
-    r"(\[\[? -[bcdefghkLprsuwxzNSOG] [A-Za-z0-9_./:@%+,][A-Za-z0-9_./:@%+,-]* \]\]?)"
-)
 _BRACKETS = frozenset(("(", ")", "{", "}", "$(", "`", "<(", ">(", "\n", ";"))
 _OPEN_ENDED = frozenset(("list", "pipeline", "negated_command"))
-_LOOPS = frozenset(("while_statement", "for_statement", "c_style_for_statement"))
-_BLOCKS = {
-    "if_statement": "if",
-    "elif_clause": "if",
-    "else_clause": "if",
-    "while_statement": "loop",
-    "for_statement": "loop",
-    "c_style_for_statement": "loop",
-    "do_group": "loop",
-    "case_statement": "case",
-    "case_item": "case",
-    "test_command": "test",
-}
+_KEYWORDS = wordset(
+    "{ } ! if then else elif fi do done case esac while until for select function in [[ ]]"
+)
 
 
-class Walker:
-    """Walks one tree and fills one script."""
+class CommandWalker:
+    """Commands, lists, pipelines, redirections; the rest is in `shell_compound`."""
 
     def __init__(self, text: str) -> None:
-        self.source = text.encode()
-        self._text = text if len(self.source) == len(text) else ""
+        # The grammar's scanner reads beyond its tables at letters that are not ASCII. To a shell
+        # they are letters like any other, so it is shown an `x` for each.
+        self.source = _FOREIGN.sub("x", text).encode()
+        self._text = text
         self.script = Script()
         self._depth = 0
         self._group = 0
@@ -68,26 +57,18 @@ class Walker:
         self._tails: dict[int, Tail] = {}
         self._source = Source(self.slice, self.gap, self.problem)
         self._words = WordReader(self.slice, self.gap, self._substitution, self.problem)
-        self._kinds: Mapping[str, Callable[[Node, str], None]] = {
+        self._kinds: dict[str, Callable[[Node, str], None]] = {
             "command": self._command,
             "list": self._list,
             "pipeline": self._pipeline,
             "redirected_statement": self._redirected,
+            "file_redirect": self._lone_redirect,
             "negated_command": self._negated,
-            "subshell": self._grouped,
-            "compound_statement": self._compound,
-            "function_definition": self._function,
-            "variable_assignment": self._assigned,
-            "variable_assignments": self._assigned,
-            "declaration_command": self._declared,
-            "unset_command": self._declared,
-            "test_command": self._test,
-            "ERROR": self._error,
-        } | {kind: self._block for kind in _BLOCKS if kind != "test_command"}
+        }
 
     def slice(self, start: int, end: int) -> str:
-        """The text between two byte offsets."""
-        return self._text[start:end] if self._text else self.source[start:end].decode()
+        """The text between two offsets."""
+        return self._text[start:end]
 
     def problem(self, rule: str, why: str) -> None:
         """Note that something is not understood."""
@@ -144,6 +125,10 @@ class Walker:
         self._depth -= 1
 
     def _add(self, argv: tuple[str, ...], op: str, marks: tuple[int, ...] = ()) -> Simple:
+        if argv and argv[0] in _KEYWORDS:
+            # To the grammar a command of that name; to a shell the beginning of something else.
+            self.problem("unknown.syntax", f"`{argv[0]}` is out of place")
+            argv, marks = argv[1:], marks[1:]
         simple = Simple(argv, marks, op, self._group)
         simple.upstream = self._upstream
         simple.looped = self._looped
@@ -246,6 +231,13 @@ class Walker:
                 body = child
         return body, tail
 
+    def _lone_redirect(self, node: Node, op: str) -> None:
+        """`$(<file)`: nothing but a redirection."""
+        tail = self._tail(node)
+        marks = tuple(word.mark for word in tail.words)
+        simple = self._add(tuple(word.text for word in tail.words), op, marks if any(marks) else ())
+        simple.redirects = tuple(tail.redirects)
+
     def _go_on(self, tail: Tail, first: int) -> None:
         """What stands behind a here-document's opening on the same line."""
         for op, node in tail.following:
@@ -298,18 +290,6 @@ class Walker:
             if child.is_named:
                 self._statement(child, op)
 
-    def _grouped(self, node: Node, op: str) -> None:
-        outer = self._enter()
-        self.sequence(node, op)
-        self._group = outer
-
-    def _compound(self, node: Node, op: str) -> None:
-        if node.children[0].type == "((":
-            self.script.shapes.add("arithmetic")
-            self._words.expansions(node)
-        else:
-            self.sequence(node, op)
-
     def _substitution(self, node: Node) -> None:
         """The body of `$( )`, backticks, `<( )` and `>( )`."""
         if self._depth >= MAX_DEPTH:
@@ -321,55 +301,6 @@ class Walker:
         self.sequence(node, "")
         self._group, self._upstream = outer, upstream
         self._depth -= 1
-
-    def _block(self, node: Node, op: str) -> None:
-        """Loops and conditions: every command inside counts, whether it will run or not."""
-        self.script.shapes.add(_BLOCKS[node.type])
-        looped = self._looped
-        self._looped = looped or node.type in _LOOPS
-        for child in node.children:
-            kind = child.type
-            if kind in self._kinds:
-                self._statement(child, op)
-                op = ";"
-            elif kind == "&":
-                self._in_background()
-            elif kind.endswith("_expression"):
-                self._words.expansions(child)
-            elif child.is_named and kind not in ("comment", "variable_name"):
-                self._words.read(child)
-        self._looped = looped
-
-    def _function(self, node: Node, op: str) -> None:
-        self.script.shapes.add("function")
-        first, backgrounds = len(self.script.commands), self._backgrounds
-        looped, self._looped = self._looped, True
-        outer = self._enter()
-        name = node.child_by_field_name("name")
-        for child in node.children:
-            if child.is_named and child != name:
-                if child.type.endswith("_redirect"):
-                    self._add((), ";").redirects = tuple(self._tail(child).redirects)
-                else:
-                    self._statement(child, op)
-        self._group, self._looped = outer, looped
-        self.script.functions.append(
-            Function(
-                "" if name is None else self.slice(name.start_byte, name.end_byte),
-                first,
-                len(self.script.commands),
-                self._backgrounds > backgrounds,
-            )
-        )
-
-    def _assigned(self, node: Node, op: str) -> None:
-        first = len(self.script.commands)
-        nodes = [node] if node.type == "variable_assignment" else node.named_children
-        assignments = tuple(self._assignment(child) for child in nodes)
-        simple = self._add((), op)
-        simple.assignments = assignments
-        simple.substituted = (first, len(self.script.commands) - 1)
-        self.script.shapes.add("assignment")
 
     def _assignment(self, node: Node) -> Assignment:
         name = self.slice(node.start_byte, node.end_byte).partition("=")[0]
@@ -384,37 +315,3 @@ class Walker:
             return Assignment(name, self.slice(value.start_byte, value.end_byte), 1)
         word = self._words.read(value)
         return Assignment(name, word.text, word.mark)
-
-    def _declared(self, node: Node, op: str) -> None:
-        first = len(self.script.commands)
-        words = [Word(node.children[0].type)]
-        for child in node.children[1:]:
-            if child.type == "variable_assignment":
-                name, value, mark = self._assignment(child)
-                words.append(Word(f"{name}={value}", mark))
-            elif child.type == "variable_name":
-                words.append(Word(self.slice(child.start_byte, child.end_byte)))
-            elif child.is_named:
-                words.append(self._words.read(child))
-        marks = tuple(word.mark for word in words)
-        simple = self._add(tuple(word.text for word in words), op, marks if any(marks) else ())
-        simple.substituted = (first, len(self.script.commands) - 1)
-        self.script.shapes.add("declaration")
-
-    def _test(self, node: Node, op: str) -> None:
-        text = self.slice(node.start_byte, node.end_byte)
-        if _SIMPLE_TEST.fullmatch(text):
-            self._add(tuple(text.split()), op)
-            return
-        first = len(self.script.commands)
-        self.script.shapes.add("test")
-        self._words.expansions(node)
-        self._add((), op).substituted = (first, len(self.script.commands) - 1)
-
-    def _error(self, node: Node, op: str) -> None:
-        """Broken anyway; still worth knowing what is in there."""
-        for child in node.children:
-            if child.type in self._kinds:
-                self._statement(child, ";")
-            elif child.is_named and child.child_count:
-                self._words.expansions(child)

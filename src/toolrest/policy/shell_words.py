@@ -33,6 +33,15 @@ def wordset(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_CALM_NAME = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|COLUMNS|LINES|CLICOLOR|FORCE_COLOR")
+_CALM_VALUE = re.compile(r"[A-Za-z0-9_.@:+/-]*")
+
+
+def is_calm(name: str, value: str) -> bool:
+    """True for a variable that changes how a program speaks, not what it does."""
+    return bool(_CALM_NAME.fullmatch(name) and _CALM_VALUE.fullmatch(value))
+
+
 def quick_argv(text: str) -> tuple[str, ...] | None:
     """The words of a command that is as simple as `SIMPLE_COMMAND`, else None."""
     if _PLAIN.fullmatch(text):

@@ -11,17 +11,16 @@ from toolrest.policy.dangerous import dangerous_write
 from toolrest.policy.dangerous_files import FILE_CHECKS
 from toolrest.policy.dangerous_flow import Flow, fork_bomb, may_flow, reads_program
 from toolrest.policy.dangerous_system import system_check
-from toolrest.policy.shell import SUBSTITUTION, Redirect, Script, Simple
+from toolrest.policy.shell import SUBSTITUTION, VANISHES, Redirect, Script, Simple
 from toolrest.policy.shell_nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell_parse import parse
+from toolrest.policy.shell_words import is_calm
 from toolrest.policy.verdict import Kind, Segment
 from toolrest.policy.verdict_place import Place, Walk, variables_of
 
 MAX_NESTING = 8
 
 _QUIET_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
-_CALM_NAME = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|COLUMNS|LINES|CLICOLOR|FORCE_COLOR")
-_CALM_VALUE = re.compile(r"[A-Za-z0-9_.@:+/-]*")
 _SHELL_FOLDERS = ("", "/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/.*")
 _SHAPES = {
@@ -90,13 +89,18 @@ class Judge:
 
     def _commands(self, script: Script, text: str, place: Place, depth: int) -> None:
         flow = Flow(script) if may_flow(text) else None
+        known: dict[str, str] = {}
         if "$" in text:
             cwd = place.cwds[0] if len(place.cwds) == 1 else ""
-            place = replace(place, variables=variables_of(script, cwd, place.home))
+            known = variables_of(script, cwd, place.home)
+            place = replace(place, variables=known)
         walk = Walk(script, place) if "cd" in text or "pushd" in text or "popd" in text else None
         at = _At(script, 0, depth, flow)
         for at.number, simple in enumerate(script.commands):
             self._command(simple, place if walk is None else walk.at(simple), at)
+            if simple.assignments and not simple.argv:
+                names = [a.name for a in simple.assignments if a.name in script.constants]
+                known.update((name, script.constants[name]) for name in names)
 
     def _add(
         self, argv: tuple[str, ...], kind: Kind, rule: str, why: str = "", depth: int = 0
@@ -117,6 +121,8 @@ class Judge:
             self._assignments(simple, segment)
         if simple.argv:
             self._program(simple, segment, place, at)
+        if simple.marks and any(mark & VANISHES for mark in simple.marks[1:]):
+            self._emptied(simple, segment, place, at)
         if simple.redirects:
             self._redirects(simple, segment, place)
         if at.flow is not None:
@@ -124,10 +130,27 @@ class Judge:
             if danger is not None:
                 segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
 
+    def _emptied(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
+        """What is left when unquoted expansions come out empty must not be dangerous either."""
+        kept = [place for place, mark in enumerate(simple.marks) if not mark & VANISHES]
+        if not kept or kept[0]:
+            return
+        marks = tuple(simple.marks[place] for place in kept)
+        rest = replace(
+            simple,
+            argv=tuple(simple.argv[place] for place in kept),
+            marks=marks if any(marks) else (),
+        )
+        ghost = Judge(place.start, place.roots, place.home)
+        ghost._command(rest, place, at)
+        for found in ghost.segments:
+            if found.kind >= Kind.DANGEROUS:
+                segment.raise_to(found.kind, found.rule, found.why)
+
     def _assignments(self, simple: Simple, segment: Segment) -> None:
         self.plain = False
         for name, value, mark in simple.assignments:
-            if mark or not _CALM_NAME.fullmatch(name) or not _CALM_VALUE.fullmatch(value):
+            if mark or not is_calm(name, value):
                 segment.raise_to(Kind.RUNS, "runs.assignment", f"it sets {name}")
 
     def _program(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
@@ -244,7 +267,7 @@ class Judge:
                     segment.raise_to(Kind.UNKNOWN, "unknown.inner", why)
                 return
         if simple.upstream >= 0:
-            text = _printed(at.script.commands[simple.upstream : simple.upstream + 2], simple)
+            text = _printed(at, simple)
             if text is not None:
                 self.script(text, place, at.depth + 1)
             else:
@@ -299,11 +322,12 @@ def _written(target: str, mark: int, segment: Segment, place: Place) -> tuple[st
     return paths
 
 
-def _printed(commands: list[Simple], shell: Simple) -> str | None:
+def _printed(at: _At, shell: Simple) -> str | None:
     """What `echo …` or `printf …` hands to the shell right behind it, if it is literal."""
-    if len(commands) != 2 or commands[1] is not shell:
+    # Between the two there may be nothing but what the shell's own words run.
+    if at.number > shell.upstream + 1 and shell.substituted[0] != shell.upstream + 1:
         return None
-    source = commands[0]
+    source = at.script.commands[shell.upstream]
     if not source.literal or source.redirects or source.argv[:1] not in (("echo",), ("printf",)):
         return None
     return " ".join(word for word in source.argv[1:] if word not in ("-n", "-e", "--"))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from toolrest.policy.names import inside
-from toolrest.policy.shell import TILDE, VARIABLE, Script, Simple
+from toolrest.policy.shell import TILDE, VANISHES, VARIABLE, Script, Simple
 from toolrest.policy.shell_constants import resolve
 
 MAX_CWDS = 8
@@ -43,7 +43,7 @@ class Place:
     def _known(self, text: str, mark: int) -> str | None:
         if mark == TILDE and self.home and (text == "~" or text.startswith("~/")):
             return self.home + text[1:]
-        if mark == VARIABLE:
+        if mark & ~VANISHES == VARIABLE:
             return resolve(text, mark, self.variables)
         return None
 
@@ -66,8 +66,8 @@ def _normal(path: str) -> str:
 
 
 def variables_of(script: Script, cwd: str, home: str) -> dict[str, str]:
-    """Variables whose value is known: the script's own constants, and HOME."""
-    known = dict(script.constants)
+    """Variables that are known from the beginning: HOME, and PWD where nothing changes it."""
+    known: dict[str, str] = {}
     if home and not _sets(script, "HOME"):
         known["HOME"] = home
     if not any(simple.argv[:1] in (("cd",), ("pushd",), ("popd",)) for simple in script.commands):

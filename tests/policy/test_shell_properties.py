@@ -1,0 +1,142 @@
+"""What must hold for any command line: no surprise, no lower verdict, no second opinion."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolrest.policy.effects import Risk
+from toolrest.policy.rules import Rules
+from toolrest.policy.shell_parse import parse, parse_tree
+from toolrest.policy.shell_simple import parse_simple
+from toolrest.policy.verdict import Kind, Verdict, judge
+from toolrest.policy.verdict_outcome import Setting, outcome
+
+FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
+MANY = settings(
+    max_examples=5_000 if FULL else 400,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+TABLE = Path(__file__).parents[1] / "data" / "commands.jsonl"
+COMMANDS: list[str] = [json.loads(line)["command"] for line in TABLE.read_text().splitlines()]
+SETTINGS = [
+    Setting(mode, sandbox)
+    for mode in ("untrusted", "on-failure", "on-request", "never", "auto", "strict")
+    for sandbox in ("read-only", "workspace-write", "danger-full-access", "external-sandbox")
+]
+ORDER = {"allow": 0, "ask": 1, "forbid": 2}
+
+PIECES = """
+ls cat rm -rf / ~ $x ${x} $(id) `id` 'a b' "$y" > >> < << <<< 2>&1 >/dev/null
+| || & && ; ;; ( ) { } ! if then fi for in do done while case esac [[ ]] [ ] (( ))
+sudo env timeout 5 xargs find -exec {} + bash -c eval git push -f curl sh A=1 cd ..
+EOF \\ # \t '' " ' $ * ? ~root {a,b} <( >( function f() time trap ssh h : kill -1
+""".replace("\n", " \n ").split(" ")
+any_text = st.text(max_size=80)
+any_script = st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join)
+JOINTS = ["{0}; {1}", "{0} && {1}", "{0} || {1}", "{0} | {1}", "{0}\n{1}", "{0} & {1}"]
+FRAMES = [
+    "{0}; ( {1} )",
+    "{0} && {{ {1}\n}}",
+    "{0}; echo $( {1} )",
+    '{0}\necho "$( {1} )"',
+    "{0}; if {1}\nthen ls; fi",
+    "( {0} ); {1}",
+    "( {0}\n{1} )",
+    "echo $( {0} ); {1}",
+]
+
+
+def verdict_of(command: str) -> Verdict:
+    return judge(command, cwd="/home/u/proj", home="/home/u")
+
+
+def is_broken(verdict: Verdict) -> bool:
+    return any(
+        s.rule in ("unknown.syntax", "unknown.skipped", "unknown.word") for s in verdict.segments
+    )
+
+
+def holds_document(command: str) -> bool:
+    return "<<" in command
+
+
+# Complete by themselves, so that something can follow them on the same line.
+WHOLE = [c for c in COMMANDS if not is_broken(verdict_of(c)) and "#" not in c and c[-1] not in "&;"]
+
+
+@MANY
+@given(any_text | any_script)
+def test_nothing_makes_it_raise(text: str) -> None:
+    verdict = verdict_of(text)
+    verdict.effects()
+    judge(text.split(" "), cwd="/w", home="").effects()
+    for setting in SETTINGS:
+        outcome(verdict, Rules(), setting)
+
+
+@MANY
+@given(st.sampled_from(WHOLE), st.sampled_from(WHOLE), st.sampled_from([*JOINTS, *FRAMES]))
+def test_appending_never_lowers_the_verdict(base: str, more: str, joint: str) -> None:
+    if holds_document(base) and "{0}\n" not in joint:
+        joint = "{0}\n{1}"
+    before, after = verdict_of(base), verdict_of(joint.format(base, more))
+    assert after.kind >= before.kind
+    assert after.effects().risk >= before.effects().risk
+    for setting in SETTINGS:
+        was, now = (outcome(v, Rules(), setting).answer for v in (before, after))
+        assert ORDER[now] >= ORDER[was], (setting, was, now)
+
+
+@MANY
+@given(st.sampled_from(WHOLE), any_text | any_script | st.sampled_from(COMMANDS))
+def test_appending_a_line_of_anything_never_lowers_an_answer(base: str, more: str) -> None:
+    before, after = verdict_of(base), verdict_of(f"{base}\n{more}")
+    for setting in SETTINGS:
+        was, now = (outcome(v, Rules(), setting).answer for v in (before, after))
+        assert ORDER[now] >= ORDER[was], (setting, was, now)
+
+
+@MANY
+@given(
+    st.sampled_from([c for c in WHOLE if not holds_document(c)]), st.sampled_from(["$E", "$(ls)"])
+)
+def test_an_expansion_that_may_be_empty_hides_no_danger(base: str, expansion: str) -> None:
+    before = verdict_of(base)
+    if before.kind == Kind.DANGEROUS and base[-1] not in ")}'\"":
+        assert verdict_of(f"{base} {expansion}").kind >= Kind.DANGEROUS
+
+
+@MANY
+@given(any_script | st.sampled_from(COMMANDS))
+def test_both_readers_agree(text: str) -> None:
+    simple = parse_simple(text)
+    if simple is None:
+        return
+    tree = parse_tree(text)
+    if not tree.problems:
+        assert [(c.argv, c.op, c.marks) for c in tree.commands] == [
+            (c.argv, c.op, c.marks) for c in simple.commands
+        ]
+
+
+@MANY
+@given(any_text | any_script)
+def test_safe_means_literal_and_reading_only(text: str) -> None:
+    verdict = verdict_of(text)
+    if verdict.kind == Kind.SAFE:
+        assert verdict.effects().risk == Risk.READ
+        assert not verdict.writes
+        assert not verdict.connects
+        assert not verdict.effects().runs_alone
+        assert all(segment.literal for segment in verdict.segments)
+        assert not parse(text).problems
+    else:
+        assert verdict.effects().runs_alone
