@@ -25,7 +25,7 @@ class _Fields:
     """
 
     def __init__(self, **values: Any) -> None:
-        self.__dict__.update(values)
+        self.__dict__ = values  # the very dict that the call made: nothing is copied
 
 
 class Event(_Fields):

@@ -66,6 +66,7 @@ class Context:
         "_services",
         "_shown",
         "call_id",
+        "memo",
         "outside",
         "tool",
         "turn_id",
@@ -77,6 +78,7 @@ class Context:
         self._closed = False
         self._shown: dict[Stream, StreamRedactor] | None = None
         self.call_id = call_id
+        self.memo: dict[str, Any] = {}
         self.outside = False
         self.tool = tool
         self.turn_id = turn_id

@@ -35,6 +35,8 @@ class Decision:
     verdict: Verdict
     rule: str
     reason: str = ""
+    leaves: bool = False
+    """A yes to this question is a yes to running outside the sandbox; the reason says so."""
 
 
 _ALLOW_READ = Decision("allow", "risk.read")
@@ -68,7 +70,8 @@ class Decider:
         if risk == Risk.READ and not (self.mode == "strict" and effects.reads):
             return _ALLOW_READ
         if self.mode in ("untrusted", "auto", "strict"):
-            return Decision("ask", f"mode.{self.mode}", _why(effects, risk))
+            leaves = effects.escalates is not None
+            return Decision("ask", f"mode.{self.mode}", _why(effects, risk), leaves=leaves)
         if risk == Risk.CRITICAL:
             verdict: Verdict = "deny" if self.mode == "never" else "ask"
             return Decision(verdict, "risk.critical", _why(effects, risk))
@@ -80,7 +83,7 @@ class Decider:
         if effects.connects and not self.network and not effects.confined:
             return self._no_network(effects)
         if effects.escalates is not None:
-            return Decision("ask", "sandbox.escalate", _why(effects, risk))
+            return Decision("ask", "sandbox.escalate", _why(effects, risk), leaves=True)
         if effects.confined:
             return Decision("allow", "sandbox.confined")
         if risk == Risk.WRITE:

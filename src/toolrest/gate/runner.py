@@ -22,9 +22,9 @@ from toolrest.process.shells import Shells
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Backend, Confined, Sandbox
     from toolrest.sandbox.container import ContainerOptions
-    from toolrest.sandbox.tunnel import Blocked
     from toolrest.sandbox.policy import Control, Network, Tmp
     from toolrest.sandbox.proxy import NetworkProxy
+    from toolrest.sandbox.tunnel import Blocked
 
 
 R = TypeVar("R", RunResult, ExecResult)
@@ -209,10 +209,12 @@ class Runner:
         *,
         seconds: float,
         outside: bool,
+        more_env: Mapping[str, str] | None = None,
         on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
     ) -> Ran:
         """Run a program to its end or its time limit; the whole tree is gone after a timeout."""
         env, withheld, _ = self.environment(unified=False)
+        env.update(more_env or {})
         return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
 
     async def run_line(
@@ -223,6 +225,7 @@ class Runner:
         login: bool,
         seconds: float,
         outside: bool,
+        more_env: Mapping[str, str] | None = None,
         on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
     ) -> Ran:
         """Run a command line in the user's shell."""
@@ -230,6 +233,7 @@ class Runner:
         argv, env = await self._login[outside].prepare(
             self.shells.default(), line, env, cwd, login=login, forced=fixed
         )
+        env.update(more_env or {})
         return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
 
     async def _run(
@@ -274,6 +278,7 @@ class Runner:
         yield_ms: int,
         outside: bool,
         call_id: str,
+        more_env: Mapping[str, str] | None = None,
         on_delta: Callable[[str], None] | None = None,
         on_start: Callable[[int, int], None] | None = None,
     ) -> Executed:
@@ -283,6 +288,7 @@ class Runner:
         argv, env = await self._login[outside].prepare(
             chosen, line, env, cwd, login=login, forced=fixed
         )
+        env.update(more_env or {})
         confined = await self._confined(Command(argv, cwd, env, tty=tty), outside)
         try:
             result = await self.sessions.exec(

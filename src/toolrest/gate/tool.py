@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from toolrest.gate.context import Context
+    from toolrest.gate.decide import Decision
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
 Group: TypeAlias = Literal[
@@ -92,6 +93,15 @@ class Tool:
         return self.typical
 
     @cached_property
+    def decides(self) -> bool:
+        """Whether `decide` has an opinion."""
+        return type(self).decide is not Tool.decide
+
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """The tool's own verdict on a call, in place of the table; None leaves it to that."""
+        return None
+
+    @cached_property
     def prepares(self) -> bool:
         """Whether `prepare` does anything."""
         return type(self).prepare is not Tool.prepare
@@ -131,6 +141,13 @@ class Tool:
         if self.Args is None:
             return {"type": "object", "properties": {}, "additionalProperties": False}
         return arguments.schema_of(self.Args, self.name)
+
+    def validate(self) -> None:
+        """Raise ToolDefinitionError when the tool cannot work; asked when it is to be offered."""
+        if self.grammar is not None and self.checks_grammar:
+            from toolrest.gate.freeform import compile_grammar
+
+            compile_grammar(self.grammar)
 
     @cached_property
     def renamed_arguments(self) -> dict[str, str]:

@@ -249,6 +249,8 @@ class Walk:
             raise Rejected(decision.reason)
         if decision.verdict == "ask":
             await self._ask(call, decision)
+            # Only here, after somebody said yes, may a call leave the sandbox.
+            call.ctx.outside = decision.leaves
         output = await self._run_decided(call)
         if len(output.text) > _LARGE:
             # Redacting and cutting a large text takes long enough to hold up everybody else.
@@ -260,8 +262,6 @@ class Walk:
         return self.parent is not None and not self.parent.ended
 
     async def _run_decided(self, call: Ready) -> ToolOutput:
-        # Only here, after somebody said yes, may a call leave the sandbox.
-        call.ctx.outside = call.effects.escalates is not None
         if not call.effects.mutating:
             return await self._attempt(call)
         await self.turn.before_mutation()
@@ -293,6 +293,10 @@ class Walk:
             if refusal is not None:
                 self.looping = True
                 return Decision("deny", "loop", refusal)
+        if call.tool.decides:
+            own = call.tool.decide(call.args, call.effects, call.ctx)
+            if own is not None:
+                return own
         return self.gate.decider.decide(call.effects, call.risk)
 
     def _say(self, call: Ready, decision: Decision, source: Source = "policy") -> None:

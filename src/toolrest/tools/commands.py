@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, Field
 
@@ -17,11 +17,17 @@ from toolrest.policy.effects import Effects
 from toolrest.tools.apply_patch import apply, failed, patch_effects, prepare_patch, read
 
 if TYPE_CHECKING:
+    from toolrest.gate.decide import Decision
     from toolrest.gate.limits import Collected
     from toolrest.patch.select import Request
+    from toolrest.policy.verdict import Verdict
+    from toolrest.policy.verdict_outcome import ExecMode
 
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
+_LEAVING = ("escalated", "write.outside", "network.off")
+"""Rows whose yes would mean nothing inside the sandbox."""
+_PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
 _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 _POLICY_NAMES = {
     "untrusted": "UnlessTrusted",
@@ -111,12 +117,55 @@ def refuse_escalation(args: Escalation, ctx: Context, verb: str) -> None:
         )
 
 
-def command_effects(argv: tuple[str, ...], args: Escalation, ctx: Context) -> Effects:
-    """Runs one program; inside the sandbox unless the model asks otherwise."""
+def command_effects(
+    argv: tuple[str, ...], args: Escalation, ctx: Context, verdict: Verdict
+) -> Effects:
+    """Runs one program; inside the sandbox unless the model asks otherwise.
+
+    Only a command that is proven to read and nothing else may share its turn.
+    """
+    from toolrest.policy.verdict import Kind
+
     confined = ctx.runner.is_confined
     if confined and args.asks_to_leave():
         return Effects(runs=(argv,), escalates=args.justification or "")
-    return Effects(runs=(argv,), confined=confined)
+    worst = verdict.worst
+    critical = f"{worst.rule}: {worst.why}" if worst and worst.kind >= Kind.DANGEROUS else None
+    looks_only = confined and verdict.kind == Kind.SAFE
+    return Effects(
+        runs=(argv,),
+        confined=confined,
+        critical=critical,
+        exclusive=False if looks_only else None,
+        reads=verdict.reads if looks_only else (),
+    )
+
+
+def decision_on(verdict: Verdict, args: Escalation, ctx: Context) -> Decision:
+    """May this command run, by the mode, the sandbox and what it does?"""
+    from toolrest.gate.decide import Decision
+    from toolrest.policy.rules import Rules
+    from toolrest.policy.verdict_outcome import Forbidden, NeedsApproval, Setting, outcome
+
+    setting = Setting(
+        cast("ExecMode", ctx.approval_policy),
+        ctx.files.mode,
+        network=ctx.runner.confinement.network != "off",
+        permissions="require_escalated" if args.asks_to_leave() else "use_default",
+    )
+    found = outcome(verdict, Rules(), setting, prefix_rule=args.prefix_rule)
+    required = found.requirement
+    rows = [decided.row for decided in found.decided]
+    if isinstance(required, Forbidden):
+        words = f"{required.reason} ({required.detail})" if required.detail else required.reason
+        return Decision("deny", "command", words)
+    if not isinstance(required, NeedsApproval):
+        return Decision("allow", f"command.{rows[0]}" if rows else "command")
+    leaves = ctx.runner.is_confined and any(row in _LEAVING for row in rows)
+    asked = args.justification if setting.escalated else None
+    words = asked or required.reason or required.detail or "it asks to run"
+    where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
+    return Decision("ask", "command", words + where, leaves=leaves)
 
 
 class CommandTool(Tool):
@@ -127,6 +176,10 @@ class CommandTool(Tool):
 
     def argv(self, args: Any, ctx: Context) -> tuple[str, ...]:
         """The argument vector that the call means, as people are shown it."""
+        raise NotImplementedError
+
+    def script(self, args: Any) -> str | tuple[str, ...]:
+        """What is judged: the command line itself, or the argument vector."""
         raise NotImplementedError
 
     async def start(self, args: Any, ctx: Context) -> ToolOutput:
@@ -140,7 +193,33 @@ class CommandTool(Tool):
         patch = patch_in(argv, args.workdir, ctx)
         if patch is not None:
             return patch_effects(patch.request, patch.cwd, ctx)
-        return command_effects(argv, args, ctx)
+        return command_effects(argv, args, ctx, self.verdict(args, ctx))
+
+    def verdict(self, args: Any, ctx: Context) -> Verdict:
+        """What the command will do, judged piece by piece; once a call."""
+        from toolrest.policy.verdict import judge
+
+        found: Verdict | None = ctx.memo.get("verdict")
+        if found is None:
+            cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
+            roots = (*ctx.files.writable_roots, *_PRIVATE)
+            found = judge(self.script(args), cwd=cwd, writable_roots=roots)
+            ctx.memo["verdict"] = found
+        return found
+
+    def more_env(self, args: Any, ctx: Context) -> dict[str, str]:
+        """Git that only looks may not run the programs that a repository's settings name."""
+        if not self.verdict(args, ctx).needs_disarmed_git:
+            return {}
+        from toolrest.policy.commands_git import disarmed_git
+
+        return disarmed_git()
+
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """By what the command line does; a patch is decided like any write."""
+        if not effects.runs:
+            return None
+        return decision_on(self.verdict(args, ctx), args, ctx)
 
     async def prepare(self, args: Any, ctx: Context) -> None:
         """A patch is verified before anybody is asked about it."""

@@ -67,6 +67,10 @@ class ExecCommand(CommandTool):
             description="require_escalated asks to run outside the sandbox; needs a justification.",
         )
 
+    def script(self, args: Args) -> str | tuple[str, ...]:
+        """What the model wrote."""
+        return args.cmd
+
     def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
         """The chosen shell with that line."""
         shells = ctx.runner.shells
@@ -104,6 +108,7 @@ class ExecCommand(CommandTool):
             yield_ms=args.yield_time_ms,
             outside=ctx.outside,
             call_id=ctx.call_id,
+            more_env=self.more_env(args, ctx),
             on_delta=ctx.output,
             on_start=started,
         )

@@ -50,6 +50,10 @@ class Shell(CommandTool):
             default=None, description="What the command is for, in a few words."
         )
 
+    def script(self, args: Args) -> str | tuple[str, ...]:
+        """What the model wrote."""
+        return tuple(args.command)
+
     def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
         """Exactly what was given."""
         if not args.command:
@@ -65,7 +69,12 @@ class Shell(CommandTool):
         return await run_once(
             ctx,
             lambda delta: ctx.runner.run(
-                tuple(args.command), cwd, seconds=seconds, outside=ctx.outside, on_delta=delta
+                tuple(args.command),
+                cwd,
+                seconds=seconds,
+                outside=ctx.outside,
+                on_delta=delta,
+                more_env=self.more_env(args, ctx),
             ),
             command=tuple(args.command),
             cwd=cwd,

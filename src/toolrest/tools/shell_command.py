@@ -48,6 +48,10 @@ class ShellCommand(CommandTool):
         )
         sandbox_permissions: OptionalPermissions
 
+    def script(self, args: Args) -> str | tuple[str, ...]:
+        """What the model wrote."""
+        return args.command
+
     def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
         """The user's shell with that line."""
         return ctx.runner.shells.default().argv(args.command, login=args.login)
@@ -64,6 +68,7 @@ class ShellCommand(CommandTool):
                 login=args.login,
                 seconds=seconds,
                 outside=ctx.outside,
+                more_env=self.more_env(args, ctx),
                 on_delta=delta,
             ),
             command=self.argv(args, ctx),
