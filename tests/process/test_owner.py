@@ -286,6 +286,25 @@ async def test_many_at_the_same_time(owner: Owner, sh: Sh) -> None:
     ]
 
 
+async def test_bursts_of_commands_that_stay(owner: Owner, sh: Sh, full: bool) -> None:
+    async def one() -> None:
+        result = await run(owner, sh("echo here; exec sleep 60"), time_limit=None)
+        raise AssertionError(result)
+
+    for _ in range(60 if full else 12):
+        tasks = [asyncio.create_task(one()) for _ in range(25)]
+        starts = [asyncio.create_task(owner.start(sh("exec sleep 60"))) for _ in range(5)]
+        async with asyncio.timeout(30):
+            children = await asyncio.gather(*starts)
+        for child in children:
+            await child.kill()
+            for fd in child.outputs:
+                os.close(fd)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_calls_share_no_state(owner: Owner, sh: Sh) -> None:
     spoil = (
         "export PAGER=evil LD_PRELOAD=/evil.so; cd /tmp; umask 077; ulimit -S -n 50; trap '' INT"

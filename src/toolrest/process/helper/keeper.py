@@ -71,12 +71,14 @@ class Keeper:
                 return False
             if self.starting.fileno() in ready:
                 break
+        # Two keepers that become busy at once must not both believe that the other is idle: say
+        # so first, look afterwards, with a system call in between.
+        self.board[self.place : self.place + 1] = wire.BUSY
         record, ancillary, _, _ = self.starting.recvmsg(
             64, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC
         )
         if not ancillary:
             return False
-        self.board[self.place : self.place + 1] = wire.BUSY
         if self.board.find(wire.IDLE, 0) < 0:
             self._ask_for_another()
         announce, launcher = wire.unpack(record)

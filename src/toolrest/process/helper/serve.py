@@ -80,15 +80,17 @@ class Owner:
 
     def _fork_keeper(self) -> None:
         place = self.board.find(wire.FREE, 0)
+        # Before the fork: the keeper may be busy before this process runs again.
+        self.board[place : place + 1] = wire.IDLE
         try:
             pid = os.fork()
         except OSError:
+            self.board[place : place + 1] = wire.FREE
             self.failures += 1
             self.watched.modify(wire.SOCKET_FD, select.POLLRDHUP | select.POLLIN)
             return
         if pid == 0:
             self._become_keeper(place)
-        self.board[place : place + 1] = wire.IDLE
         self.keepers[pid] = place
 
     def _become_keeper(self, place: int) -> None:
