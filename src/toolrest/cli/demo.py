@@ -37,6 +37,18 @@ print(greet(sys.argv[1]))
 '''
 
 
+PATCH = """*** Begin Patch
+*** Update File: greet.py
+@@ def greet(name):
+-    return f"hello {name}"
++    return f"good morning, {name}"
+*** End Patch"""
+
+
+def _command(line: str) -> str:
+    return json.dumps({"cmd": line, "login": False})
+
+
 def _call(number: int, name: str, arguments: str, kind: str = "function_call") -> dict[str, str]:
     field = "input" if kind == "custom_tool_call" else "arguments"
     return {"type": kind, "call_id": f"call_{number}", "name": name, field: arguments}
@@ -56,6 +68,22 @@ def _script(secret: str) -> list[tuple[str, list[dict[str, str]]]]:
                 _call(2, "list_dir", '{"dir_path": "."}'),
                 _call(3, "read_file", json.dumps(around)),
                 _call(4, "count_lines", '{"path": "greet.py"}'),
+            ],
+        ),
+        (
+            "It runs the program, changes it with a patch, and runs it again, in the sandbox.",
+            [
+                _call(20, "exec_command", _command("python3 greet.py you")),
+                _call(21, "apply_patch", json.dumps({"input": PATCH})),
+                _call(22, "exec_command", _command("python3 greet.py you")),
+            ],
+        ),
+        (
+            "It tries to leave the workspace. The kernel says no, or somebody has to say yes.",
+            [
+                _call(23, "exec_command", _command("python3 -c \"open('/etc/demo', 'w')\"")),
+                _call(24, "exec_command", _command("echo $DEMO_API_KEY; cat .env")),
+                _call(25, "exec_command", _command("rm -rf $NOT_SET/*")),
             ],
         ),
         (
@@ -115,7 +143,8 @@ async def _play(folder: str, as_json: bool) -> None:
         """Deploy the project. Declares no effects, so it has to ask."""
         return f"deployed to {where}"
 
-    env = {"TOOLREST_HOME": os.path.join(folder, "home"), "DEMO_API_KEY": secret, "HOME": folder}
+    own = {"TOOLREST_HOME": os.path.join(folder, "home"), "DEMO_API_KEY": secret, "HOME": folder}
+    env = {"PATH": os.environ.get("PATH", os.defpath), **own}
     seen: list[Event] = []
     async with Toolrest(workspace, tools=[count_lines, shout, deploy], env=env) as rest:
         rest.subscribe(seen.append)

@@ -99,6 +99,8 @@ class Approvals:
 def _nobody(request: ApprovalRequest) -> str:
     if request.effects.escalates is not None:
         setting = "or widen sandbox_mode or sandbox_workspace_write.writable_roots"
+    elif request.risk == Risk.CRITICAL:
+        setting = "or do it yourself"
     else:
         setting = 'or set approval_policy = "never"'
     return (
