@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from toolrest import Context, Effects, Risk, ToolDefinitionError, tool
 from toolrest.errors import RespondToModel
@@ -22,6 +22,10 @@ class Colour(enum.Enum):
 class Point(BaseModel):
     x: int
     y: int = 0
+
+
+class Aliased(BaseModel):
+    seconds: int = Field(validation_alias=AliasChoices("seconds", "timeout"))
 
 
 @tool
@@ -115,6 +119,33 @@ def test_nothing_is_coerced_but_a_float_without_fraction_is_an_integer() -> None
 def test_unknown_fields_are_ignored_and_named() -> None:
     decoded = everything.decode('{"name": "a", "count": 1, "colr": "red", "x": 2}')
     assert decoded.unknown == ("colr", "x")
+
+
+def test_unknown_fields_are_named_however_deep() -> None:
+    @tool(mutating=False)
+    def deep(points: list[Point], by_name: dict[str, Point] | None = None, plain: int = 0) -> str:
+        return f"{points} {by_name} {plain}"
+
+    decoded = deep.decode(
+        '{"points": [{"x": 1}, {"x": 1, "z": 2}], "by_name": {"a": {"x": 1, "zz": 1}}, "top": 1}'
+    )
+    assert set(decoded.unknown) == {"points[1].z", "by_name.a.zz", "top"}
+    assert everything.decode('{"name": "a", "count": 1, "where": {"x": 1, "foo": 1}}').unknown == (
+        "where.foo",
+    )
+
+
+def test_a_field_under_its_other_name_is_known() -> None:
+    class Takes(Tool):
+        name = "takes"
+
+        class Args(BaseModel):
+            inner: Aliased | None = None
+            outer: int = Field(default=0, alias="out")
+
+    made = Takes()
+    assert made.decode('{"inner": {"timeout": 1}, "out": 2}').unknown == ()
+    assert made.decode('{"inner": {"time": 1, "seconds": 1}}').unknown == ("inner.time",)
 
 
 def test_optional_takes_null_and_a_mere_default_does_not() -> None:

@@ -306,7 +306,10 @@ def test_a_pattern_is_found_anywhere_in_a_long_line(at: int) -> None:
         ("(a+)+b", "repeats a repeat"),
         ("(?:a{1,60}){1,60}b", "repeats a repeat"),
         ("(?:a?b?)*c", "repeats a repeat"),
-        ("(?:ab|a)*c", "repeats alternatives"),
+        ("(?:aa|a)*c", "repeats alternatives"),
+        ("(?:a|b|ab)*c", "repeats alternatives"),
+        ("(?:a*b?)*c", "repeats a repeat"),
+        ("(?:(?:x|a*)y?)*c", "repeats a repeat"),
         (r"(a)\1", "refers back"),
         (".*a.*b.*c.*d.*e", "has too many ways"),
         ("a{0,60}" * 10 + "b", "has too many ways"),
@@ -341,6 +344,9 @@ def test_a_bad_pattern_is_a_config_error_that_names_it(pattern: str, reason: str
         r"[\w.+-]+@[\w-]+\.[\w.]+",
         r"(?:\d+\.){3}\d+",
         r"begin.*end",
+        r'"(?:\\.|[^"\\])*"',
+        r"(?:\w+,)*;",
+        r"(?:ab|cd)*x",
         r"(?:" * 200 + "a?" + ")" * 200 + "b",
     ],
 )
@@ -348,7 +354,8 @@ def test_everyday_patterns_are_accepted(pattern: str) -> None:
     assert Redactor({}, [pattern]).active
 
 
-PIECES = ["a", "b", "[ab]", "a?", "b?", "a*", "[ab]*", "a{0,9}", "b{2,30}", "(?:a|ab)", "(?:a?b?)"]
+PIECES = ["a", "b", "[ab]", "a?", "b?", "a*", "[ab]*", "a{0,9}", "b{2,30}", "(?:a|ab)"]
+PIECES += ["(?:a?b?)", "(?:ab)*", "(?:a|b)*", "(?:a+b)*", "(?:b|a{0,3}b)*"]
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=8))

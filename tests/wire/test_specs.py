@@ -98,6 +98,26 @@ def test_responses() -> None:
     ]
 
 
+def test_responses_for_models_that_prefer_functions() -> None:
+    rendered = specs(TOOLS, "responses", as_functions=True)
+    assert [(spec["type"], spec["name"]) for spec in rendered] == [
+        ("function", "shell"),
+        ("function", "read_file"),
+        ("function", "apply_patch"),
+        ("function", "note"),
+        ("function", "web_search"),
+    ]
+    assert rendered[3]["parameters"] == TEXT
+    assert rendered[4] == {
+        "type": "function",
+        "name": "web_search",
+        "description": "Searches the web.",
+        "strict": False,
+        "parameters": QUERY,
+    }
+    assert render(PATCH, "responses", as_functions=True, subset="codex")["type"] == "function"
+
+
 def test_chat() -> None:
     shell, read, patch, note, search = specs(TOOLS, "chat")
     assert read == {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic_core import ErrorDetails, ValidationError
 
@@ -15,6 +16,7 @@ from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ConfigDict
+    from pydantic.fields import FieldInfo
 
 LAZY: ConfigDict = {"extra": "allow", "defer_build": True}
 """For argument models: unknown fields are kept apart; nothing is built before the first call."""
@@ -58,13 +60,58 @@ def decode_model(
 
 
 def _unknown_fields(model: type[BaseModel], value: BaseModel, text: str) -> tuple[str, ...]:
+    if any(getattr(value, name) is not None for name in _nested(model)):
+        return tuple(_unknown_inside(value, parse_object(text), ()))
     extra = value.__pydantic_extra__
     if extra is not None:
         return tuple(extra) if extra else ()
     if model.model_config.get("extra") == "forbid":
         return ()
-    known = {field.alias or name for name, field in model.model_fields.items()}
+    known = _known_names(model)
     return tuple(key for key in parse_object(text) if key not in known)
+
+
+@lru_cache(maxsize=512)
+def _nested(model: type[BaseModel]) -> tuple[str, ...]:
+    """Fields that are not of plain types: only in those can there be other models."""
+    plain = (str, int, float, bool, type(None))
+    return tuple(
+        name
+        for name, field in model.model_fields.items()
+        if not all(part in plain for part in (get_args(field.annotation) or (field.annotation,)))
+    )
+
+
+@lru_cache(maxsize=512)
+def _known_names(model: type[BaseModel]) -> frozenset[str]:
+    fields = model.model_fields.items()
+    return frozenset(spelling for name, field in fields for spelling in _spellings(name, field))
+
+
+def _spellings(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Under which keys a field may come, its own name last."""
+    alias = field.validation_alias
+    choices = getattr(alias, "choices", (alias,))
+    return (*(choice for choice in choices if isinstance(choice, str)), name)
+
+
+def _unknown_inside(value: Any, raw: Any, path: tuple[int | str, ...]) -> Iterator[str]:
+    """Names of the fields, however deep, that no model took."""
+    model: Any = type(value)
+    fields = getattr(model, "model_fields", None)
+    if fields is not None and isinstance(raw, dict):
+        known = _known_names(model)
+        yield from (dotted((*path, key)) for key in raw if key not in known)
+        for name, field in fields.items():
+            key = next((key for key in _spellings(name, field) if key in raw), None)
+            if key is not None:
+                yield from _unknown_inside(getattr(value, name), raw[key], (*path, key))
+    elif isinstance(value, list | tuple) and isinstance(raw, list):
+        for number, (item, came) in enumerate(zip(value, raw, strict=False)):
+            yield from _unknown_inside(item, came, (*path, number))
+    elif isinstance(value, dict) and isinstance(raw, dict):
+        for key, came in raw.items():
+            yield from _unknown_inside(value.get(key), came, (*path, key))
 
 
 def decode_anything(raw: str | Mapping[str, Any]) -> Decoded:

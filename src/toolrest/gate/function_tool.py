@@ -113,6 +113,12 @@ class FunctionTool(Tool):
 
         return normalise(self._raw_schema, tool=self.name)
 
+    def validate(self) -> None:
+        """Also a raw schema must be one."""
+        super().validate()
+        if self._raw_schema is not None:
+            _ = self._validator
+
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
         """Typed arguments, or the dict itself when the tool brought a raw schema."""
         if self._raw_schema is None:
@@ -131,9 +137,11 @@ class FunctionTool(Tool):
         import jsonschema_rs
 
         try:
-            return jsonschema_rs.validator_for(self._raw_schema or True)
+            # Offline: a $ref must not read files or fetch addresses.
+            return jsonschema_rs.validator_for(self._raw_schema or True, offline=True)
         except (ValueError, TypeError) as error:
-            raise ToolDefinitionError(f"{self.name}: bad JSON Schema: {error}") from None
+            words = str(error).split("\n", 1)[0]
+            raise ToolDefinitionError(f"{self.name}: bad JSON Schema: {words}") from None
 
     def effects(self, args: Any, ctx: Context) -> Effects:
         """What this call touches: everything that the author declared, joined."""

@@ -14,27 +14,74 @@ NOTHING = "(no output)"
 def to_output(value: Any, tool: str) -> ToolOutput:
     """Text stays text, JSON values are written compactly, MCP results keep their parts."""
     if isinstance(value, ToolOutput):
-        return value
+        return checked(value, tool)
     if isinstance(value, str):
         return ToolOutput(value)
     if value is None:
         return ToolOutput(NOTHING)
     if isinstance(value, Text | Image):
-        return ToolOutput([value])
+        return checked(ToolOutput([value]), tool)
     if isinstance(value, list) and value and all(isinstance(v, Text | Image) for v in value):
-        return ToolOutput(value)
+        return checked(ToolOutput(value), tool)
     if type(value).__name__ == "CallToolResult" and hasattr(value, "content"):
         return _from_mcp(value)
     return ToolOutput(_as_json(value, tool))
 
 
+def checked(output: ToolOutput, tool: str) -> ToolOutput:
+    """The output, if every wire can send it; RespondToModel names the part that is wrong."""
+    problem = _wrong_content(output.content) or _wrong_rest(output)
+    if problem:
+        raise _unsendable(tool, problem)
+    return output
+
+
+def _wrong_content(content: object) -> str | None:
+    if isinstance(content, str):
+        return None
+    if not isinstance(content, list):
+        kind = type(content).__name__
+        return f"`content` must be text or a list of Text and Image parts, not {kind}"
+    for number, part in enumerate(content):
+        words = part.text if isinstance(part, Text) else part.url if isinstance(part, Image) else 0
+        if not isinstance(words, str):
+            kind = type(part).__name__
+            return f"`content[{number}]` must be a Text or an Image of a string, not {kind}"
+    return None
+
+
+def _wrong_rest(output: Any) -> str | None:
+    if not isinstance(output.metadata, dict):
+        return f"`metadata` must be a dict, not {type(output.metadata).__name__}"
+    if not isinstance(output.notes, list) or not all(isinstance(n, str) for n in output.notes):
+        return "`notes` must be a list of strings"
+    if output.failure is not None and not isinstance(output.failure, Failure):
+        return f"`failure` must be a Failure, not {type(output.failure).__name__}"
+    return None
+
+
 def _as_json(value: Any, tool: str) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+        try:
+            return _dumps(value, allow_nan=False)
+        except ValueError:
+            # JSON has no NaN and no Infinity; what is circular raises again.
+            text = _dumps(value, allow_nan=True)
+            return _dumps(json.loads(text, parse_constant=lambda _: None), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise RespondToModel(
-            f"{tool} ran, but what it returned cannot be sent: {error}", kind="execution_failed"
-        ) from None
+        raise _unsendable(tool, str(error)) from None
+
+
+def _dumps(value: Any, *, allow_nan: bool) -> str:
+    return json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=allow_nan
+    )
+
+
+def _unsendable(tool: str, problem: str) -> RespondToModel:
+    return RespondToModel(
+        f"{tool} ran, but what it returned cannot be sent: {problem}", kind="execution_failed"
+    )
 
 
 def _plain(value: Any) -> Any:

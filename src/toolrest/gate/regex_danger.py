@@ -26,9 +26,10 @@ _SPACE: Final = frozenset(c for c in _ASCII if c.isspace()) | {"space…"}
 _WORD: Final = frozenset(c for c in _ASCII if c.isalnum() or c == "_") | {"digit…", "word…"}
 _CATEGORIES: Final = {"DIGIT": _DIGIT, "SPACE": _SPACE, "WORD": _WORD}
 _REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
-# A repeat this short of something that varies is multiplied out; a longer one is refused.
+# A repeat this short is written out; in a longer one, each round must have one way only.
 _SHORT_REPEAT: Final = 8
 _ENDLESS: Final = 10**12
+_PROBE: Final = 10**9
 _MOST_LOOKS: Final = 20_000
 
 
@@ -40,21 +41,21 @@ def danger(pattern: str, *, longest: int, budget: int, whole: bool = False) -> s
     """
     parser: Any = import_module("re._parser")
     tree = parser.parse(pattern)
-    for operation, argument, repeated in _walk(tree, False):
-        name = str(operation)
-        if name.startswith("GROUPREF"):
-            return "refers back to a group, which can take for ever; write it without"
-        if repeated and name == "BRANCH":
-            return "repeats alternatives, which can take for ever; move the repeat inside them"
-        if repeated and name in _REPEATS and argument[0] != argument[1]:
-            return "repeats a repeat, which can take for ever; use one repeat"
+    found = list(_walk(tree, False))
+    if any(str(operation).startswith("GROUPREF") for operation, _, _ in found):
+        return "refers back to a group, which can take for ever; write it without"
     steps = _Steps(longest, _ignores_case(tree))
-    if steps.of(tree, _END if whole else _NONE, 1) > budget:
-        return (
-            "has too many ways to match; give its repeats upper bounds, "
-            "or let each end at a character that it cannot contain"
-        )
-    return ""
+    if steps.of(tree, _END if whole else _NONE, 1) <= budget:
+        return ""
+    repeated = [(str(operation), argument) for operation, argument, is_in in found if is_in]
+    if any(name in _REPEATS and argument[0] != argument[1] for name, argument in repeated):
+        return "repeats a repeat, which can take for ever; use one repeat"
+    if any(name == "BRANCH" for name, _ in repeated):
+        return "repeats alternatives, which can take for ever; move the repeat inside them"
+    return (
+        "has too many ways to match; give its repeats upper bounds, "
+        "or let each end at a character that it cannot contain"
+    )
 
 
 def _walk(tree: Any, repeated: bool) -> Iterator[tuple[Any, Any, bool]]:
@@ -118,6 +119,10 @@ class _Steps:
             for _ in range(most):
                 rest = min(self.of(body, first | after, rest) + stop, _ENDLESS)
             return rest
+        once = self.of(body, first | after, _PROBE)
+        if self.of(body, first | after, 2 * _PROBE) - once != _PROBE:
+            return _ENDLESS  # several ways each time, and many times
+        rest += once - _PROBE
         if low == high or not after:  # no choice, or nothing that could fail
             return rest
         return rest * (most - min(int(low), most) + 1) if unclear else rest + most

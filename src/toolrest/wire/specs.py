@@ -37,8 +37,8 @@ class GrammarSource(Protocol):
 class SpecSource(Protocol):
     """What must be known of a tool to offer it. `gate.tool.Tool` is one.
 
-    Two more are read when they are there: `mcp` (the tool is another server's, and its words
-    are cut shorter) and `annotations` (sent on the MCP wire).
+    More is read when it is there: `mcp` (the tool is another server's, and its words are cut
+    shorter), `annotations` (sent on the MCP wire), and `validate()`, which may refuse.
     """
 
     @property
@@ -147,6 +147,7 @@ def specs(
     *,
     subset: Subset | None = None,
     refused: dict[str, str] | None = None,
+    as_functions: bool = False,
 ) -> list[JSONObject]:
     """The tools as `wire` takes them, in the order given.
 
@@ -161,7 +162,9 @@ def specs(
         try:
             if tool.name in seen:
                 raise ToolDefinitionError(f"{tool.name}: two tools have this name")
-            rendered.append(render(tool, wire, subset=subset, taken=taken))
+            rendered.append(
+                render(tool, wire, subset=subset, taken=taken, as_functions=as_functions)
+            )
             seen.add(tool.name)
         except ToolDefinitionError as problem:
             if refused is None:
@@ -177,21 +180,36 @@ def render(
     name: str | None = None,
     subset: Subset | None = None,
     taken: Collection[str] = (),
+    as_functions: bool = False,
 ) -> JSONObject:
     """One tool as `wire` takes it; `ToolDefinitionError` when it cannot be offered.
 
     `name` is what models see instead of the tool's own; `taken` are names of other tools, which
-    the hosted shell's function must not get.
+    the hosted shell's function must not get. `as_functions` is for models that do better with
+    functions: on Responses too every kind then becomes one.
     """
     name = tool.name if name is None else name
     if not is_legal(name):
         raise ToolDefinitionError(f"{name}: not a name that wires take (letters, digits, _ and -)")
-    if wire == "responses" and tool.kind != "function":
+    _validate(tool)
+    if wire == "responses" and tool.kind != "function" and not as_functions:
         return _native(tool, name)
     function = _function(tool, name, wire, subset, taken)
     if wire == "chat":
         return _chat(function, outer=subset == "codex")
     return _SHAPES[wire](tool, function)
+
+
+def _validate(tool: SpecSource) -> None:
+    validate = getattr(tool, "validate", None)
+    if validate is None:
+        return
+    try:
+        validate()
+    except ToolDefinitionError as problem:
+        words = str(problem)
+        named = words if tool.name in words else f"{tool.name}: {words}"
+        raise ToolDefinitionError(named) from None
 
 
 class _Function(NamedTuple):
@@ -258,7 +276,8 @@ def _responses(tool: SpecSource, function: _Function) -> JSONObject:
         "strict": False,
         "parameters": function.parameters,
     }
-    return _with_extra(spec, tool)
+    # What a hosted kind adds is for its own spec; a function has no such keys.
+    return _with_extra(spec, tool) if tool.kind == "function" else spec
 
 
 def _chat(function: _Function, *, outer: bool) -> JSONObject:
