@@ -67,7 +67,8 @@ def test_the_usual_shell_otherwise(folder: Path) -> None:
         assert Shells(str(folder), passwd, "linux").default().kind == "bash"
         assert Shells(str(folder), passwd, "darwin").default().kind == "zsh"
         assert Shells(str(folder), passwd, "win32").default().kind == "powershell"
-    assert Shells("/nowhere", None, "linux").default() == Shell("sh", "/bin/sh")
+    usual = Shell("bash", "/bin/bash") if Path("/bin/bash").exists() else Shell("sh", "/bin/sh")
+    assert Shells("/nowhere", None, "linux").default() == usual
     assert Shells("/nowhere", None, "win32").default() == Shell("cmd", "cmd.exe")
 
 

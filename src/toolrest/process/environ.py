@@ -34,6 +34,8 @@ CORE = frozenset(
 _OWN = ("TOOLREST_*", "MEMO_*")
 """Toolrest's own settings are nobody else's business."""
 
+_PROVIDER_KEYS = frozenset(PROVIDER_KEYS)
+
 _UNATTENDED = {
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
@@ -83,11 +85,12 @@ def build(
     Keys of model providers, and the names in `never` (the variable that holds this session's own
     key), do not pass even when the policy sets them.
     """
-    kept = {name: value for name, value in source.items() if _inherited(policy, name)}
+    rule = (policy.inherit, policy.ignore_default_excludes, policy.exclude)
+    kept = {name: value for name, value in source.items() if _inherited(name, *rule)}
     kept.update(policy.set)
     if policy.include_only:
         kept = {name: kept[name] for name in kept if matches(name, policy.include_only)}
-    banned = {name.upper() for name in (*PROVIDER_KEYS, *never)}
+    banned = _PROVIDER_KEYS.union(name.upper() for name in never)
     kept = {name: value for name, value in kept.items() if name.upper() not in banned}
     kept.update(forced or {})
     withheld = (name for name in source if name not in kept and not matches(name, _OWN))
@@ -125,19 +128,21 @@ def withhold(
     return set(names) - set(passed)
 
 
+@lru_cache(maxsize=4096)
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """True when a name matches one of the patterns as a whole."""
     return _matcher(patterns).match(name) is not None
 
 
-def _inherited(policy: EnvironmentPolicy, name: str) -> bool:
-    if policy.inherit == "none" or (policy.inherit == "core" and name.upper() not in CORE):
+@lru_cache(maxsize=4096)  # the same names come with every command of a session
+def _inherited(name: str, inherit: Inherit, with_secrets: bool, exclude: tuple[str, ...]) -> bool:
+    if inherit == "none" or (inherit == "core" and name.upper() not in CORE):
         return False
     if matches(name, _OWN):
         return False
-    if not policy.ignore_default_excludes and is_secret_name(name):
+    if not with_secrets and is_secret_name(name):
         return False
-    return not matches(name, policy.exclude)
+    return not matches(name, exclude)
 
 
 @lru_cache(maxsize=64)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import PurePosixPath, PureWindowsPath
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 ShellKind: TypeAlias = Literal["bash", "zsh", "sh", "powershell", "cmd"]
@@ -59,10 +58,10 @@ class Shell:
 
 def kind_of(name: str) -> ShellKind | None:
     """The kind of a shell by its name or path, file endings aside; None for any other program."""
-    if name in _KINDS:
-        return _KINDS[name]
-    plain = PureWindowsPath(name) if "\\" in name else PurePosixPath(name)
-    return kind_of(plain.stem) if plain.stem != name else None
+    stem = name.replace("\\", "/").rpartition("/")[2]
+    while stem not in _KINDS and "." in stem:
+        stem = stem.rpartition(".")[0]
+    return _KINDS.get(stem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,9 @@ class Shells:
     passwd: str | None = None
     platform: str = sys.platform
     avoid: tuple[str, ...] = ()
+    _found: dict[tuple[ShellKind, str | None], str] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @classmethod
     def of_this_user(cls, env: Mapping[str, str], avoid: Iterable[str] = ()) -> Shells:
@@ -88,8 +90,8 @@ class Shells:
         if kind is not None:
             return Shell(kind, self.locate(kind))
         for kind in self._usual():
-            found = self._search(kind)
-            if found is not None:
+            found = self.locate(kind)
+            if os.path.isfile(found):
                 return Shell(kind, found)
         if self.platform == "win32":
             return Shell("cmd", _FALLBACK["cmd"])
@@ -104,6 +106,12 @@ class Shells:
 
     def locate(self, kind: ShellKind, given: str | None = None) -> str:
         """Path of a shell: as given, the user's own of that kind, on PATH, or the usual place."""
+        known = self._found.get((kind, given))
+        if known is None or not os.path.isfile(known):
+            known = self._found[kind, given] = self._locate(kind, given)
+        return known
+
+    def _locate(self, kind: ShellKind, given: str | None) -> str:
         if given and os.path.isabs(given) and self._usable(given):
             return given
         if self.passwd and kind_of(self.passwd) == kind and self._usable(self.passwd):
@@ -124,12 +132,14 @@ class Shells:
         return None
 
     def _usable(self, path: str) -> bool:
+        if not os.path.isfile(path):
+            return False
         real = os.path.realpath(path)
         inside = any(
             os.path.commonpath((real, os.path.realpath(root))) == os.path.realpath(root)
             for root in self.avoid
         )
-        return os.path.isfile(real) and os.access(real, os.X_OK) and not inside
+        return os.access(real, os.X_OK) and not inside
 
 
 def _passwd_shell() -> str | None:
