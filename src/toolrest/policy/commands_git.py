@@ -199,22 +199,26 @@ DISARMED: tuple[tuple[str, str], ...] = (
     ("core.sshCommand", "false"),
     ("core.askPass", "false"),
     ("core.attributesFile", "/dev/null"),
-    ("core.alternateRefsCommand", ""),
     ("credential.helper", ""),
-    ("diff.external", ""),
     ("gpg.program", "false"),
     ("gpg.ssh.program", "false"),
     ("gpg.x509.program", "false"),
     ("log.showSignature", "false"),
-    ("interactive.diffFilter", ""),
     ("sequence.editor", "false"),
     ("protocol.ext.allow", "never"),
-    ("uploadpack.packObjectsHook", ""),
 )
-_DRIVER = re.compile(
-    r"(?:diff\..+\.(?:command|textconv)|filter\..+\.(?:clean|smudge|process)|merge\..+\.driver"
-    r"|pager\..+|alias\..+|gpg\..+\.program|credential\..+\.helper)",
-    re.IGNORECASE | re.DOTALL,
+# An external diff cannot be switched off by an empty value, only be replaced by a plain one.
+_PLAIN_DIFF = 'f() { git diff --no-index --no-ext-diff --no-textconv -- "$2" "$5"; true; }; f'
+_NEUTRAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), value)
+    for pattern, value in (
+        (r"diff\.external|diff\..+\.command", _PLAIN_DIFF),
+        (r"diff\..+\.textconv|interactive\.diffFilter", "cat"),
+        (r"filter\..+\.(?:clean|smudge|process)", ""),
+        (r"merge\..+\.driver|gpg\..+\.program|core\.alternateRefsCommand", "false"),
+        (r"pager\..+", "false"),
+        (r"credential\..+\.helper|alias\..+", ""),
+    )
 )
 
 
@@ -225,9 +229,8 @@ def disarmed_git(configured: Iterable[str] = ()) -> dict[str, str]:
     names of the repository's choosing, and each has to be overruled by its own name.
     """
     pairs = list(DISARMED)
-    pairs += [
-        (name, _neutral(name)) for name in dict.fromkeys(configured) if _DRIVER.fullmatch(name)
-    ]
+    for name in dict.fromkeys(configured):
+        pairs += [(name, value) for pattern, value in _NEUTRAL if pattern.fullmatch(name)]
     env = {
         "GIT_CONFIG_COUNT": str(len(pairs)),
         "GIT_PAGER": "cat",
@@ -239,9 +242,3 @@ def disarmed_git(configured: Iterable[str] = ()) -> dict[str, str]:
         env[f"GIT_CONFIG_KEY_{index}"] = name
         env[f"GIT_CONFIG_VALUE_{index}"] = value
     return env
-
-
-def _neutral(name: str) -> str:
-    if name.lower().startswith(("pager.", "gpg.")):
-        return "false"
-    return "cat" if name.lower().startswith("filter.") else ""

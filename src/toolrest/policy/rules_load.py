@@ -249,14 +249,16 @@ def _example(name: str, value: Any) -> list[str]:
 
 
 _FRAME = re.compile(r"^  \* (.+):(\d+), in ", re.MULTILINE)
-_ERROR = re.compile(r"^error: (.*?)\n --> (.+):(\d+):(\d+)$", re.MULTILINE | re.DOTALL)
+_ERROR = re.compile(
+    r"^error: ([^\n]*(?:\n(?! *-->)[^\n]*)*)\n *--> (.+):(\d+):(\d+)$", re.MULTILINE
+)
 _PYTHON = re.compile(r"^(?:ValueError|TypeError|fail): ")
 
 
 def _located(text: str, name: str) -> str:
     """Starlark's report as one line: file, line, what is wrong."""
     match = _ERROR.search(text)
-    message = match[1] if match else text.strip().partition("\n")[0]
+    message = " ".join(match[1].split()) if match else text.strip().partition("\n")[0]
     frames = [line for file, line in _FRAME.findall(text) if file == name]
     line = match[3] if match and match[2] == name else (frames[-1] if frames else "")
     where = f"{name}:{line}" if line else name

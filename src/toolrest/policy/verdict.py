@@ -155,15 +155,16 @@ class Verdict:
         if worst is None or worst.kind == Kind.SAFE:
             return Effects(reads=self.reads)
         critical = worst.kind >= Kind.DANGEROUS
+        writes, connects = self.writes, self.connects
+        runs = tuple(s.argv for s in self.segments if s.kind >= Kind.RUNS and s.argv)
+        if not runs and (worst.kind >= Kind.RUNS or not (writes or connects)):
+            # A loop, a condition or a document around commands that are safe by themselves.
+            runs = (self.argv,)
         return Effects(
             reads=self.reads,
-            writes=self.writes,
-            runs=tuple(
-                segment.argv
-                for segment in self.segments
-                if segment.kind >= Kind.RUNS and segment.argv
-            ),
-            connects=self.connects,
+            writes=writes,
+            runs=runs,
+            connects=connects,
             exclusive=True,
             is_unknown=any(segment.kind == Kind.UNKNOWN for segment in self.segments),
             critical=f"{worst.rule}: {worst.why}" if critical else None,

@@ -281,10 +281,8 @@ def _prompt_reason(verdict: Verdict, decided: list[Decided]) -> str | None:
 
 
 def _detail(decided: list[Decided], decision: Decision) -> str:
-    """What was seen in the segments that decided, in words, at most three of them."""
-    seen = dict.fromkeys(
-        _words(d) for d in decided if d.decision == decision and (d.segment.why or not d.by_rule)
-    )
+    """What was seen in the segments that decided, in words, at most three; rules have theirs."""
+    seen = dict.fromkeys(_words(d) for d in decided if d.decision == decision and not d.by_rule)
     return "; ".join([*seen][:3])
 
 
