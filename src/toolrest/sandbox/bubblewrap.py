@@ -30,7 +30,8 @@ _NAMESPACES = (
     "--cap-drop",
     "ALL",
 )
-_DEVICES = ("--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
+_DEVICES = ("--dev", "/dev", "--proc", "/proc")
+_FOR_ROOT = ("--remount-ro", "/proc")
 """As root, /proc has writable files all over; bubblewrap's own covers leave /proc/sys open."""
 
 _MINIMAL = ("/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix")
@@ -41,21 +42,25 @@ _FIRST_FD = 3
 
 @dataclass(frozen=True, slots=True)
 class Blanks:
-    """What masks are made of: a folder and a file that nobody may open, an empty folder."""
+    """What masks are made of: a folder and a file that nobody may open, two empty folders."""
 
     folder: str
     file: str
     empty: str
+    other: str
+    overlays: bool
 
     @classmethod
-    def make(cls, registry: str) -> Blanks:
+    def make(cls, registry: str, *, overlays: bool) -> Blanks:
         """Create them where all sessions find them; nothing is ever written to them."""
         base = os.path.join(registry, "blank")
-        folder, file, empty = (os.path.join(base, name) for name in ("folder", "file", "empty"))
-        blanks = cls(folder, file, _system_empty() or empty)
+        names = ("folder", "file", "empty", "other")
+        folder, file, empty, other = (os.path.join(base, name) for name in names)
+        blanks = cls(folder, file, _system_empty() or empty, other, overlays)
         os.makedirs(base, mode=0o700, exist_ok=True)
         os.makedirs(blanks.folder, mode=0, exist_ok=True)
-        os.makedirs(empty, mode=0o555, exist_ok=True)
+        for path in (empty, other):
+            os.makedirs(path, mode=0o555, exist_ok=True)
         if not os.path.exists(blanks.file):
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(blanks.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
@@ -91,6 +96,8 @@ def view_arguments(
     else:
         arguments += base_arguments(rootfs, [mount.path for mount in mounts])
     arguments += _DEVICES
+    if os.geteuid() == 0:
+        arguments += _FOR_ROOT
     closing: list[str] = []
     paths = [mount.path for mount in mounts]
     for index, mount in enumerate(mounts):
@@ -109,7 +116,7 @@ def _is_open(mount: Mount, blanks: Blanks, inner: bool) -> bool:
     """Whether a mount is made writable for the mounts inside it, and closed at the end."""
     if mount.show == Show.OVERLAY:
         return inside(blanks.empty, mount.path)
-    return mount.show == Show.EMPTY or (mount.show == Show.HIDE and inner)
+    return mount.show == Show.LEAD or (mount.show == Show.HIDE and inner)
 
 
 def _base(policy: SandboxPolicy) -> Iterable[str]:
@@ -136,14 +143,33 @@ def _mount(mount: Mount, blanks: Blanks, inner: bool) -> Sequence[str]:
         case Show.LINK:
             return ("--symlink", mount.source, path)
         case Show.OVERLAY:
-            if inside(blanks.empty, path):  # layers must not lie in each other
-                return ("--overlay-src", path, "--tmp-overlay", path)
-            return ("--overlay-src", blanks.empty, "--overlay-src", path, "--ro-overlay", path)
-        case Show.EMPTY:
+            return _overlay(path, blanks)
+        case Show.EMPTY | Show.LEAD:
             return ("--perms", "0755", "--tmpfs", path)
+        case Show.BLANK:
+            return _blank(blanks.other, path, blanks)
+    return _hidden(mount, blanks, inner)
+
+
+def _overlay(path: str, blanks: Blanks) -> Sequence[str]:
+    if inside(blanks.empty, path):  # layers must not lie in each other
+        return ("--overlay-src", path, "--tmp-overlay", path)
+    return ("--overlay-src", blanks.empty, "--overlay-src", path, "--ro-overlay", path)
+
+
+def _hidden(mount: Mount, blanks: Blanks, inner: bool) -> Sequence[str]:
     if inner:
-        return ("--perms", "0111", "--tmpfs", path)
-    return ("--ro-bind", blanks.folder if mount.folder else blanks.file, path)
+        return ("--perms", "0111", "--tmpfs", mount.path)
+    if mount.folder:
+        return _blank(blanks.folder, mount.path, blanks)
+    return ("--ro-bind", blanks.file, mount.path)
+
+
+def _blank(source: str, path: str, blanks: Blanks) -> Sequence[str]:
+    """An empty folder with the source's permissions; an overlay is the cheapest way to one."""
+    if blanks.overlays:
+        return ("--overlay-src", blanks.empty, "--overlay-src", source, "--ro-overlay", path)
+    return ("--ro-bind", source, path)
 
 
 def wrap(

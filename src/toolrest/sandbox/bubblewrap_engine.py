@@ -27,7 +27,7 @@ from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_files_around, own_files_in, signal_launchers
 from toolrest.sandbox.sockets import Mounts, socket_paths
-from toolrest.sandbox.view import RUN, TMP, Show, View
+from toolrest.sandbox.view import RUN, TMP, VAR_TMP, Show, View
 
 PROXY_SOCKET = "/run/toolrest-proxy.sock"
 """Where a command finds the proxy, when there is one."""
@@ -74,9 +74,9 @@ class BubblewrapEngine:
         self.proxy = proxy
         self.rootfs = None if rootfs is None else check_rootfs(rootfs, policy)
         self._filter = _filter()
-        self._blanks = Blanks.make(os.path.realpath(registry))
-        self._tmp = _session_folder(policy, "tmp", 0o700)
-        self._var_tmp = _session_folder(policy, "var-tmp", 0o700)
+        self._blanks = Blanks.make(os.path.realpath(registry), overlays=self.overlays)
+        self._tmp = os.path.join(policy.session_dir, "tmp")
+        os.makedirs(self._tmp, mode=0o700, exist_ok=True)
         self._own = own_files_in(policy.roots)
         self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
         self._mounts = Mounts()
@@ -114,7 +114,7 @@ class BubblewrapEngine:
         return Prepared(wrapped, _once(self._release))
 
     def _wrap(self, command: Command) -> Command:
-        env = confined_env(command.env, self.policy, self.name, TMP[0])
+        env = confined_env(command.env, self.policy, self.name, TMP)
         inner: tuple[str, ...] = ()
         if self.proxy is not None:
             env |= self.proxy.env
@@ -183,7 +183,7 @@ class BubblewrapEngine:
         """Work out the view again, if anything it depends on has changed."""
         changed = self._mounts.refresh()
         if changed and self.overlays:
-            kept = (*self.policy.roots, *TMP, RUN)
+            kept = (*self.policy.roots, TMP, VAR_TMP, RUN)
             self._overlaid = self._mounts.overlays(kept)
         sockets = socket_paths()
         kinds = tuple(map(_kind, (*self._hidden, *self.policy.protected, *self.policy.exceptions)))
@@ -195,7 +195,7 @@ class BubblewrapEngine:
     def _build(self, present: tuple[str, ...], sockets: tuple[str, ...]) -> tuple[str, ...]:
         policy = self.policy
         view = View(policy)
-        view.private_places(self._tmp, self._var_tmp)
+        view.private_places(self._tmp)
         if policy.read_roots is None:
             view.overlay(self._overlaid)
         if not policy.roots:
@@ -222,15 +222,14 @@ class BubblewrapEngine:
         """Mount points in the private `/tmp` exist before any command could put a link there."""
         if self.policy.tmp != "private":
             return
-        for place, source in zip(TMP, (self._tmp, self._var_tmp), strict=True):
-            for path in paths:
-                if os.path.dirname(path) != place:
-                    continue
-                own = os.path.join(source, os.path.basename(path))
-                if not os.path.lexists(own) and (os.path.isdir(path) or not os.path.exists(path)):
-                    os.mkdir(own, 0o755)
-                if os.path.islink(own):
-                    raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
+        for path in paths:
+            if os.path.dirname(path) != TMP:
+                continue
+            own = os.path.join(self._tmp, os.path.basename(path))
+            if not os.path.lexists(own) and (os.path.isdir(path) or not os.path.exists(path)):
+                os.mkdir(own, 0o755)
+            if os.path.islink(own):
+                raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
 
 
 def _once(action: Callable[[], None]) -> Callable[[], None]:
@@ -248,12 +247,6 @@ def _filter() -> bytes:
     if program is None:
         raise SandboxUnavailable("sandbox: this machine's system calls are not known to Toolrest.")
     return program
-
-
-def _session_folder(policy: SandboxPolicy, name: str, mode: int) -> str:
-    path = os.path.join(policy.session_dir, name)
-    os.makedirs(path, mode=mode, exist_ok=True)
-    return path
 
 
 def _identity(root: str) -> tuple[int, int] | None:

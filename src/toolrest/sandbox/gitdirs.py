@@ -107,11 +107,9 @@ def _folder(plan: GitPlan, folder: str) -> None:
             plan.refusal = _link(path)
         elif kind is None:
             plan.missing_folders.append(path)
-        elif name == "hooks":
+        else:
             plan.read_only.append(path)
     _file(plan, os.path.join(folder, "config"), b"")
-    if _kind(os.path.join(folder, "info")) == "folder":
-        _file(plan, os.path.join(folder, "info", "attributes"), b"")
     _file(plan, os.path.join(folder, "commondir"), COMMON_DIR_HERE)
     _worktree_config(plan, folder, folder)
     alternates = os.path.join(folder, "objects", "info", "alternates")

@@ -23,15 +23,19 @@ class Show(IntEnum):
     """How a path is shown; of two wishes for the same path the greater wins."""
 
     OVERLAY = 0
-    EMPTY = 1
-    """An empty, read-only folder that only leads to mounts further in."""
-    WRITE = 2
-    PRIVATE = 3
+    LEAD = 1
+    """A folder that only leads to mounts further in."""
+    EMPTY = 2
+    """A new folder in memory, writable, gone with the command."""
+    WRITE = 3
+    PRIVATE = 4
     """Another folder in its place, writable."""
-    LINK = 4
-    READ = 5
-    HIDE = 6
-    ROOT = 7
+    LINK = 5
+    BLANK = 6
+    """An empty folder to which nothing can be written."""
+    READ = 7
+    HIDE = 8
+    ROOT = 9
     """Writable because the user said so; nothing on this very path overrules that."""
 
 
@@ -45,10 +49,11 @@ class Mount:
     folder: bool = True
 
 
-TMP = ("/tmp", "/var/tmp")  # noqa: S108
+TMP = "/tmp"  # noqa: S108
+VAR_TMP = "/var/tmp"  # noqa: S108
 RUN = "/run"
 _WRITABLE = (Show.ROOT, Show.WRITE)
-_REPLACED = (Show.PRIVATE, Show.EMPTY, Show.HIDE)
+_REPLACED = (Show.PRIVATE, Show.EMPTY, Show.LEAD, Show.HIDE)
 _DEAF = (*_REPLACED, Show.OVERLAY)
 _RUN_KEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
 """Where NixOS and Guix keep the programs themselves."""
@@ -69,13 +74,14 @@ class View:
         if held is None or held.show < show:
             self._mounts[path] = Mount(path, show, source, folder)
 
-    def private_places(self, tmp: str, var_tmp: str) -> None:
+    def private_places(self, tmp: str) -> None:
         """`/tmp` and `/run` of its own; host sockets and other sessions' files live there."""
         if self.policy.tmp == "private":
-            for path, source in zip(TMP, (tmp, var_tmp), strict=True):
-                if os.path.realpath(path) == path:
-                    self.put(path, Show.PRIVATE, source)
-        if os.path.realpath(RUN) == RUN:
+            if os.path.realpath(TMP) == TMP:
+                self.put(TMP, Show.PRIVATE, tmp)
+            if os.path.realpath(VAR_TMP) == VAR_TMP and os.path.isdir(VAR_TMP):
+                self.put(VAR_TMP, Show.EMPTY)
+        if os.path.realpath(RUN) == RUN and os.path.isdir(RUN):
             self.put(RUN, Show.EMPTY)
             for path in (*_RUN_KEPT, *self._resolver()):
                 self._keep(path)
@@ -99,7 +105,17 @@ class View:
             for path in plan.read_only:
                 self._read_only(path)
         for path in present:
-            self._read_only(path)
+            self._placeholder(path)
+
+    def _placeholder(self, path: str) -> None:
+        """A name that must stay missing; what is ours there is an empty folder, or a file."""
+        info = _lstat(path)
+        if info is None or os.path.realpath(path) != path:
+            return
+        if stat.S_ISDIR(info.st_mode) and not os.listdir(path):
+            self.put(path, Show.BLANK)
+        else:
+            self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
 
     def read_only(self, paths: Iterable[str]) -> None:
         """Protected entries that exist; a link is protected at what it points to."""
@@ -121,6 +137,8 @@ class View:
                 continue
             if self.policy.in_root(path) and os.path.realpath(path) != path:
                 continue
+            if stat.S_ISREG(info.st_mode) and not os.access(path, os.R_OK):
+                continue  # this user cannot read it anyway
             self.put(path, Show.HIDE, folder=stat.S_ISDIR(info.st_mode))
 
     def overlay(self, paths: Iterable[str]) -> None:
@@ -167,7 +185,7 @@ class View:
             for step in steps:
                 self.put(step, Show.WRITE)
         elif holder.show == Show.PRIVATE and steps:
-            self.put(steps[0], Show.EMPTY)
+            self.put(steps[0], Show.LEAD)
 
     def _holder(self, path: str) -> Mount | None:
         """The innermost mount strictly above a path."""
