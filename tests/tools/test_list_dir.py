@@ -255,7 +255,7 @@ def test_order_and_pages_agree_with_sorting_everything(
     ]
     if len(ordered) > offset - 1 + limit:
         lines.append(f"More than {len(page)} entries found")
-    files = PathPolicy("/", homes=[], toolrest_home="/nowhere")
+    files = PathPolicy("/", homes=[], toolrest_home=f"{base}-home")
     if ordered and not page:
         with pytest.raises(Exception, match="offset exceeds directory entry count"):
             Listing(files, str(base), depth).page(offset, limit)

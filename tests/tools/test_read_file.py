@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import time
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolrest import Context, Toolrest, tool
 from toolrest.errors import RespondToModel
 from toolrest.items import ToolOutput
 from toolrest.policy.paths import PathPolicy
@@ -23,7 +25,7 @@ Call = Callable[..., Awaitable[ToolOutput]]
 
 def read(path: Path, **arguments: Any) -> str:
     """The lines without the gate, for property tests; the error's words when it fails."""
-    files = PathPolicy("/", homes=[], toolrest_home="/nowhere", max_file_size=1 << 40)
+    files = PathPolicy("/", homes=[], toolrest_home=f"{path}-home", max_file_size=1 << 40)
     try:
         job = Job(files, str(path), plan(ReadFile.Args(file_path=str(path), **arguments)))
         return job.finish(job.open()[0]).text
@@ -394,3 +396,46 @@ def test_the_schema_is_the_documented_one() -> None:
         "max_lines",
     }
     assert "required" not in inner
+
+
+# What a session keeps of a read
+
+
+async def test_what_this_session_spilled_can_be_paged_whatever_its_size(work: Path) -> None:
+    @tool(mutating=False)
+    def big() -> str:
+        return "a line of text\n" * 20_000
+
+    settings = {"tool_security.max_file_access_size": 1000}
+    async with Toolrest(work, tools=[big], settings=settings) as rest:
+        shown = (await rest.call("big")).text
+        (spilled,) = {word for word in shown.split() if "/spill/" in word}
+        page = await rest.call("read_file", {"file_path": spilled, "offset": 15_000, "limit": 2})
+        assert page.text == "L15000: a line of text\nL15001: a line of text"
+        (work / "link").symlink_to(spilled)
+        (work / "big").write_text("x" * 2000)
+        assert (await rest.call("read_file", {"file_path": "link", "limit": 1})).success
+        assert "max_file_access_size" in (await rest.call("read_file", {"file_path": "big"})).text
+        async with Toolrest(work, settings=settings) as other:
+            denied = await other.call("read_file", {"file_path": spilled})
+            assert denied.failure is not None
+
+
+@pytest.mark.parametrize("size", [1, 5000, 300_000])
+async def test_the_hash_of_a_small_file_is_kept(work: Path, size: int) -> None:
+    text = ("0123456789abcde\n" * (size // 16 + 1))[:size]
+    (work / "f").write_text(text)
+    kept: list[str | None] = []
+
+    class Watched(ReadFile):
+        async def run(self, args: ReadFile.Args, ctx: Context) -> ToolOutput:
+            output = await super().run(args, ctx)
+            (stamp,) = ctx._services.reads.values()
+            kept.append(stamp.sha256)
+            return output
+
+    async with Toolrest(work, tools=[Watched], override=True) as rest:
+        output = await rest.call("read_file", {"file_path": "f", "limit": 1})
+    assert output.text.startswith("L1: ")
+    small = size < 1 << 18
+    assert kept == [hashlib.sha256(text.encode()).hexdigest() if small else None]

@@ -42,7 +42,7 @@ def numbers(output: ToolOutput) -> list[int]:
 
 def read(path: Path, **arguments: Any) -> str:
     """The lines without the gate, for property tests."""
-    files = PathPolicy("/", homes=[], toolrest_home="/nowhere")
+    files = PathPolicy("/", homes=[], toolrest_home=f"{path}-home")
     arguments |= {"file_path": str(path), "mode": "indentation"}
     job = Job(files, str(path), plan(ReadFile.Args(**arguments)))
     return job.finish(job.open()[0]).text

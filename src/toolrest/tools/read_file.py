@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -91,10 +92,12 @@ class ReadFile(Tool):
         """The lines asked for, or words that say why not."""
         job = Job(ctx.files, args.file_path, plan(args), lambda: ctx.cancelled)
         fd, status = job.open()
-        ctx.note_read(args.file_path, status)
         if 0 < status.st_size <= _QUICK_BYTES:
-            return job.finish(fd)
-        return await ctx.in_thread(job.finish, fd)
+            output = job.finish(fd, whole=True)
+        else:
+            output = await ctx.in_thread(job.finish, fd)
+        ctx.note_read(args.file_path, status, job.sha256)
+        return output
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,11 @@ def _positive(value: int, name: str, message: str) -> None:
 
 @dataclass(slots=True)
 class Job:
-    """One read: opens the file through the policy, reads what the plan asks for."""
+    """One read: opens the file through the policy, reads what the plan asks for.
+
+    `sha256` is that of a small file, which is read in one go whatever part of it is shown; of a
+    larger one only the lines up to those asked for are read, and it stays None.
+    """
 
     files: PathPolicy
     path: str
@@ -145,6 +152,8 @@ class Job:
     stopped: Callable[[], bool] = lambda: False
     cut_lines: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sha256: str | None = None
+    is_spill: bool = False
 
     def open(self) -> tuple[int, os.stat_result]:
         """The file, if policy and size allow; whoever gets the descriptor closes it."""
@@ -156,20 +165,29 @@ class Job:
             raise Rejected(FAILED + error.message, kind=error.kind) from None
         status = os.fstat(fd)
         try:
-            self.files.check_size(status.st_size, self.path)
+            self._check_size(status.st_size)
         except Rejected as error:
             os.close(fd)
             raise Rejected(FAILED + error.message) from None
         return fd, status
 
-    def finish(self, fd: int) -> ToolOutput:
-        """Read and close.
+    def _check_size(self, size: int) -> None:
+        """The limit is for files of others: what this session spilled is there to be paged."""
+        if size <= self.files.max_file_size or self.is_spill:
+            return
+        real = self.files.canonical(self.path)
+        self.is_spill = any(real.startswith(f"{folder}/") for folder in self.files.exceptions)
+        if not self.is_spill:
+            self.files.check_size(size, self.path)
+
+    def finish(self, fd: int, *, whole: bool = False) -> ToolOutput:
+        """Read and close; `whole` says that the file is small.
 
         The descriptor stays with this function: a cancelled thread that is left behind must not
         find its number given to somebody else.
         """
         try:
-            source = self._source(fd)
+            source = self._source(fd, whole)
             text = self._slice(source) if isinstance(self.plan, Slice) else self._block(source)
         except OSError as error:
             raise RespondToModel(FAILED + os_words(error)) from None
@@ -179,15 +197,26 @@ class Job:
             os.close(fd)
         return ToolOutput("\n".join(text), notes=[*self._cut_note(), *self.notes])
 
-    def _source(self, fd: int) -> Iterator[bytes]:
+    def _source(self, fd: int, whole: bool) -> Iterator[bytes]:
         head = os.read(fd, HEAD_BYTES)
         encoding = text_encoding(head)
         if encoding is None:
             raise RespondToModel(FAILED + self._not_text(head, os.fstat(fd).st_size))
+        if whole:
+            head = self._hashed(fd, head)
         return text_lines.pieces(fd, head, encoding == "utf-16", self._check)
 
+    def _hashed(self, fd: int, data: bytes) -> bytes:
+        while len(data) <= _QUICK_BYTES:
+            piece = os.read(fd, _QUICK_BYTES)
+            if not piece:
+                self.sha256 = sha256(data).hexdigest()
+                break
+            data += piece
+        return data
+
     def _check(self, total: int) -> None:
-        self.files.check_size(total, self.path)
+        self._check_size(total)
         if self.stopped():
             raise RespondToModel(FAILED + "cancelled", kind="aborted")
 
