@@ -19,29 +19,45 @@ Exceptions are for the host program and for tool authors. What reaches a model i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+# The script `apply_patch` loads this module; without typing and dataclasses it starts in half
+# the time.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
 
-FailureKind: TypeAlias = Literal[
-    "input_invalid",
-    "tool_not_found",
-    "approval_denied",
-    "policy_denied",
-    "sandbox_denied",
-    "execution_failed",
-    "timed_out",
-    "aborted",
-    "fatal",
-]
+    FailureKind: TypeAlias = Literal[
+        "input_invalid",
+        "tool_not_found",
+        "approval_denied",
+        "policy_denied",
+        "sandbox_denied",
+        "execution_failed",
+        "timed_out",
+        "aborted",
+        "fatal",
+    ]
 
 
-@dataclass(slots=True)
 class Failure:
     """Why a call failed: the kind, the words for the model, and the argument paths at fault."""
 
-    kind: FailureKind
-    message: str
-    fields: tuple[str, ...] = ()
+    __slots__ = ("fields", "kind", "message")
+
+    def __init__(self, kind: FailureKind, message: str, fields: tuple[str, ...] = ()) -> None:
+        self.kind = kind
+        self.message = message
+        self.fields = fields
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Failure):
+            return NotImplemented
+        return (self.kind, self.message, self.fields) == (other.kind, other.message, other.fields)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.message, self.fields))
+
+    def __repr__(self) -> str:
+        return f"Failure({self.kind!r}, {self.message!r}, {self.fields!r})"
 
 
 class ToolrestError(Exception):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
-from toolrest.errors import FailureKind
 from toolrest.items import JSONObject
+
+if TYPE_CHECKING:
+    from toolrest.errors import FailureKind
 
 Verdict = Literal["allow", "ask", "deny"]
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolrest.errors import Failure, FailureKind
+from toolrest.errors import Failure
+
+if TYPE_CHECKING:
+    from toolrest.errors import FailureKind
 
 Wire: TypeAlias = Literal["responses", "chat", "anthropic", "mcp"]
 WIRES: tuple[Wire, ...] = ("responses", "chat", "anthropic", "mcp")

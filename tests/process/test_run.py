@@ -118,7 +118,7 @@ async def test_no_input_and_no_terminal(owner: Owner, sh: Sh) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["python3", "less /etc/passwd", "read x", "cat", "git clone -q https://[::1]:1/x /nowhere/x"],
+    ["python3", "less /etc/passwd", "read x", "cat", "git clone -q https://[::1]:1/x x"],
 )
 async def test_what_would_ask_ends_by_itself(owner: Owner, sh: Sh, line: str) -> None:
     result = await run(owner, sh(line), time_limit=5)
