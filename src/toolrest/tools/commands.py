@@ -207,13 +207,18 @@ class CommandTool(Tool):
             ctx.memo["verdict"] = found
         return found
 
-    def more_env(self, args: Any, ctx: Context) -> dict[str, str]:
-        """Git that only looks may not run the programs that a repository's settings name."""
+    async def more_env(self, args: Any, cwd: str, ctx: Context) -> dict[str, str]:
+        """Git that only looks may not run the programs that a repository's settings name.
+
+        Which settings there are, git itself says; listing them runs nothing.
+        """
         if not self.verdict(args, ctx).needs_disarmed_git:
             return {}
         from toolrest.policy.commands_git import disarmed_git
 
-        return disarmed_git()
+        listing = ("git", "config", "--list", "--name-only", "-z")
+        listed = await ctx.runner.run(listing, cwd, seconds=5, outside=ctx.outside)
+        return disarmed_git(listed.result.stdout.split("\0"))
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
         """By what the command line does; a patch is decided like any write."""

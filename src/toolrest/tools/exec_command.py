@@ -108,7 +108,7 @@ class ExecCommand(CommandTool):
             yield_ms=args.yield_time_ms,
             outside=ctx.outside,
             call_id=ctx.call_id,
-            more_env=self.more_env(args, ctx),
+            more_env=await self.more_env(args, cwd, ctx),
             on_delta=ctx.output,
             on_start=started,
         )

@@ -66,6 +66,7 @@ class Shell(CommandTool):
         """Run it and lay the result out as JSON."""
         seconds = (10_000 if args.timeout_ms is None else args.timeout_ms) / 1000
         cwd = ctx.runner.workdir(args.workdir)
+        env = await self.more_env(args, cwd, ctx)
         return await run_once(
             ctx,
             lambda delta: ctx.runner.run(
@@ -74,7 +75,7 @@ class Shell(CommandTool):
                 seconds=seconds,
                 outside=ctx.outside,
                 on_delta=delta,
-                more_env=self.more_env(args, ctx),
+                more_env=env,
             ),
             command=tuple(args.command),
             cwd=cwd,

@@ -60,6 +60,7 @@ class ShellCommand(CommandTool):
         """Run it and lay the result out as text."""
         seconds = (10_000 if args.timeout_ms is None else args.timeout_ms) / 1000
         cwd = ctx.runner.workdir(args.workdir)
+        env = await self.more_env(args, cwd, ctx)
         return await run_once(
             ctx,
             lambda delta: ctx.runner.run_line(
@@ -68,7 +69,7 @@ class ShellCommand(CommandTool):
                 login=args.login,
                 seconds=seconds,
                 outside=ctx.outside,
-                more_env=self.more_env(args, ctx),
+                more_env=env,
                 on_delta=delta,
             ),
             command=self.argv(args, ctx),
