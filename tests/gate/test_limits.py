@@ -391,3 +391,16 @@ def test_a_streamed_output_is_cut_once_at_the_limit_of_its_call(tmp_path: Path) 
 def test_a_broken_summary_is_ignored(summary: object) -> None:
     output = ToolOutput("fine", metadata={"collected": summary})
     assert _apply(Limiter(), output) == ("fine", False)
+
+
+def test_structured_content_has_the_same_limit() -> None:
+    limiter = Limiter(Limit(100, "chars"))
+    small = limiter.apply(ToolOutput("x", structured={"a": 1}), call_id="c", tool="t").output
+    large = limiter.apply(
+        ToolOutput("x", structured={"a": "b" * 500}), call_id="c", tool="t"
+    ).output
+    odd = limiter.apply(ToolOutput("x", structured=object()), call_id="c", tool="t").output
+    assert small.structured == {"a": 1}
+    assert large.structured is None
+    assert "structured content of 509 bytes was left out" in large.text
+    assert odd.structured is None

@@ -6,6 +6,7 @@ come last, so that nothing of a documented layout is disturbed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -131,6 +132,7 @@ class Limiter:
             and not output.notes
             and "collected" not in output.metadata
             and tool not in self._ceilings
+            and output.structured is None
             and (self._redactor is None or self._is_clean(output, content))
         ):
             return Limited(output, False, byte_length(content), None)
@@ -165,6 +167,8 @@ class Limiter:
     def _apply(self, output: ToolOutput, call_id: str, tool: str, limits: list[Limit]) -> Limited:
         if self._redactor is not None:
             output = _redacted(output, self._redactor)
+        if output.structured is not None:
+            output = _without_large_structure(output, limits)
         # A producer that cut its text already has its totals, and a file with the whole.
         summary = _summary(output)
         if summary is not None and cut(output.text, [_with_room(one) for one in limits]) is None:
@@ -242,6 +246,18 @@ def _with_room(limit: Limit) -> Limit:
     return Limit(
         limit.amount + (_MARKER_ROOM // 4 if limit.unit == "tokens" else _MARKER_ROOM), limit.unit
     )
+
+
+def _without_large_structure(output: ToolOutput, limits: list[Limit]) -> ToolOutput:
+    """Structured content goes to the model beside the text, so it has the same limit."""
+    try:
+        text = json.dumps(output.structured, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return replace(output, structured=None)
+    if all(fits(text, limit) for limit in limits):
+        return output
+    note = f"structured content of {byte_length(text)} bytes was left out"
+    return replace(output, structured=None, notes=[*output.notes, note])
 
 
 def _redacted(output: ToolOutput, redactor: Redactor) -> ToolOutput:
