@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from toolrest.policy.commands_git import git_reads
-from toolrest.policy.shell_words import wordset
+from toolrest.policy.shell_words import split_program, wordset
 
 
 class Spec(NamedTuple):
@@ -153,11 +153,9 @@ def safe_reads(argv: tuple[str, ...]) -> tuple[str, ...] | None:
 
     Every word has to be literal. Paths are as spelled, relative to the working folder.
     """
-    name = argv[0]
-    if "/" in name:
-        folder, _, name = name.rpartition("/")
-        if folder not in ("/bin", "/usr/bin"):
-            return None
+    folder, name = split_program(argv[0])
+    if folder not in ("", "/bin", "/usr/bin"):
+        return None
     spec = _SPECS.get(name)
     if spec is not None:
         return _read(argv, spec)

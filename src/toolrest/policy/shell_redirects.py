@@ -99,6 +99,8 @@ def _file(node: Node, words: WordReader, source: Source) -> Tail:
         return tail
     target, mark = targets[0]
     if kind == "dup" and not (target.rstrip("-").isdecimal() or target == "-"):
+        if node.children[0].type == "file_descriptor":
+            source.problem("unknown.redirect", "a redirection is not understood")
         # `>&file` is both streams into a file; `<&$fd` could be anything.
         kind = "write" if op == ">&" else "both"
     tail.redirects.append(Redirect(kind, op, target, mark))

@@ -99,11 +99,17 @@ class CommandWalker:
             elif kind == "&":
                 self._in_background()
                 op = "&"
+            elif kind == "comment":
+                self._comment(start)
             elif child.is_named:
                 self._statement(child, op)
-                op = ";" if kind != "comment" else op
+                op = ";"
             elif kind not in _BRACKETS:
                 self.problem("unknown.syntax", f"`{kind}` is out of place")
+
+    def _comment(self, start: int) -> None:
+        if start and self._text[start - 1] not in " \t\n;&|()":
+            self.problem("unknown.syntax", "`#` stands inside a word")
 
     def _in_background(self) -> None:
         self._backgrounds += 1

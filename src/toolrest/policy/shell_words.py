@@ -42,6 +42,12 @@ def is_calm(name: str, value: str) -> bool:
     return bool(_CALM_NAME.fullmatch(name) and _CALM_VALUE.fullmatch(value))
 
 
+def split_program(word: str) -> tuple[str, str]:
+    """Folder and name of a program; the folder is empty only for a bare name."""
+    folder, slash, name = word.rpartition("/")
+    return folder or slash, name
+
+
 def quick_argv(text: str) -> tuple[str, ...] | None:
     """The words of a command that is as simple as `SIMPLE_COMMAND`, else None."""
     if _PLAIN.fullmatch(text):

@@ -72,7 +72,7 @@ class Segment:
     @property
     def needs_disarmed_git(self) -> bool:
         """True for a git command that only looks if repository programs are switched off."""
-        return self.kind == Kind.SAFE and self.program == "git"
+        return self.kind == Kind.SAFE and self.program == "git" and bool(self.read_words)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from toolrest.policy.dangerous_system import system_check
 from toolrest.policy.shell import SUBSTITUTION, VANISHES, Redirect, Script, Simple
 from toolrest.policy.shell_nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell_parse import parse
-from toolrest.policy.shell_words import is_calm
+from toolrest.policy.shell_words import is_calm, split_program
 from toolrest.policy.verdict import Kind, Segment
 from toolrest.policy.verdict_place import Place, Walk, variables_of
 
@@ -61,7 +61,7 @@ class Judge:
             self._add((), Kind.UNKNOWN, "unknown.argv", "there is no usable argument list")
             return
         simple = Simple(argv)
-        folder, _, name = argv[0].rpartition("/")
+        folder, name = split_program(argv[0])
         if name in SHELLS and folder in _SHELL_FOLDERS:
             unwrapped = unwrap(simple)
             if unwrapped is not None and unwrapped.transparent:
@@ -199,7 +199,7 @@ class Judge:
         segment.reads = tuple(touch.reads)
         segment.writes = tuple(touch.writes)
         segment.connects = tuple(touch.connects)
-        known_folder = simple.argv[0].rpartition("/")[0] in ("", "/bin", "/usr/bin")
+        known_folder = split_program(simple.argv[0])[0] in ("", "/bin", "/usr/bin")
         if touch.sure and known_folder:
             segment.raise_to(Kind.TOUCHES, "touches", _touched(segment))
         else:
@@ -214,7 +214,7 @@ class Judge:
     def _wrapper(
         self, simple: Simple, segment: Segment, unwrapped: Unwrapped, place: Place, at: _At
     ) -> None:
-        folder, _, name = simple.argv[0].rpartition("/")
+        folder, name = split_program(simple.argv[0])
         segment.transparent = unwrapped.transparent and folder in _SHELL_FOLDERS
         inner = unwrapped.inners[0].argv
         system = folder in ("", "/bin", "/usr/bin")
