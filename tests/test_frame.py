@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -104,34 +106,49 @@ def test_imports_between_rooms_only_go_down() -> None:
     assert found.returncode == 0, found.stdout
 
 
-def test_the_built_wheel_works_elsewhere(tmp_path: Path) -> None:
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "build",
-            "--wheel",
-            "--no-isolation",
-            "-o",
-            str(tmp_path),
-            str(ROOT),
-        ],
-        check=True,
+def run_in(folder: Path, *command: str | Path) -> str:
+    """What a command prints, run away from this tree and its settings."""
+    leave = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_REQUIRE_VIRTUALENV")
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
         capture_output=True,
+        text=True,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name not in leave},
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_built_wheel_can_be_installed_elsewhere(tmp_path: Path) -> None:
+    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", tmp_path, ROOT)
+    run_in(tmp_path, *build)
     (wheel,) = tmp_path.glob("toolrest-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "toolrest/py.typed" in names
     assert not [name for name in names if name.startswith("tests")]
-    target = tmp_path / "site"
-    zipfile.ZipFile(wheel).extractall(target)
-    code = (
-        f"import sys; sys.path.insert(0, {str(target)!r})\n"
-        "import toolrest; print(toolrest.__file__)\n"
-        "from toolrest.cli.app import app; print(app.name)"
-    )
-    shown = run_python(code).stdout
-    assert shown.startswith(str(target))
+
+    run_in(tmp_path, sys.executable, "-m", "venv", "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    # Without a network the dependencies are borrowed from here; a .pth inside of what a .pth
+    # names is not followed, so the editable install of this tree stays out of it.
+    borrowed = Path(run_in(tmp_path, python, "-c", where).strip()) / "borrowed.pth"
+    borrowed.write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    pip = (python, "-m", "pip", "--disable-pip-version-check")
+    run_in(tmp_path, *pip, "install", "--no-index", "--no-deps", "--ignore-installed", wheel)
+
+    found = run_in(tmp_path, python, "-c", "import toolrest; print(toolrest.__file__)").strip()
+    assert Path(found).is_relative_to(tmp_path / "venv")
+    checked = subprocess.run([*map(str, pip), "check"], capture_output=True, text=True, check=False)
+    assert "toolrest" not in checked.stdout.lower(), checked.stdout
+    script = tmp_path / "venv" / "bin" / "toolrest"
+    assert run_in(tmp_path, script, "--version") == f"toolrest {toolrest.__version__}\n"
+    assert "read_file" in run_in(tmp_path, script, "tools")
+    (tmp_path / "a.txt").write_text("hello\n")
+    assert run_in(tmp_path, script, "call", "read_file", '{"file_path": "a.txt"}') == "L1: hello\n"
+    assert (tmp_path / "venv" / "bin" / "apply_patch").exists()
 
 
 def blocks(path: Path, language: str) -> list[str]:

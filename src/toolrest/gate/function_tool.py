@@ -137,8 +137,7 @@ class FunctionTool(Tool):
         import jsonschema_rs
 
         try:
-            # Offline: a $ref must not read files or fetch addresses.
-            return jsonschema_rs.validator_for(self._raw_schema or True, offline=True)
+            return jsonschema_rs.validator_for(self._raw_schema or True, retriever=_no_retrieval)
         except (ValueError, TypeError) as error:
             words = str(error).split("\n", 1)[0]
             raise ToolDefinitionError(f"{self.name}: bad JSON Schema: {words}") from None
@@ -372,11 +371,17 @@ async def _pieces(
         raise
 
 
+def _no_retrieval(address: str) -> Any:
+    """A `$ref` must not read files or fetch addresses."""
+    raise ValueError(f"{address} is outside of the schema, and is not fetched")
+
+
 def _field(problem: Any) -> str:
     """Where it is wrong; a missing field by its own path, not by that of the object around it."""
     path = list(problem.instance_path)
-    if problem.kind.name == "required":
-        path.append(problem.kind.property)
+    missing = getattr(problem.kind, "property", None)
+    if isinstance(missing, str):
+        path.append(missing)
     return arguments.dotted(path)
 
 

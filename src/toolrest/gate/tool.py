@@ -216,9 +216,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     `reads`, `writes` and `connects` name the parameters that hold paths or URLs. `effects` is an
     `Effects` value or a function of the arguments that returns one. `mutating=False` says that a
-    call touches nothing, `parallel=` overrides the schedule. A tool that declares none of these
-    runs alone and asks. `parameters` is a JSON Schema that replaces the signature;
-    `grammar` or `input_format="freeform"` make it take raw text.
+    call touches nothing, `parallel=` overrides the schedule. Declarations add up. A tool that
+    declares none of these, or only `mutating=True`, runs alone and asks. `parameters` is a JSON
+    Schema that replaces the signature; `grammar` or `input_format="freeform"` make it take raw
+    text, which a grammar limits to 64 KiB (8 KiB when it is ambiguous).
     """
     from toolrest.gate.function_tool import FunctionTool
 

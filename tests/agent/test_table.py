@@ -1,0 +1,81 @@
+"""What `toolrest tools` says of every built-in tool (M-17). Each change here is a decision."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolrest import Toolrest
+
+Row = tuple[str, str, bool, bool]
+
+# kind, risk, mutating, parallel
+COMMAND: Row = ("function", "execute", True, False)
+PATCH: Row = ("function", "write", True, False)
+READER: Row = ("function", "read", False, True)
+# Touches nothing outside of the session, but two plans at once would be one too many.
+PLAN: Row = ("function", "read", False, False)
+
+DEFAULT: dict[str, Row] = {
+    "exec_command": COMMAND,
+    "write_stdin": COMMAND,
+    "update_plan": PLAN,
+    "apply_patch": PATCH,
+    "list_dir": READER,
+    "read_file": READER,
+}
+
+
+def family(shell: dict[str, Row], patch: Row = PATCH) -> dict[str, Row]:
+    rest = {name: row for name, row in DEFAULT.items() if row != COMMAND}
+    return {**shell, **rest, "apply_patch": patch}
+
+
+TABLES: dict[str | None, dict[str, Row]] = {
+    None: DEFAULT,
+    "claude-sonnet": DEFAULT,
+    "qwen3-coder": DEFAULT,
+    "gpt-5": family({"shell": COMMAND}),
+    "gpt-oss-20b": family({"shell": COMMAND}),
+    "gpt-5.1-codex": family({"shell_command": COMMAND}, ("custom", "write", True, False)),
+    "codex-mini-latest": family({"local_shell": ("local_shell", "execute", True, False)}),
+}
+
+
+def rows(table: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    return {
+        row["name"]: (row["kind"], row["risk"], row["mutating"], row["parallel"]) for row in table
+    }
+
+
+def test_the_table_of_the_command_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "toolrest", "tools", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    table = json.loads(done.stdout)
+    assert rows(table) == DEFAULT
+    assert list(rows(table)) == list(DEFAULT)
+    assert all(row["description"] for row in table)
+
+
+@pytest.mark.parametrize("model", TABLES)
+def test_the_table_of_each_family(tmp_path: Path, model: str | None) -> None:
+    rest = Toolrest(tmp_path, model=model)
+    assert rows(rest.table()) == TABLES[model]
+    assert list(rows(rest.table())) == list(TABLES[model])
+    for name, (_, _, _, parallel) in TABLES[model].items():
+        assert rest.supports_parallel(name) is parallel
+    # Older forms of the shell have a handler whatever is offered.
+    for name in ("shell", "container.exec", "local_shell", "shell_command"):
+        assert rest.supports_parallel(name) is False
+    with pytest.raises(KeyError, match="no tool named nope"):
+        rest.supports_parallel("nope")
