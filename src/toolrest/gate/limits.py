@@ -17,6 +17,7 @@ from toolrest.gate.cut import (
     byte_length,
     cut,
     cut_items,
+    fits,
     formatted_truncate,
     line_count,
     truncate,
