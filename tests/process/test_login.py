@@ -77,9 +77,10 @@ async def test_the_same_as_a_real_login_shell(
     owner: Owner, home: Path, env: dict[str, str]
 ) -> None:
     (home / ".bash_profile").write_text(
-        "export A=1 B='two words' PATH=/opt/x:$PATH; greet() { echo hi; }; export -f greet\n"
+        "export A=1 B='two words' PATH=/opt/x:$PATH; greet() { echo hi; }\n"
+        "get_token() { greet | cat; }; PROMPT_COMMAND=greet; alias ll=ls; [[ a =~ a ]]\n"
     )
-    line = "greet; env | grep -v -e ^_= -e ^SHLVL= | sort; umask; pwd; set -o; echo $#"
+    line = "get_token; printenv A B PATH PAGER; umask; pwd; set -o; echo $#; ll 2>&1; echo $?"
     argv, found = await LoginShells(owner, unconfined).prepare(BASH, line, env, "/")
     assert argv[1] == "-c"
     ours = await run(owner, Command(argv, "/", found))
@@ -93,8 +94,7 @@ async def test_the_same_as_a_real_login_shell(
     [
         "exit 3",
         "umask 077",
-        "f() { :; }",
-        "alias ll=ls",
+        "shopt -s expand_aliases; alias ll=ls",
         "shopt -s extglob",
         "set -o noglob",
         "cd /",
@@ -171,6 +171,26 @@ async def test_another_environment_is_another_capture(
     assert all(result == results[0] for result in results)
 
 
+async def test_forced_variables_may_change_without_a_new_look(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    (home / ".profile").write_text("export V=1 PAGER=less")
+    calls = 0
+
+    def counted(command: Command) -> Command:
+        nonlocal calls
+        calls += 1
+        return command
+
+    shells = LoginShells(owner, counted)
+    asking = env | {"GIT_TERMINAL_PROMPT": "0"}
+    _, first = await shells.prepare(BASH, "x", asking, "/", forced=("PAGER", "GIT_TERMINAL_PROMPT"))
+    _, second = await shells.prepare(BASH, "x", env | {"PAGER": "more"}, "/", forced=("PAGER",))
+    assert calls == 2
+    assert (first["PAGER"], first["GIT_TERMINAL_PROMPT"], first["V"]) == ("cat", "0", "1")
+    assert (second["PAGER"], second.get("GIT_TERMINAL_PROMPT"), second["V"]) == ("more", None, "1")
+
+
 async def test_without_login_nothing_is_read(owner: Owner, home: Path, env: dict[str, str]) -> None:
     (home / ".profile").write_text("export V=1")
 
@@ -194,6 +214,18 @@ async def test_plain_sh(prepare: Callable[..., asyncio.Future[Prepared]]) -> Non
     argv, found = await prepare("export V='a b'; PATH=/x:$PATH", shell=Shell("sh", "/bin/sh"))
     assert argv == ("/bin/sh", "-c", "x")
     assert (found["V"], found["PATH"].split(":")[0]) == ("a b", "/x")
+
+
+async def test_variables_of_the_confinement_do_no_harm(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    def marked(command: Command) -> Command:
+        more = {"TOOLREST_SANDBOX": "x", "CACHE_DIR": "/c"}
+        return Command(command.argv, command.cwd, {**command.env, **more})
+
+    (home / ".profile").write_text("export V=1")
+    argv, found = await LoginShells(owner, marked).prepare(BASH, "x", env, "/")
+    assert (argv[1], found["V"]) == ("-c", "1")
 
 
 async def test_a_failing_confinement_falls_back(owner: Owner, env: dict[str, str]) -> None:

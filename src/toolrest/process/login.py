@@ -5,6 +5,10 @@ environment is captured, in memory only, and commands run with plain `-c` under 
 only where it makes no difference: after the capture a `-c` shell is started under the captured
 environment, and if the two do not agree on everything a command could notice (variables,
 functions, aliases, options, umask, limits, traps, folder), commands go on using `-lc`.
+
+Functions of bash, which version managers define by the dozen, travel in the environment as bash's
+own exported functions do. Left out of the comparison are variables that only an interactive shell
+uses, and whether the shell calls itself a login shell.
 """
 
 from __future__ import annotations
@@ -30,11 +34,22 @@ _SHELLS_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
 # What else a profile can change. Each prints state, in the same words in both shells.
 _STATE: dict[ShellKind, str] = {
-    "bash": "umask; pwd; shopt -p; set +o; alias; declare -f; trap; ulimit -a; compgen -v",
+    "bash": "umask; pwd; shopt -p; set +o; shopt -q expand_aliases && alias; declare -f; trap; "
+    "ulimit -a; compgen -v",
     "zsh": "umask; pwd; setopt; alias; functions; trap; ulimit -a; typeset +",
     "sh": "umask; pwd; set +o; alias; trap; ulimit -a; set",
 }
-_VOLATILE = re.compile(rb"^(?:.*login.*|PPID=.*|_=.*|SHLVL=.*|OLDPWD=.*|OLDPWD)$\n?", re.MULTILINE)
+_BEFORE: dict[ShellKind, str] = {
+    "bash": "export -f $(compgen -A function) >/dev/null 2>&1; ",
+    "zsh": "",
+    "sh": "",
+}
+_FUNCTION = "BASH_FUNC_"
+_VOLATILE = re.compile(
+    rb"^(?:shopt -[su] login_shell|login"
+    rb"|(?:PPID|_|SHLVL|OLDPWD|BASH_REMATCH|PROMPT_COMMAND|PS[0-4]|HIST\w*|COMP\w*)(?:=.*)?)$\n?",
+    re.MULTILINE,
+)
 
 _FILES: dict[ShellKind, tuple[str, ...]] = {
     "bash": (
@@ -96,21 +111,21 @@ class LoginShells:
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """Arguments and environment of a command line.
 
-        `forced` names variables that no profile may change. The folder where the profile is read
-        is the command's own, but is not part of what is remembered.
+        `forced` names variables that no profile may change; they, and the folder, may be others
+        at the next command without a new look at the profile.
         """
         if not login or not shell.posix:
             return shell.argv(line, login=login), dict(env)
-        variables = await self._variables(shell, env, cwd)
+        fixed = {name: env[name] for name in forced if name in env}
+        variables = await self._variables(shell, env, cwd, fixed)
         if variables is None:
             return shell.argv(line, login=True), dict(env)
-        merged = variables | {name: env[name] for name in forced if name in env}
-        return shell.argv(line, login=False), merged
+        return shell.argv(line, login=False), variables | fixed
 
     async def _variables(
-        self, shell: Shell, env: Mapping[str, str], cwd: str
+        self, shell: Shell, env: Mapping[str, str], cwd: str, fixed: dict[str, str]
     ) -> dict[str, str] | None:
-        key = (shell, frozenset(env.items()))
+        key = (shell, frozenset(item for item in env.items() if item[0] not in fixed))
         stamp = stamp_of(shell.kind, env)
         async with self._lock:
             known = self._captured.get(key)
@@ -118,8 +133,10 @@ class LoginShells:
                 self._captured.pop(key, None)
                 while len(self._captured) >= _KEPT:
                     del self._captured[next(iter(self._captured))]
-                known = _Captured(stamp, await self._capture(shell, dict(env), cwd))
-                self._captured[key] = known
+                found = await self._capture(shell, dict(env), cwd)
+                if found is not None:
+                    found = {name: found[name] for name in found if name not in fixed}
+                known = self._captured[key] = _Captured(stamp, found)
         return known.variables
 
     async def _capture(self, shell: Shell, env: dict[str, str], cwd: str) -> dict[str, str] | None:
@@ -131,13 +148,13 @@ class LoginShells:
             variables.pop(name, None)
             if name in env:
                 variables[name] = env[name]
-        for name in withhold(self._policy, variables.keys() - env.keys(), never=self._never):
-            del variables[name]
-            state = _without(state, name)
-        second = await self._look(shell, variables, cwd, login=False)
-        if second is None or not _same(second, (variables, state)):
+        new = {name for name in variables.keys() - env.keys() if not name.startswith(_FUNCTION)}
+        dropped = withhold(self._policy, new, never=self._never)
+        kept = {name: value for name, value in variables.items() if name not in dropped}
+        second = await self._look(shell, kept, cwd, login=False)
+        if second is None or not _same((kept, state), second, dropped | _SHELLS_OWN):
             return None
-        return variables
+        return kept
 
     async def _look(
         self, shell: Shell, env: dict[str, str], cwd: str, *, login: bool
@@ -145,7 +162,7 @@ class LoginShells:
         """Variables and other state of a shell; None when it does not get that far in time."""
         mark = secrets.token_hex(16)
         script = (
-            f"printf %s {mark}; {_env_program()} -0; printf %s {mark}; "
+            f"{_BEFORE[shell.kind]}printf %s {mark}; {_env_program()} -0; printf %s {mark}; "
             f"{{ {_STATE[shell.kind]}; }} 2>&1; printf %s {mark}"
         )
         command = Command(shell.argv(script, login=login), cwd, env)
@@ -188,17 +205,22 @@ def _inside(folder: str) -> list[tuple[str, int, int, int]]:
     return sorted((path, s.st_mtime_ns, s.st_size, s.st_ino) for path, s in found)
 
 
-def _same(one: tuple[dict[str, str], bytes], other: tuple[dict[str, str], bytes]) -> bool:
-    def outer(variables: dict[str, str]) -> dict[str, str]:
-        return {name: value for name, value in variables.items() if name not in _SHELLS_OWN}
+def _same(
+    one: tuple[dict[str, str], bytes], other: tuple[dict[str, str], bytes], aside: set[str]
+) -> bool:
+    """Whether two shells agree, some variables aside; what confines may set those again."""
 
-    return outer(one[0]) == outer(other[0]) and one[1] == other[1]
+    def rest(variables: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in variables.items() if name not in aside}
 
+    def without(state: bytes) -> bytes:
+        for name in aside:
+            # A variable with line breaks in it fails the comparison, which is safe.
+            line = rb"^%s(?:=.*)?$\n?" % re.escape(os.fsencode(name))
+            state = re.sub(line, b"", state, flags=re.MULTILINE)
+        return state
 
-def _without(state: bytes, name: str) -> bytes:
-    """The state as if a variable had not been set; one with line breaks fails the comparison."""
-    line = rb"^%s(?:=.*)?$\n?" % re.escape(os.fsencode(name))
-    return re.sub(line, b"", state, flags=re.MULTILINE)
+    return rest(one[0]) == rest(other[0]) and without(one[1]) == without(other[1])
 
 
 def _env_program() -> str:

@@ -160,7 +160,9 @@ class Keeper:
         if ended:
             if self.starting.fileno() >= 0:
                 self._note_start()
-            left = [] if self.childless else tree.descendants(self.me)
+            if self.launcher:
+                tree.strike(self.me)  # what is left of a namespace is dying already
+            left = [] if self.childless or self.launcher else tree.descendants(self.me)
             left = [pid for pid in left if tree.alive(pid)]
             self._tell(wire.EXITED, self.status or 0, self.child, self.me, *left)
 
