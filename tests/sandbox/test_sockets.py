@@ -194,8 +194,9 @@ def test_folders_with_mounts_inside_are_left_out(tmp_path: Path) -> None:
     mounts = Mounts(str(table))
     assert mounts.refresh()
     assert not mounts.refresh()
-    whole = mounts.overlays(())
+    whole, left_out = mounts.overlays(())
     assert whole
+    assert left_out == []
     assert set(whole) <= set(tops)
     assert not {"/usr", "/proc", "/tmp", "/run", "/dev"} & set(whole)
     chosen = whole[0]
@@ -203,8 +204,9 @@ def test_folders_with_mounts_inside_are_left_out(tmp_path: Path) -> None:
         f"20 1 8:1 / / rw - ext4 /dev/sda rw\n21 20 8:2 / {chosen}/mounted rw - ext4 /dev/sdb rw\n"
     )
     assert mounts.refresh()
-    assert chosen not in mounts.overlays(())
-    assert mounts.overlays(("/",)) == ()
+    assert chosen not in mounts.overlays(()).chosen
+    assert mounts.overlays(("/",)) == ([], [])
     table.write_text("20 1 8:1 / / rw - fuse.sshfs x rw\n")
     mounts.refresh()
-    assert mounts.overlays(()) == ()
+    assert mounts.overlays(()).chosen == []
+    assert set(mounts.overlays(()).left_out) == set(whole)

@@ -10,7 +10,7 @@ import marshal
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolrest.process.command import Command
@@ -70,18 +70,20 @@ def probe_bubblewrap(
         prepared.release()
     if problem:
         return Probe(name, False, problem, program), None
-    controls = bubblewrap_controls(policy, overlays or rootfs is not None)
+    reachable = () if rootfs is not None else engine.within_reach
+    controls = bubblewrap_controls(policy, reachable)
     return Probe(name, True, "", program, overlays, controls), engine
 
 
-def bubblewrap_controls(policy: SandboxPolicy, overlays: bool) -> Controls:
+def bubblewrap_controls(policy: SandboxPolicy, reachable: Sequence[str]) -> Controls:
     """All of them; host sockets only by the names the kernel lists where overlays do not work."""
     controls = all_full()
-    if not overlays:
+    if reachable:
         controls["unix_sockets"] = Enforced(
             "partial",
-            "sockets that a service opens while a command runs, or that belong to another network"
-            " namespace, can be reached; bubblewrap 0.11 and overlayfs would hide them",
+            f"sockets beneath {reachable[0]} that a service opens while a command runs, or that"
+            " belong to another network namespace, can be reached (overlays by bubblewrap 0.11"
+            " would hide them)",
         )
     if policy.network == "on":
         controls["unix_sockets"] = Enforced(

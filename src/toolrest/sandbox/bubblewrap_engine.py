@@ -26,7 +26,7 @@ from toolrest.sandbox.missing import placeholders
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_files_around, own_files_in, signal_launchers
-from toolrest.sandbox.sockets import Mounts, socket_paths
+from toolrest.sandbox.sockets import Mounts, Overlays, socket_paths
 from toolrest.sandbox.view import RUN, TMP, VAR_TMP, Show, View
 
 PROXY_SOCKET = "/run/toolrest-proxy.sock"
@@ -80,7 +80,7 @@ class BubblewrapEngine:
         self._own = own_files_in(policy.roots)
         self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
         self._mounts = Mounts()
-        self._overlaid: tuple[str, ...] = ()
+        self._overlaid = Overlays([], [])
         self._mutex = threading.Lock()
         self._running = 0
         self._seen: object = None
@@ -96,6 +96,11 @@ class BubblewrapEngine:
             )
         if policy.cache_dir is not None:
             os.makedirs(policy.cache_dir, mode=0o700, exist_ok=True)
+
+    @property
+    def within_reach(self) -> tuple[str, ...]:
+        """Folders in which a socket that a service opens later could be reached."""
+        return tuple(self._overlaid.left_out) if self.overlays else ("/",)
 
     def confine(self, command: Command) -> Prepared:
         """The same command, confined."""
@@ -197,7 +202,7 @@ class BubblewrapEngine:
         view = View(policy)
         view.private_places(self._tmp)
         if policy.read_roots is None:
-            view.overlay(self._overlaid)
+            view.overlay(self._overlaid.chosen)
         if not policy.roots:
             view.put(policy.workspace, Show.READ)
         if policy.cache_dir is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from toolrest.policy.names import inside, prefixes
 
@@ -30,6 +31,14 @@ _LAYERED = frozenset(_KINDS.split())
 """File systems on which an overlay is known to behave."""
 
 _MOST_OVERLAYS = 24
+_LEVELS = 5
+
+
+class Overlays(NamedTuple):
+    """Which folders to overlay, and which ones should be and cannot."""
+
+    chosen: list[str]
+    left_out: list[str]
 
 
 def socket_paths(table: str = "/proc/net/unix") -> tuple[str, ...]:
@@ -72,27 +81,32 @@ class Mounts:
         self.points = tuple(_points(raw))
         return True
 
-    def overlays(self, kept: Sequence[str]) -> tuple[str, ...]:
+    def overlays(self, kept: Sequence[str]) -> Overlays:
         """Folders to show through an overlay: top-level ones, or the parts without mounts inside.
 
         `kept` are the writable roots and the places that get a mount of their own; no folder
         that is one of these or lies inside one is chosen.
         """
-        busy = prefixes(kept)
-        chosen: list[str] = []
+        found = Overlays([], [])
         for top in _folders("/"):
             if os.path.basename(top) not in SYSTEM and not _empty(top):
-                chosen += self._parts(top, busy, 2)
-        return tuple(chosen[:_MOST_OVERLAYS])
+                self._parts(top, prefixes(kept), _LEVELS, found)
+        found.left_out.extend(found.chosen[_MOST_OVERLAYS:])
+        del found.chosen[_MOST_OVERLAYS:]
+        return found
 
-    def _parts(self, folder: str, busy: tuple[str, ...], levels: int) -> Iterable[str]:
+    def _parts(self, folder: str, busy: tuple[str, ...], levels: int, found: Overlays) -> None:
         if (folder + "/").startswith(busy):
-            return []
-        if not any(point != folder and inside(point, folder) for point, _ in self.points):
-            return [folder] if self._type_of(folder) in _LAYERED else []
-        if levels == 0:
-            return []
-        return [part for sub in _folders(folder) for part in self._parts(sub, busy, levels - 1)]
+            return
+        whole = not any(point != folder and inside(point, folder) for point, _ in self.points)
+        if whole and self._type_of(folder) in _LAYERED:
+            found.chosen.append(folder)
+            return
+        if whole or levels == 0 or not _for_root_only(folder):
+            found.left_out.append(folder)
+        if not whole and levels > 0:
+            for sub in _folders(folder):
+                self._parts(sub, busy, levels - 1, found)
 
     def _type_of(self, folder: str) -> str:
         holding = [(point, kind) for point, kind in self.points if inside(folder, point)]
@@ -115,6 +129,15 @@ def _folders(parent: str) -> list[str]:
             return sorted(e.path for e in entries if e.is_dir(follow_symlinks=False))
     except OSError:
         return []
+
+
+def _for_root_only(folder: str) -> bool:
+    """Whether only the system's own services can put a socket right into this folder."""
+    try:
+        info = os.stat(folder)
+    except OSError:
+        return True
+    return info.st_uid == 0 and not info.st_mode & 0o022
 
 
 def _empty(folder: str) -> bool:

@@ -137,8 +137,8 @@ class View:
                 continue
             if self.policy.in_root(path) and os.path.realpath(path) != path:
                 continue
-            if stat.S_ISREG(info.st_mode) and not os.access(path, os.R_OK):
-                continue  # this user cannot read it anyway
+            if info.st_uid != os.geteuid() and not os.access(path, os.R_OK):
+                continue  # this user cannot read it anyway, nor change that
             self.put(path, Show.HIDE, folder=stat.S_ISDIR(info.st_mode))
 
     def overlay(self, paths: Iterable[str]) -> None:
