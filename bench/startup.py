@@ -6,11 +6,14 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 ROUNDS = 15
+HOME = tempfile.mkdtemp(prefix="toolrest-bench-")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT["TOOLREST_HOME"] = HOME
 TOOLREST = str(Path(sys.executable).parent / "toolrest")
 
 FLOOR = "import asyncio, pydantic\nclass M(pydantic.BaseModel):\n    a: int\nM(a=1)\n"
@@ -24,8 +27,7 @@ async def noop(a: int) -> str:
     return "ok"
 
 async def main():
-    off = {"tool_security.audit_log_enabled": False}
-    async with Toolrest(".", tools=[noop], settings=off) as rest:
+    async with Toolrest(".", tools=[noop]) as rest:
         await rest.call("noop", {"a": 1})
 
 asyncio.run(main())
@@ -49,7 +51,11 @@ def times(commands: dict[str, list[str]]) -> dict[str, float]:
 
 def memory(code: str) -> float:
     done = subprocess.run(
-        [sys.executable, "-c", code + MEMORY], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code + MEMORY],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
     )
     return int(done.stdout.split()[-1]) / 1024
 

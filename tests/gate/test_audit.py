@@ -22,7 +22,8 @@ from toolrest.events import (
     ToolCallDelta,
     ToolCallEnd,
 )
-from toolrest.gate.audit import AuditLog, show, verify
+from toolrest.gate.audit import AuditLog
+from toolrest.gate.audit_read import show, verify
 
 
 def _decision(number: int = 1, **changes: Any) -> ToolCallDecision:

@@ -80,7 +80,7 @@ def assemble(
         limiter=limiter,
         approval_policy=settings.approval_policy,
     )
-    tools = built_in(settings.tools, config.family, _surroundings(settings, files))
+    tools = built_in(settings.tools, config.family, lambda: _surroundings(settings, files))
     gate = Gate(
         services,
         Registry(switched_on(tools, settings.tools)),

@@ -17,7 +17,7 @@ def command() -> None:
 @click.argument("file", required=False)
 def verify(file: str | None) -> None:
     """Check FILE (default: every log) for edited, removed or reordered lines; exit 1 if any."""
-    from toolrest.gate.audit import verify as check
+    from toolrest.gate.audit_read import verify as check
 
     bad = 0
     for path in _files(file):
@@ -32,7 +32,7 @@ def verify(file: str | None) -> None:
 @click.option("-n", "lines", type=int, help="Only the last N lines.")
 def show(file: str | None, lines: int | None) -> None:
     """Print FILE (default: the newest log) in a form for people."""
-    from toolrest.gate.audit import show as rows
+    from toolrest.gate.audit_read import show as rows
 
     shown = [str(row) for row in rows(_files(file)[-1])]
     for line in shown[-lines:] if lines else shown:

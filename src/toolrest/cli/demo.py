@@ -238,7 +238,7 @@ def _print_answer(answer: dict[str, Any]) -> None:
 
 
 def _print_audit(folder: str) -> None:
-    from toolrest.gate.audit import verify
+    from toolrest.gate.audit_read import verify
 
     (name,) = [name for name in os.listdir(folder) if name.endswith(".jsonl")]
     click.secho("\nThe audit log has a line for every decision and result.", bold=True)

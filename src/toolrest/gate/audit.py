@@ -19,12 +19,9 @@ from typing import Any
 from toolrest.errors import AuditError, ConfigError
 from toolrest.events import Event, ToolCallDecision, ToolCallEnd
 from toolrest.gate.audit_chain import GENESIS, HEAD_SUFFIX, head_record, seal
-from toolrest.gate.audit_read import AuditRow, VerifyResult, show, verify
 from toolrest.gate.cut import Limit, encoded, truncate
 from toolrest.gate.private import private_file, private_folder, reason, write_all
 from toolrest.items import JSONObject
-
-__all__ = ["AuditLog", "AuditRow", "VerifyResult", "show", "verify"]
 
 _LONGEST = 8192
 _MAX_KEYS = 256

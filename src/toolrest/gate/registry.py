@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from toolrest.errors import ToolDefinitionError
+from toolrest.gate.deferred import Deferred
 from toolrest.gate.names import DEFAULT_NAMESPACE, NameMap, RawName
 from toolrest.gate.tool import GROUPS, Tool
 
@@ -78,11 +79,11 @@ class Registry:
         if namespace:
             raw = self._names.resolve(name, namespace)
             if raw is not None:
-                return self._tools[raw]
+                return self._real(raw)
             return self.get(name) if namespace == DEFAULT_NAMESPACE else None
         tool = self._tools.get(name)
         if tool is not None:
-            return tool
+            return tool if tool.__class__ is not Deferred else self._real(name)
         if name not in self._found:
             found = self._search(name)
             if found is None:
@@ -95,10 +96,17 @@ class Registry:
         if raw is None:
             raw = self._aliases.get(name)
         if raw is not None:
-            return self._tools[raw]
+            return self._real(raw)
         # Another server's tool by its bare name, where only one is meant.
         bare = [tool for tool in self._tools.values() if tool.name == name]
         return bare[0] if len(bare) == 1 else None
+
+    def _real(self, key: RawName) -> Tool:
+        """The tool itself, loaded now if nobody needed it before."""
+        tool = self._tools[key]
+        if isinstance(tool, Deferred):
+            tool = self._tools[key] = tool.load()
+        return tool
 
     def _forget(self) -> None:
         self._map = None
@@ -116,7 +124,7 @@ class Registry:
 
     def listed(self) -> list[Tool]:
         """What models are offered: groups in their fixed order, by name inside a group."""
-        offered = (tool for tool in self._tools.values() if tool.offered)
+        offered = (self._real(key) for key, tool in list(self._tools.items()) if tool.offered)
         return sorted(offered, key=lambda t: (GROUPS.index(t.group), t.name))
 
     def nearest(self, name: str) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from toolrest.gate.deferred import Deferred
 from toolrest.gate.tool import Tool
 
 if TYPE_CHECKING:
@@ -16,21 +17,46 @@ if TYPE_CHECKING:
 FILE_TOOLS = ("read_file", "list_dir", "grep_files")
 
 
-def built_in(settings: Tools, family: Family, surroundings: Surroundings) -> list[Tool]:
+def built_in(
+    settings: Tools, family: Family, surroundings: Callable[[], Surroundings]
+) -> list[Tool]:
     """The built-in tools for these settings; a tool that is switched off has no handler."""
-    from toolrest.tools.list_dir import ListDir
-    from toolrest.tools.read_file import ReadFile
-    from toolrest.tools.update_plan import UpdatePlan
-
     wanted = FILE_TOOLS if settings.experimental_tools is None else settings.experimental_tools
-    tools: list[Tool] = [UpdatePlan()] if settings.include_plan_tool else []
-    tools += [tool for tool in (ListDir(), ReadFile()) if tool.name in wanted]
+    tools: list[Tool] = []
+    if settings.include_plan_tool:
+        tools.append(Deferred("update_plan", "plan", _update_plan))
+    if "list_dir" in wanted:
+        tools.append(Deferred("list_dir", "files", _list_dir))
+    if "read_file" in wanted:
+        tools.append(Deferred("read_file", "files", _read_file))
     if settings.include_apply_patch_tool:
-        from toolrest.tools.apply_patch import ApplyPatch
-
-        tools.append(ApplyPatch(_patch_form(family)))
+        tools.append(Deferred("apply_patch", "patch", lambda: _apply_patch(_patch_form(family))))
     form = family.shell if settings.shell_type == "family" else settings.shell_type
     return [*tools, *_shell_tools(form, surroundings)]
+
+
+def _update_plan() -> Tool:
+    from toolrest.tools.update_plan import UpdatePlan
+
+    return UpdatePlan()
+
+
+def _list_dir() -> Tool:
+    from toolrest.tools.list_dir import ListDir
+
+    return ListDir()
+
+
+def _read_file() -> Tool:
+    from toolrest.tools.read_file import ReadFile
+
+    return ReadFile()
+
+
+def _apply_patch(form: PatchForm) -> Tool:
+    from toolrest.tools.apply_patch import ApplyPatch
+
+    return ApplyPatch(form)
 
 
 def _patch_form(family: Family) -> PatchForm:
@@ -39,24 +65,49 @@ def _patch_form(family: Family) -> PatchForm:
     return family.patch
 
 
-def _shell_tools(form: ShellForm, surroundings: Surroundings) -> list[Tool]:
+def _shell_tools(form: ShellForm, surroundings: Callable[[], Surroundings]) -> list[Tool]:
     """The form that the model knows; the older ones have handlers whatever is offered."""
     if form == "disabled":
         return []
-    from toolrest.tools.shell import LocalShell, Shell
-    from toolrest.tools.shell_command import ShellCommand
 
-    array = LocalShell if form == "local_shell" else Shell
+    def array() -> Tool:
+        from toolrest.tools.shell import LocalShell, Shell
+
+        kind = LocalShell if form == "local_shell" else Shell
+        return kind(surroundings(), offered=form in ("shell", "local_shell"))
+
+    def line() -> Tool:
+        from toolrest.tools.shell_command import ShellCommand
+
+        return ShellCommand(surroundings(), offered=form == "shell_command")
+
+    names = ("local_shell", "shell") if form == "local_shell" else ("shell", "local_shell")
     tools: list[Tool] = [
-        array(surroundings, offered=form in ("shell", "local_shell")),
-        ShellCommand(surroundings, offered=form == "shell_command"),
+        Deferred(
+            names[0],
+            "shell",
+            array,
+            aliases=("container.exec", names[1]),
+            offered=form in ("shell", "local_shell"),
+        ),
+        Deferred("shell_command", "shell", line, offered=form == "shell_command"),
     ]
     if form == "unified_exec":
-        from toolrest.tools.exec_command import ExecCommand
-        from toolrest.tools.write_stdin import WriteStdin
-
-        tools += [ExecCommand(surroundings), WriteStdin()]
+        tools.append(Deferred("exec_command", "shell", lambda: _exec_command(surroundings)))
+        tools.append(Deferred("write_stdin", "shell", _write_stdin))
     return tools
+
+
+def _exec_command(surroundings: Callable[[], Surroundings]) -> Tool:
+    from toolrest.tools.exec_command import ExecCommand
+
+    return ExecCommand(surroundings())
+
+
+def _write_stdin() -> Tool:
+    from toolrest.tools.write_stdin import WriteStdin
+
+    return WriteStdin()
 
 
 def switched_on(tools: Iterable[Tool], settings: Tools) -> list[Tool]:
