@@ -49,6 +49,7 @@ Source: TypeAlias = Literal["policy", "user", "config"]
 _NOTHING = Effects.none()
 _LARGE = 1 << 20
 _QUICK_HASH = 8 << 20
+_QUICK_SYNC = 0.001
 
 LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left behind"
 
@@ -71,10 +72,23 @@ class Gate:
     sync: Callable[[], None] | None = None
     """Puts what was decided on disk; may take a while."""
 
+    sync_cost: float = 1.0
+    """How long that took the last time, in seconds."""
+
     async def settle(self, ctx: Context) -> None:
-        """Return when the decision on a mutating call would survive a crash of the machine."""
-        if self.sync is not None:
+        """Return when the decision on a mutating call would survive a crash of the machine.
+
+        On a fast disk that is over before a thread would have woken up; on a slow one nobody
+        else should have to wait for it.
+        """
+        if self.sync is None:
+            return
+        started = monotonic()
+        if self.sync_cost < _QUICK_SYNC:
+            self.sync()
+        else:
             await ctx.in_thread(self.sync)
+        self.sync_cost = monotonic() - started
 
 
 def _nowhere(output: ToolOutput) -> None:
