@@ -104,6 +104,16 @@ def through_owner(owner: Owner, sandbox: Sandbox | None, cwd: str) -> Once:
     return once
 
 
+def native_codex(folder: Path | None, workspace: str) -> dict[str, Once | str]:
+    """The binary inside the npm package, without the node program around it."""
+    pattern = "node_modules/@openai/codex-*/vendor/*/**/codex"
+    for path in folder.glob(pattern) if folder else ():
+        if path.is_file() and os.access(path, os.X_OK):
+            argv = [str(path), "sandbox", "-P", ":workspace", "-C", workspace, "--", "true"]
+            return {"codex sandbox (binary)": spawned(argv, workspace)}
+    return {"codex sandbox (binary)": "not installed: --peers FOLDER with the npm package"}
+
+
 def peers(folder: Path | None, workspace: str) -> dict[str, Once | str]:
     """`codex sandbox` and `srt`, or why they cannot be measured."""
     found: dict[str, Once | str] = {}
@@ -120,6 +130,7 @@ def peers(folder: Path | None, workspace: str) -> dict[str, Once | str]:
         if codex
         else "not installed: npm install @openai/codex"
     )
+    found |= native_codex(folder, workspace)
     srt = program("srt")
     if srt is None:
         found["srt (npm)"] = "not installed: npm install @anthropic-ai/sandbox-runtime"

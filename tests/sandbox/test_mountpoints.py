@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from toolrest.sandbox import mountpoints
 from toolrest.sandbox.missing import placeholders
 from toolrest.sandbox.mountpoints import MountPoints
 
@@ -131,6 +133,31 @@ def test_a_dangling_link_is_a_taken_name(root: Path, registry: str, tmp_path: Pa
     points.acquire([f"{root}/a"], {f"{root}/a": b"x"})
     points.release()
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_session_that_hangs_holds_nobody_up_for_ever(
+    root: Path, registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = MountPoints(registry, str(root))
+    points.acquire([], {})
+    points.release()
+    (guard,) = Path(registry).glob("*.lock")
+    monkeypatch.setattr(mountpoints, "_PATIENCE", 0.05)
+    with guard.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError):
+            points.acquire([], {})
+    points.acquire([], {})
+    points.release()
+
+
+def test_folders_are_used_again(root: Path, registry: str) -> None:
+    points = MountPoints(registry, str(root))
+    points.acquire([f"{root}/a"], {})
+    first = (root / "a").stat().st_ino
+    points.release()
+    MountPoints(registry, str(root)).acquire([f"{root}/b"], {})
+    assert (root / "b").stat().st_ino == first
 
 
 def test_which_placeholder_for_which_name(root: Path) -> None:

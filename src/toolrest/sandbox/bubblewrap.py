@@ -181,11 +181,13 @@ def wrap(
     *,
     signals: tuple[Sequence[str], Sequence[str]] | None = None,
     inner: Sequence[str] = (),
+    scoped: int = 0,
 ) -> Command:
     """The command that runs `command` beneath bubblewrap.
 
     `signals` are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal
     sends to it too, and the command must not. `inner` runs first inside and starts the rest.
+    `scoped` asks for Landlock's scopes alone, without its file rules, which forbid mounts.
     """
     used = {fd for fd, _ in (*command.files, *command.fds)}
     free = (fd for fd in range(_FIRST_FD, _FIRST_FD + len(used) + 2) if fd not in used)
@@ -216,6 +218,7 @@ def wrap(
         env={},
         files=(*command.files, (filter_fd, seccomp), (env_fd, environment(env))),
         limits=confined_limits(command.limits),
+        landlock_scoped=scoped,
         own_pid_namespace=True,
     )
 

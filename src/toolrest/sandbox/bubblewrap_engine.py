@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
-from toolrest.sandbox import seccomp
+from toolrest.sandbox import landlock, seccomp
 from toolrest.sandbox.bubblewrap import Blanks, view_arguments, wrap
 from toolrest.sandbox.chroot import check_rootfs
 from toolrest.sandbox.engine import Prepared
@@ -132,6 +132,7 @@ class BubblewrapEngine:
             env,
             signals=signal_launchers() if command.tty else None,
             inner=inner,
+            scoped=landlock.scopes() if self.policy.network == "on" else 0,
         )
 
     def _look(self) -> None:

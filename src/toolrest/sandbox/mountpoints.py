@@ -15,8 +15,10 @@ import json
 import os
 import stat
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from errno import ETIMEDOUT
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -24,6 +26,7 @@ from toolrest.policy.names import inside
 from toolrest.sandbox.spares import Spares
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATIENCE = 5.0
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -127,7 +130,13 @@ class MountPoints:
         """One session at a time looks at the record and changes it."""
         guard = os.open(self._guard_path, _LOCK_FLAGS, 0o600)
         try:
-            fcntl.flock(guard, fcntl.LOCK_EX)
+            until = time.monotonic() + _PATIENCE
+            while not _lock(guard, fcntl.LOCK_EX):
+                if time.monotonic() > until:
+                    raise TimeoutError(
+                        ETIMEDOUT, "another session holds the lock", self._guard_path
+                    )
+                time.sleep(0.002)
             yield
         finally:
             os.close(guard)
