@@ -317,6 +317,11 @@ def test_a_pattern_is_found_anywhere_in_a_long_line(at: int) -> None:
         ("a*a*b", "has too many ways"),
         ("(a*)(?:x|a*)b", "has too many ways"),
         ("(?=a*a*b)x", "has too many ways"),
+        ("a+a+$", "has too many ways"),
+        (r"\w+\w+\b", "has too many ways"),
+        ("a+(?=a*b)", "has too many ways"),
+        ("a*(?=a*)c", "has too many ways"),
+        ("a+a+(?<!x)", "has too many ways"),
         ("(?i)k*\u212a*x", "has too many ways"),
         ("(?:" * 40 + "a?" + "){8}" * 40 + "b", "has too many ways"),
         ("(?:a|ab|b)" * 20 + "z", "has too many ways"),
@@ -344,9 +349,12 @@ def test_a_bad_pattern_is_a_config_error_that_names_it(pattern: str, reason: str
         r"[\w.+-]+@[\w-]+\.[\w.]+",
         r"(?:\d+\.){3}\d+",
         r"begin.*end",
+        r"\b\d{4,}(?!\d)",
+        r"(?m)^secret: .*$",
         r'"(?:\\.|[^"\\])*"',
         r"(?:\w+,)*;",
         r"(?:ab|cd)*x",
+        r'key\s*=\s*"[^"]*"\s*,\s*\d+\s*;',
         r"(?:" * 200 + "a?" + ")" * 200 + "b",
     ],
 )
@@ -355,7 +363,8 @@ def test_everyday_patterns_are_accepted(pattern: str) -> None:
 
 
 PIECES = ["a", "b", "[ab]", "a?", "b?", "a*", "[ab]*", "a{0,9}", "b{2,30}", "(?:a|ab)"]
-PIECES += ["(?:a?b?)", "(?:ab)*", "(?:a|b)*", "(?:a+b)*", "(?:b|a{0,3}b)*"]
+PIECES += ["$", r"\b", "(?=a*)", "(?!b+c)", "(?:a?b?)", "(?:ab)*", "(?:a|b)*", "(?:a+b)*"]
+PIECES += ["(?:b|a{0,3}b)*", "(?:a|b|ab){0,5}"]
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=8))

@@ -105,7 +105,7 @@ class _Steps:
         if name == "BRANCH":
             return self._branch(argument[1], after, rest)
         if name in ("ASSERT", "ASSERT_NOT"):
-            return rest + self.of(argument[1], _NONE, 1)
+            return rest + self.of(argument[1], _END, 1)
         group = _group(name, argument)
         return rest if group is None else self.of(group, after, rest)
 
@@ -125,7 +125,10 @@ class _Steps:
         rest += once - _PROBE
         if low == high or not after:  # no choice, or nothing that could fail
             return rest
-        return rest * (most - min(int(low), most) + 1) if unclear else rest + most
+        if unclear:
+            return rest * (most - min(int(low), most) + 1)
+        # Repeats with one way each share the text between them, so the longest counts.
+        return max(rest, most) + 1
 
     def _branch(self, branches: Sequence[Any], after: Letters, rest: int) -> int:
         starts = []
@@ -148,8 +151,10 @@ class _Steps:
 
     def _before(self, name: str, argument: Any, after: Letters) -> Letters:
         """The characters that an item and what follows it can begin with."""
-        if name in ("AT", "ASSERT", "ASSERT_NOT"):
-            return after
+        if name == "AT":
+            return after | _END  # takes no character, but can fail
+        if name in ("ASSERT", "ASSERT_NOT"):
+            return self._edge(argument[1])[0] | after | _END
         if name in _REPEATS:
             first, empty = self._edge(argument[2])
             return first | after if empty or argument[0] == 0 else first
@@ -170,7 +175,9 @@ class _Steps:
             return self._cased(_sort_of(argument))
         if name == "CATEGORY":
             return _category(str(argument))
-        return _ALL  # ANY, NOT_LITERAL, and whatever a later Python brings
+        if name == "NOT_LITERAL":
+            return _ALL - (_sort_of(argument) & _ASCII)
+        return _ALL  # ANY, and whatever a later Python brings
 
     def _class(self, items: Sequence[tuple[Any, Any]]) -> Letters:
         whole, part = _NONE, _NONE

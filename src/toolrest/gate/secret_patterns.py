@@ -20,7 +20,7 @@ from toolrest.gate.regex_danger import danger
 WINDOW = 4096
 _HALF = WINDOW // 2
 _MAX_PATTERN = 1000
-_MAX_STEPS = 8 * WINDOW
+_MAX_STEPS = 2 * WINDOW
 
 
 class PatternStage:
