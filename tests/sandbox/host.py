@@ -7,6 +7,7 @@ JSON object: what the probes said, and what the world looks like afterwards.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import fcntl
 import hashlib
@@ -192,6 +193,9 @@ class World:
         libc.shmctl(self.context["shm"], 0, None)
         for path in (f"/dev/shm/{self.context['shm_mark']}", f"/tmp/{self.mark}.sock"):
             os.unlink(path)
+        for folder in ("/tmp", "/var/tmp", "/dev/shm"):  # what the run without a sandbox leaves
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{self.mark}")
 
     def picture(self) -> dict[str, str]:
         """Everything outside the workspace, so that any change shows."""
