@@ -79,3 +79,31 @@ def test_the_table_of_each_family(tmp_path: Path, model: str | None) -> None:
         assert rest.supports_parallel(name) is False
     with pytest.raises(KeyError, match="no tool named nope"):
         rest.supports_parallel("nope")
+
+
+async def test_families_that_prefer_functions_get_only_functions(tmp_path: Path) -> None:
+    from toolrest import Effects, tool
+
+    @tool(input_format="freeform", effects=Effects.none())
+    async def free(text: str) -> str:
+        """Raw text."""
+        return text
+
+    for model, kinds in (("gpt-oss-20b", {"function"}), ("gpt-5.5", {"function", "custom"})):
+        async with Toolrest(workspace=tmp_path, model=model, tools=[free]) as rest:
+            assert {spec["type"] for spec in rest.specs("responses")} == kinds
+
+
+async def test_no_two_tools_are_offered_under_one_name(tmp_path: Path) -> None:
+    from toolrest import tool
+
+    @tool(mutating=False)
+    def shell(x: str) -> str:
+        """Mine."""
+        return x
+
+    async with Toolrest(
+        workspace=tmp_path, model="codex-mini-latest", tools=[shell], override=True
+    ) as rest:
+        names = [spec["function"]["name"] for spec in rest.specs("chat")]
+    assert len(names) == len(set(names))

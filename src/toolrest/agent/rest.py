@@ -189,12 +189,17 @@ class Toolrest:
         from toolrest.wire.specs import render
 
         registry = self._gate.registry
+        names = {tool: registry.wire_name(tool) for tool in registry.listed()}
+        as_functions = self.config.family.prefer_function_tools
         rendered = []
-        for tool in registry.listed():
+        for tool, name in names.items():
+            taken = {other for own, other in names.items() if own is not tool}
             try:
-                rendered.append(render(tool, wire, name=registry.wire_name(tool)))
+                rendered.append(
+                    render(tool, wire, name=name, taken=taken, as_functions=as_functions)
+                )
             except ToolDefinitionError as error:
-                registry.quarantine(tool.name, str(error))
+                registry.quarantine(tool, str(error))
         return rendered
 
     # Calling

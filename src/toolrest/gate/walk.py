@@ -31,7 +31,7 @@ from toolrest.gate.decide import Decider, Decision
 from toolrest.gate.files import hash_file
 from toolrest.gate.limits import Limited, Limiter
 from toolrest.gate.loops import LoopWatch
-from toolrest.gate.output import to_output
+from toolrest.gate.output import checked, to_output
 from toolrest.gate.registry import Registry
 from toolrest.gate.router import route
 from toolrest.gate.scheduler import Scheduler, Ticket
@@ -408,7 +408,7 @@ class Walk:
             try:
                 async for piece in pieces:
                     if isinstance(piece, ToolOutput):
-                        final = piece
+                        final = checked(piece, tool.name)
                         continue
                     text = piece if isinstance(piece, str) else to_output(piece, tool.name).text
                     ctx.show(collector.write(text))
