@@ -299,7 +299,7 @@ from toolrest.gate.audit import AuditLog
 log = AuditLog(sys.argv[1], "s1")
 log.open()
 event = ToolCallDecision(
-    call_id="c", tool="t", arguments="{}", verdict="allow", rule="r", risk="read"
+    call_id="c", tool="t", arguments="{}", verdict="allow", rule="r", risk="write", mutating=True
 )
 # Room for a part of the next line and no more, however long the lines turn out to be.
 room = os.path.getsize(log.path) + 40

@@ -27,6 +27,7 @@ _LONGEST = 8192
 _MAX_KEYS = 256
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_SAME_NAME = 1000
+_MOST_WAITING = 64
 
 
 class AuditLog:
@@ -57,6 +58,7 @@ class AuditLog:
         self._name_on_disk = False
         self._broken = ""
         self._size = 0
+        self._waiting: list[JSONObject] = []
         self._ended = False
         self.path: str | None = None
         _refuse_inside(self._folder, self._home, writable_roots)
@@ -77,10 +79,13 @@ class AuditLog:
         """Write a line for a decision or a result; other events are not for the audit.
 
         The line then survives the death of this process; `sync` makes it survive the machine's.
-        AuditError means that it was not written, and that the call must not start.
+        That a reading call may run is written together with its result: half the writing, and a
+        read whose result nobody got is worth no line. AuditError means that the line could not
+        be written, and that the call must not start.
         """
         if isinstance(event, ToolCallDecision):
-            self._append(_decision(event))
+            only_reads = event.verdict == "allow" and not event.mutating
+            self._append(_decision(event), wait=only_reads)
         elif isinstance(event, ToolCallEnd):
             self._append(_result(event))
 
@@ -88,6 +93,7 @@ class AuditLog:
         """Put every line on disk. It may take milliseconds: call it off the event loop."""
         with self._lock:
             if self._log >= 0:
+                self._write()
                 self._to_disk()
 
     def close(self) -> None:
@@ -101,23 +107,34 @@ class AuditLog:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def _append(self, record: JSONObject) -> None:
+    def _append(self, record: JSONObject, *, wait: bool = False) -> None:
         with self._lock:
             self._ensure_open()
-            self._write(record)
+            self._waiting.append(record)
+            if not wait or self._broken or len(self._waiting) >= _MOST_WAITING:
+                self._write()
 
-    def _write(self, record: JSONObject) -> None:
-        line, digest = seal(self._count + 1, self._last, record)
+    def _write(self) -> None:
+        """Write every record that waits, in order, at once."""
+        if not self._waiting:
+            return
+        count, last, lines = self._count, self._last, b""
+        for record in self._waiting:
+            count += 1
+            line, last = seal(count, last, record)
+            lines += line
         try:
             self._repair()
-            write_all(self._log, line)
-            # The line first: a head that is behind tells of a crash, one ahead of a cut.
-            os.pwrite(self._head, head_record(self._count + 1, digest), 0)
+            write_all(self._log, lines)
+            # The lines first: a head that is behind tells of a crash, one ahead of a cut.
+            os.pwrite(self._head, head_record(count, last), 0)
         except OSError as error:
+            # What could not be written is told to the caller, not kept for later.
+            self._waiting.clear()
             raise self._failed(error) from error
-        self._size += len(line)
-        self._count += 1
-        self._last = digest
+        self._waiting.clear()
+        self._size += len(lines)
+        self._count, self._last = count, last
 
     def _repair(self) -> None:
         """After a write that failed: cut the torn line off, so that the chain can go on."""
@@ -148,7 +165,8 @@ class AuditLog:
         except OSError as error:
             raise self._failed(error) from error
         facts = {"session": self._session, "pid": os.getpid(), **self._facts}
-        self._write({"type": "session_start", "time": time.time(), **facts})
+        self._waiting.insert(0, {"type": "session_start", "time": time.time(), **facts})
+        self._write()
 
     def _create(self) -> None:
         # Under our own home the folder is ours to close; one that a person chose stays as it is.

@@ -17,7 +17,7 @@ from toolrest.process.login import LoginShells
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
 from toolrest.process.sessions import ExecResult, Sessions
-from toolrest.process.shells import Shells
+from toolrest.process.shells import Shell, Shells
 
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Backend, Confined, Sandbox
@@ -91,6 +91,7 @@ class Runner:
         self._owner = Owner()
         self.sessions = Sessions(self._owner)
         self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
+        self._profile_releases: list[Callable[[], None]] = []
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
         self._registry = registry
         self.on_blocked = on_blocked
@@ -103,7 +104,9 @@ class Runner:
         """A profile is read where the command itself will run: in the sandbox, or outside."""
 
         def confine(command: Command) -> Command:
-            return self.confine(command, outside=outside).command
+            confined = self.confine(command, outside=outside)
+            self._profile_releases.append(confined.release)
+            return confined.command
 
         return LoginShells(self._owner, confine, self.confinement.environment)
 
@@ -230,11 +233,32 @@ class Runner:
     ) -> Ran:
         """Run a command line in the user's shell."""
         env, withheld, fixed = self.environment(unified=False)
-        argv, env = await self._login[outside].prepare(
-            self.shells.default(), line, env, cwd, login=login, forced=fixed
+        argv, env = await self._prepare(
+            self.shells.default(), line, env, cwd, login, fixed, outside
         )
         env.update(more_env or {})
         return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
+
+    async def _prepare(
+        self,
+        shell: Shell,
+        line: str,
+        env: dict[str, str],
+        cwd: str,
+        login: bool,
+        fixed: Mapping[str, str],
+        outside: bool,
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Arguments and environment of a command line; reading a profile is a command too."""
+        await self._open_network()
+        try:
+            return await self._login[outside].prepare(
+                shell, line, env, cwd, login=login, forced=fixed
+            )
+        finally:
+            releases, self._profile_releases[:] = list(self._profile_releases), []
+            for release in releases:
+                release()
 
     async def _run(
         self,
@@ -285,9 +309,7 @@ class Runner:
         """Start a command line that may outlive the call."""
         env, withheld, fixed = self.environment(unified=True, tty=tty)
         chosen = self.shells.named(shell) if shell else self.shells.default()
-        argv, env = await self._login[outside].prepare(
-            chosen, line, env, cwd, login=login, forced=fixed
-        )
+        argv, env = await self._prepare(chosen, line, env, cwd, login, fixed, outside)
         env.update(more_env or {})
         confined = await self._confined(Command(argv, cwd, env, tty=tty), outside)
         try:
