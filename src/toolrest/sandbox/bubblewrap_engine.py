@@ -25,7 +25,12 @@ from toolrest.sandbox.gitdirs import GitPlan, git_plan
 from toolrest.sandbox.missing import placeholders
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
-from toolrest.sandbox.programs import own_files_around, own_files_in, signal_launchers
+from toolrest.sandbox.programs import (
+    own_files_around,
+    own_files_in,
+    own_prefixes,
+    signal_launchers,
+)
 from toolrest.sandbox.sockets import Mounts, Overlays, socket_paths
 from toolrest.sandbox.view import RUN, TMP, VAR_TMP, Show, View
 
@@ -201,7 +206,7 @@ class BubblewrapEngine:
     def _build(self, present: tuple[str, ...], sockets: tuple[str, ...]) -> tuple[str, ...]:
         policy = self.policy
         view = View(policy)
-        view.private_places(self._tmp)
+        view.private_places(self._tmp, own_prefixes())
         if policy.read_roots is None:
             view.overlay(self._overlaid.chosen)
         if not policy.roots:

@@ -73,6 +73,12 @@ def own_files(roots: tuple[str, ...] = ()) -> tuple[str, ...]:
     return unique(path for path in found if os.path.exists(path))
 
 
+def own_prefixes() -> tuple[str, ...]:
+    """The folders of the Python that Toolrest runs on, and its own code."""
+    prefixes = (os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix))
+    return unique((*prefixes, *own_code()))
+
+
 def _libraries_of(bundled: str) -> str:
     """The folder that a repaired wheel loads its shared libraries from."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(bundled)))

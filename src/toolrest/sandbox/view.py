@@ -74,8 +74,12 @@ class View:
         if held is None or held.show < show:
             self._mounts[path] = Mount(path, show, source, folder)
 
-    def private_places(self, tmp: str) -> None:
-        """`/tmp` and `/run` of its own; host sockets and other sessions' files live there."""
+    def private_places(self, tmp: str, kept: Iterable[str] = ()) -> None:
+        """`/tmp` and `/run` of its own; host sockets and other sessions' files live there.
+
+        What is in `kept` can be read all the same: the Python that Toolrest itself runs on, when
+        somebody has put it there.
+        """
         if self.policy.tmp == "private":
             if os.path.realpath(TMP) == TMP:
                 self.put(TMP, Show.PRIVATE, tmp)
@@ -84,6 +88,9 @@ class View:
         if os.path.realpath(RUN) == RUN and os.path.isdir(RUN):
             self.put(RUN, Show.EMPTY)
             for path in (*_RUN_KEPT, *self._resolver()):
+                self._keep(path)
+        for path in kept:
+            if any(inside(path, place) for place in (TMP, VAR_TMP, RUN) if place in self._mounts):
                 self._keep(path)
 
     def _resolver(self) -> Iterable[str]:
