@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import pty
+import shutil
 import socket
 import subprocess
 import sys
@@ -270,6 +271,8 @@ def main() -> None:
     answer: dict[str, Any] = {}
     try:
         policy = policy_for(world, wish)
+        # This checkout may be in /tmp, where a confined command has a folder of its own.
+        inside = shutil.copytree(INSIDE, f"{world.base}/inside")
         before = world.picture()
         bare = wish["backend"] == "none"
         sandbox = Sandbox(
@@ -283,7 +286,7 @@ def main() -> None:
         argv: tuple[str, ...] = (
             sys.executable,
             "-I",
-            f"{INSIDE}/kit.py",
+            f"{inside}/kit.py",
             f"{world.base}/context.json",
         )
         if wish.get("argv"):
