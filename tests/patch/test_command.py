@@ -147,7 +147,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 def test_it_starts_without_the_slow_modules() -> None:
     code = (
-        "import sys, errno, toolrest.errors; known = set(sys.modules); "
+        "import __future__, sys, errno, itertools; known = set(sys.modules); "
         "import toolrest.patch.command; "
         "print(sorted(m for m in set(sys.modules) - known if not m.startswith('toolrest')))"
     )
