@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -87,8 +88,9 @@ async def test_no_input_position_lets_a_secret_reach_any_sink(
     for request in asked:
         assert SECRET not in f"{request.tool} {request.arguments} {request.reason} {request.keys}"
     files = [path for path in toolrest_home.rglob("*") if path.is_file()]
-    assert files
-    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+    kept = [path for path in files if os.access(path, os.R_OK)]  # blanks for masks are closed
+    assert kept
+    assert not [path for path in kept if SECRET.encode() in path.read_bytes()]
 
 
 async def test_cancelling_while_the_turn_ends_leaves_nothing_running(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ async def run_once(
 def _notes(ran: Ran, output: str, code: int) -> list[str]:
     result = ran.result
     notes: list[str] = []
-    if result.signal is not None:
+    if result.signal is not None and not result.timed_out:
         notes.append(f"the command was ended by signal {result.signal}")
     if result.background_pids:
         notes.append(f"{len(result.background_pids)} of its processes still run in the background")
