@@ -136,3 +136,19 @@ def test_landlock_rules_leave_out_what_is_hidden(ws: Path, tmp_path: Path) -> No
     assert str(tmp_path / "home/.config/app") in readable
     assert "/usr" in readable
     assert "/dev" not in readable
+
+
+def test_landlock_keeps_the_system_readable_beside_a_crowded_folder(
+    ws: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    for number in range(3000):
+        (home / f"file{number}").touch()
+    policy = build(ws, hidden=[str(home / ".ssh")])
+    readable = {
+        path
+        for path, mask in landlock.rules(policy, str(tmp_path / "tmp"))
+        if mask & landlock.READ_FILE
+    }
+    assert {"/usr", "/etc"} <= readable

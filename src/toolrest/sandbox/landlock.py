@@ -102,7 +102,8 @@ def _around(folders: Iterable[str], hidden: Sequence[str]) -> list[str]:
                 pending += [entry.path for entry in entries if not entry.is_symlink()]
         except OSError:
             continue
-    return found
+    # The list may be cut: /usr must not go for the sake of one of a thousand files in a home.
+    return sorted(found, key=lambda path: path.count("/"))
 
 
 def _parents(path: str) -> list[str]:
