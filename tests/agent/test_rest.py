@@ -669,36 +669,34 @@ async def test_an_unwritable_audit_log_is_fatal_and_still_answered(tmp_path: Pat
     assert not ran
 
 
-async def test_a_mutating_call_starts_after_its_decision_is_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_mutating_call_starts_after_its_decision_is_written_and_on_its_way_to_disk(
+    tmp_path: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import os
 
-    order: list[str] = []
+    synced = threading.Event()
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
-        order.append("disk")
         real(descriptor)
+        synced.set()
+
+    written: list[str] = []
+
+    def log() -> str:
+        return "".join(path.read_text() for path in (toolrest_home / "audit").glob("*.jsonl"))
 
     @tool(effects=Effects(writes=(str(tmp_path / "f"),)))
     async def writes() -> str:
-        order.append("runs")
+        written.append(log())
         return ""
 
-    @tool(mutating=False)
-    async def looks() -> str:
-        order.append("looks")
-        return ""
-
-    async with Toolrest(workspace=tmp_path, tools=[writes, looks]) as rest:
+    async with Toolrest(workspace=tmp_path, tools=[writes]) as rest:
         monkeypatch.setattr(os, "fsync", fsync)
-        await rest.call("looks")
-        assert order == ["looks"]
         await rest.call("writes")
+        assert await asyncio.to_thread(synced.wait, 10)
         monkeypatch.undo()
-    assert order[1] == "disk"
-    assert order[-1] == "runs"
+    assert '"tool":"writes","verdict":"allow"' in written[0]
 
 
 def test_a_closed_session_says_so(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def assemble(
     )
     audit = _listeners(config, session_id, files, bus)
     if audit is not None:
-        gate.sync = audit.sync
+        gate.sync_soon = audit.sync_soon
     return Session(gate, spill, audit)
 
 

@@ -21,6 +21,7 @@ from toolrest.events import Event, ToolCallDecision, ToolCallEnd
 from toolrest.gate.audit_chain import GENESIS, HEAD_SUFFIX, head_record, seal
 from toolrest.gate.cut import Limit, encoded, truncate
 from toolrest.gate.private import private_file, private_folder, reason, write_all
+from toolrest.gate.threads import start_in_thread
 from toolrest.items import JSONObject
 
 _LONGEST = 8192
@@ -59,6 +60,7 @@ class AuditLog:
         self._broken = ""
         self._size = 0
         self._waiting: list[JSONObject] = []
+        self._syncing = self._sync_again = False
         self._ended = False
         self.path: str | None = None
         _refuse_inside(self._folder, self._home, writable_roots)
@@ -95,6 +97,28 @@ class AuditLog:
             if self._log >= 0:
                 self._write()
                 self._to_disk()
+
+    def sync_soon(self) -> None:
+        """Start putting every line on disk, in a thread; syncs that would overlap are one.
+
+        Waiting for the disk would cost each command more than starting it does. The line is with
+        the kernel already, so only the machine's own death within milliseconds can lose it. A
+        disk that fails stops the next call.
+        """
+        if self._syncing:
+            self._sync_again = True
+            return
+        self._syncing = True
+        start_in_thread(self._sync_quietly)
+
+    def _sync_quietly(self) -> None:
+        again = True
+        while again:
+            self._sync_again = False
+            with contextlib.suppress(AuditError):  # it is remembered, and told to the next call
+                self.sync()
+            again = self._sync_again
+        self._syncing = False
 
     def close(self) -> None:
         """Write the last line and let go of the files; may be called twice."""

@@ -53,6 +53,11 @@ def _take_worker() -> _Worker:
         return _Worker()
 
 
+def start_in_thread(function: Callable[[], None]) -> None:
+    """Run `function` in a daemon thread and do not wait for it; it must not raise."""
+    _take_worker().jobs.put(function)
+
+
 async def run_in_thread(
     function: Callable[..., T], args: tuple[Any, ...], cancel: threading.Event
 ) -> T:

@@ -49,7 +49,6 @@ Source: TypeAlias = Literal["policy", "user", "config"]
 _NOTHING = Effects.none()
 _LARGE = 1 << 20
 _QUICK_HASH = 8 << 20
-_QUICK_SYNC = 0.001
 
 LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left behind"
 
@@ -69,26 +68,8 @@ class Gate:
     max_calls: int | None = None
     calls_made: int = 0
     turns_made: int = 0
-    sync: Callable[[], None] | None = None
-    """Puts what was decided on disk; may take a while."""
-
-    sync_cost: float = 1.0
-    """How long that took the last time, in seconds."""
-
-    async def settle(self, ctx: Context) -> None:
-        """Return when the decision on a mutating call would survive a crash of the machine.
-
-        On a fast disk that is over before a thread would have woken up; on a slow one nobody
-        else should have to wait for it.
-        """
-        if self.sync is None:
-            return
-        started = monotonic()
-        if self.sync_cost < _QUICK_SYNC:
-            self.sync()
-        else:
-            await ctx.in_thread(self.sync)
-        self.sync_cost = monotonic() - started
+    sync_soon: Callable[[], None] | None = None
+    """Starts putting what was decided on disk."""
 
 
 def _nowhere(output: ToolOutput) -> None:
@@ -279,7 +260,8 @@ class Walk:
         if not call.effects.mutating:
             return await self._attempt(call)
         await self.turn.before_mutation()
-        await self.gate.settle(call.ctx)
+        if self.gate.sync_soon is not None:
+            self.gate.sync_soon()
         return await self._escalating(call)
 
     async def _escalating(self, call: Ready) -> ToolOutput:
