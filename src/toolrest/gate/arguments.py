@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic_core import ErrorDetails, ValidationError
 
 from toolrest.errors import RespondToModel
-from toolrest.gate.nulls import fill_nulls
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
@@ -178,6 +177,8 @@ def _second_chance(model: type[BaseModel], text: str, error: ValidationError) ->
     value = parse_object(text)
     repaired = [_make_integer(value, e) for e in errors if e["type"] in _INTEGER_ERRORS]
     if any(e["type"] == "missing" for e in errors):
+        from toolrest.gate.nulls import fill_nulls
+
         # A parameter that takes null is offered as optional, so leaving it out means null.
         filled = fill_nulls(model.model_json_schema(by_alias=True), value)
         repaired.append(filled != value)

@@ -16,7 +16,6 @@ from time import monotonic
 from typing import Any
 
 from toolrest.errors import RespondToModel, ToolDefinitionError
-from toolrest.gate.regex_danger import danger
 from toolrest.gate.tool import Grammar, Tool
 
 CHECKED_CHARACTERS = 65_536
@@ -158,6 +157,8 @@ def _compile_pattern(definition: str) -> re.Pattern[str]:
 
 
 def _refuse_danger(pattern: str, what: str, *, whole: bool = False) -> None:
+    from toolrest.gate.regex_danger import danger
+
     problem = danger(pattern, longest=CHECKED_CHARACTERS, budget=_MAX_STEPS, whole=whole)
     if problem:
         raise ToolDefinitionError(f"{what} {problem}")

@@ -14,7 +14,6 @@ from toolrest.errors import ToolDefinitionError
 from toolrest.gate import arguments
 from toolrest.gate.context import Context
 from toolrest.gate.declared import LOST, Places, join, raw_value
-from toolrest.gate.nulls import fill_nulls
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Grammar, Tool
 from toolrest.items import JSONObject
@@ -123,6 +122,8 @@ class FunctionTool(Tool):
         """Typed arguments, or the dict itself when the tool brought a raw schema."""
         if self._raw_schema is None:
             return super().decode(raw)
+        from toolrest.gate.nulls import fill_nulls
+
         value = fill_nulls(self._raw_schema, arguments.parse_object(raw))
         problems = list(self._validator.iter_errors(value))
         if problems:

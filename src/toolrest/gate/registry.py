@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from toolrest.errors import ToolDefinitionError
@@ -129,6 +128,8 @@ class Registry:
 
     def nearest(self, name: str) -> str | None:
         """The known name that looks most like this one."""
+        import difflib
+
         known = [*(tool.name for tool in self._tools.values()), *self._aliases]
         close = difflib.get_close_matches(name[:64], known, n=1, cutoff=0.75)
         return close[0] if close else None

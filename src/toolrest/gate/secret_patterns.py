@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import Any
 
 from toolrest.errors import ConfigError
-from toolrest.gate.regex_danger import danger
 
 WINDOW = 4096
 _HALF = WINDOW // 2
@@ -83,4 +82,6 @@ def _problem(pattern: str) -> str:
     parser: Any = import_module("re._parser")
     if parser.parse(pattern).getwidth()[0] == 0:
         return "matches the empty text; make it match at least one character"
+    from toolrest.gate.regex_danger import danger
+
     return danger(pattern, longest=WINDOW, budget=_MAX_STEPS)
