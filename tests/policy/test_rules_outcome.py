@@ -9,6 +9,8 @@ import pytest
 from toolrest.policy.rules import Rules
 from toolrest.policy.rules_load import parse_rules
 from toolrest.policy.verdict import judge
+from toolrest.policy.verdict_amend import prefix_list, saved_message
+from toolrest.policy.verdict_defaults import default_requirement, escalation_refused
 from toolrest.policy.verdict_outcome import (
     ExecMode,
     Forbidden,
@@ -18,7 +20,6 @@ from toolrest.policy.verdict_outcome import (
     SandboxMode,
     Setting,
     Skip,
-    escalation_refused,
     outcome,
 )
 
@@ -295,6 +296,34 @@ def test_asking_to_leave_the_sandbox_is_refused_where_nobody_could_be_asked() ->
         "approval policy is UnlessTrusted; reject command — you cannot ask for escalated "
         "permissions if the approval policy is UnlessTrusted"
     )
+
+
+@pytest.mark.parametrize(
+    ("mode", "in_sandbox", "without"),
+    [
+        ("never", Skip(), Skip()),
+        ("on-failure", Skip(), Skip()),
+        ("on-request", NeedsApproval(), Skip()),
+        ("untrusted", NeedsApproval(), NeedsApproval()),
+        ("strict", NeedsApproval(), NeedsApproval()),
+    ],
+)
+def test_tools_without_a_rule(
+    mode: ExecMode, in_sandbox: Requirement, without: Requirement
+) -> None:
+    for sandbox in ("read-only", "workspace-write"):
+        assert default_requirement(Setting(mode, sandbox)) == in_sandbox
+    for sandbox in ("danger-full-access", "external-sandbox"):
+        assert default_requirement(Setting(mode, sandbox)) == without
+
+
+def test_the_model_is_told_what_was_saved() -> None:
+    assert saved_message(["uv", 'a "b"']) == 'Approved command prefix saved:\n- ["uv", "a \\"b\\""]'
+    assert prefix_list([("a",), ("b", "c")]) == '- ["a"]\n- ["b", "c"]'
+    many = prefix_list([(f"tool{n}",) for n in range(101)])
+    assert many.endswith("...\n[Some commands were truncated]")
+    assert many.count("\n") == 100
+    assert len(prefix_list([("x" * 6000,)])) < 5100
 
 
 def test_doing_nothing_needs_nothing() -> None:

@@ -18,7 +18,7 @@ from toolrest.policy.verdict_outcome import Setting, outcome
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 MANY = settings(
-    max_examples=5_000 if FULL else 400,
+    max_examples=5_000 if FULL else 500,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -76,6 +76,7 @@ WHOLE = [c for c in COMMANDS if not is_broken(verdict_of(c)) and "#" not in c an
 @given(any_text | any_script)
 def test_nothing_makes_it_raise(text: str) -> None:
     verdict = verdict_of(text)
+    assert "unknown.internal" not in {segment.rule for segment in verdict.segments}
     verdict.effects()
     judge(text.split(" "), cwd="/w", home="").effects()
     for setting in SETTINGS:

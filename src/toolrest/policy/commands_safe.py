@@ -329,6 +329,10 @@ def _version(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     return () if len(argv) == 2 and argv[1] in ("--version", "-V") else None
 
 
+def _node(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    return () if len(argv) == 2 and argv[1] in ("--version", "-v") else None
+
+
 def _command(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     return () if len(argv) > 2 and argv[1] in ("-v", "-V") else None
 
@@ -349,5 +353,6 @@ _SPECIALS: dict[str, Callable[[tuple[str, ...]], tuple[str, ...] | None]] = {
     "cd": _cd,
     "sleep": _sleep,
     "command": _command,
-    **dict.fromkeys(wordset("python python3 perl ruby node bash make gcc clang uv"), _version),
+    **dict.fromkeys(wordset("python python3 perl ruby bash make gcc clang uv"), _version),
+    "node": _node,
 }

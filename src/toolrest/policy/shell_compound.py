@@ -48,7 +48,7 @@ class Walker(CommandWalker):
 
     def _grouped(self, node: Node, op: str) -> None:
         outer = self._enter()
-        self.sequence(node, op)
+        self._filled(node, op)
         self._group = outer
 
     def _compound(self, node: Node, op: str) -> None:
@@ -56,7 +56,12 @@ class Walker(CommandWalker):
             self.script.shapes.add("arithmetic")
             self._words.expansions(node)
         else:
-            self.sequence(node, op)
+            self._filled(node, op)
+
+    def _filled(self, node: Node, op: str) -> None:
+        if not any(child.is_named and child.type != "comment" for child in node.children):
+            self.problem("unknown.syntax", "a group is empty")
+        self.sequence(node, op)
 
     def _block(self, node: Node, op: str) -> None:
         """Loops and conditions: every command inside counts, whether it will run or not."""
@@ -72,7 +77,9 @@ class Walker(CommandWalker):
                 self._in_background()
             elif kind.endswith("_expression"):
                 self._words.expansions(child)
-            elif child.is_named and kind not in ("comment", "variable_name"):
+            elif kind == "comment":
+                self._comment(child)
+            elif child.is_named and kind != "variable_name":
                 self._words.read(child)
         self._looped = looped
 

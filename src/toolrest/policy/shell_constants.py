@@ -16,6 +16,7 @@ _SETTERS = wordset(
     " readonly trap coproc select"
 )
 _TEMPLATE = re.compile(r"(?:[A-Za-z0-9_./:@%+,=-]|\$\w+|\$\{\w+\})*")
+_TEMPORARY = re.compile(r"\$\(mktemp(?: -d)?\)")
 _SOLID = re.compile(r"[^\s*?\[\]]+")
 _NAME = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
@@ -36,10 +37,16 @@ def constants_of(script: Script) -> dict[str, str]:
         for name, value, mark in simple.assignments:
             if name in seen or not name.isidentifier():
                 found.pop(name, None)
-            elif not mark and not simple.group and simple.op in ("", ";"):
-                found[name] = value
+            elif not simple.group and simple.op in ("", ";"):
+                found.update(_known(name, value, mark))
             seen.add(name)
     return found
+
+
+def _known(name: str, value: str, mark: int) -> dict[str, str]:
+    if not mark:
+        return {name: value}
+    return {name: "/tmp/mktemp"} if _TEMPORARY.fullmatch(value) else {}  # noqa: S108
 
 
 def resolve(text: str, mark: int, values: Mapping[str, str]) -> str | None:

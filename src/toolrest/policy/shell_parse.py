@@ -42,7 +42,14 @@ def parse(text: str) -> Script:
     if simple is not None:
         return simple
     too_big = _too_big(text)
-    return Script(too_big=too_big) if too_big else parse_tree(text)
+    if too_big:
+        return Script(too_big=too_big)
+    try:
+        return parse_tree(text)
+    except Exception as error:
+        # A mistake of ours must not let anything through, nor end the session.
+        why = f"reading it failed: {type(error).__name__}"
+        return Script(problems=[Problem("unknown.internal", why)])
 
 
 def _too_big(text: str) -> str:

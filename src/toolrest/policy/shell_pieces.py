@@ -37,12 +37,12 @@ class WordReader:
     def __init__(
         self,
         cut: Callable[[int, int], str],
-        gap: Callable[[int, int], bool],
+        joins: Callable[[int, int], bool],
         descend: Callable[[Node], None],
         problem: Callable[[str, str], None],
     ) -> None:
         self._cut = cut
-        self._gap = gap
+        self._joins = joins
         self._descend = descend
         self._problem = problem
 
@@ -105,7 +105,8 @@ class WordReader:
         values, skeletons, mark, dollars = "", "", 0, False
         position = node.start_byte
         for child in node.children:
-            if child.start_byte != position and not self._gap(position, child.start_byte):
+            if child.start_byte != position and not self._joins(position, child.start_byte):
+                self._problem("unknown.skipped", "a word has a hole")
                 mark |= ODD
             position = child.end_byte
             value, skeleton, found = self._piece(child)

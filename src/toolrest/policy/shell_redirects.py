@@ -29,11 +29,15 @@ _KINDS: dict[str, RedirectKind] = {
 
 @dataclass(slots=True)
 class Tail:
-    """What follows a command: redirections, the words after them, and a here-document's line."""
+    """What follows a command: redirections, the words after them, and a here-document's line.
+
+    `takes_number`: the command's last word is really the descriptor of the first redirection.
+    """
 
     redirects: list[Redirect] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     following: list[tuple[str, Node]] = field(default_factory=list)
+    takes_number: bool = False
 
     def add(self, other: Tail) -> None:
         """Append another tail to this one."""
@@ -43,10 +47,10 @@ class Tail:
 
 
 class Gap(Protocol):
-    """Checks what stands between two pieces."""
+    """Checks that only blanks stand between two pieces."""
 
-    def __call__(self, start: int, end: int, *, inline: bool = ...) -> bool:
-        """True when nothing does and they make one word."""
+    def __call__(self, start: int, end: int, *, inline: bool = ...) -> None:
+        """Complain if not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ def _file(node: Node, words: WordReader, source: Source) -> Tail:
         return tail
     target, mark = targets[0]
     if kind == "dup" and not (target.rstrip("-").isdecimal() or target == "-"):
-        if node.children[0].type == "file_descriptor":
+        if op == "<&" or node.children[0].type == "file_descriptor":
             source.problem("unknown.redirect", "a redirection is not understood")
         # `>&file` is both streams into a file; `<&$fd` could be anything.
         kind = "write" if op == ">&" else "both"

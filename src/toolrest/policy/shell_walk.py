@@ -56,7 +56,7 @@ class CommandWalker:
         self._backgrounds = 0
         self._tails: dict[int, Tail] = {}
         self._source = Source(self.slice, self.gap, self.problem)
-        self._words = WordReader(self.slice, self.gap, self._substitution, self.problem)
+        self._words = WordReader(self.slice, self.joins, self._substitution, self.problem)
         self._kinds: dict[str, Callable[[Node, str], None]] = {
             "command": self._command,
             "list": self._list,
@@ -74,40 +74,55 @@ class CommandWalker:
         """Note that something is not understood."""
         self.script.problems.append(Problem(rule, why))
 
-    def gap(self, start: int, end: int, *, inline: bool = False) -> bool:
-        """Check that only blanks stand between two pieces; True when they make one word.
+    def gap(self, start: int, end: int, *, inline: bool = False) -> None:
+        """Check that blanks and nothing else stand between two pieces.
 
-        Inside a command (`inline`) a newline is no blank.
+        Inside a command (`inline`) a newline is no blank. A continued line is none either: to a
+        shell the pieces before and behind it touch.
         """
         text = self.slice(start, end)
-        if (_INLINE if inline else _BLANK).fullmatch(text):
-            return _JOINED.fullmatch(text) is not None
-        self.problem("unknown.skipped", f"the parser cannot place {text.strip()!r}")
-        return False
+        if _JOINED.fullmatch(text) or not (_INLINE if inline else _BLANK).fullmatch(text):
+            self.problem("unknown.skipped", f"the parser cannot place {text.strip()!r}")
+
+    def joins(self, start: int, end: int) -> bool:
+        """True when nothing but continued lines stand between two pieces of one word."""
+        return _JOINED.fullmatch(self.slice(start, end)) is not None
 
     def sequence(self, node: Node, op: str) -> None:
         """Commands one after the other: a script, a group, a substitution's body."""
-        position = node.start_byte
+        position = before = node.start_byte
         for child in node.children:
             start, kind = child.start_byte, child.type
             if start != position:
                 self.gap(position, start)
             position = child.end_byte
-            if kind == "command":
-                self._command(child, op)
-                op = ";"
-            elif kind == "&":
-                self._in_background()
-                op = "&"
-            elif kind == "comment":
-                self._comment(start)
+            if kind == "comment":
+                self._comment(child)
             elif child.is_named:
+                if before != node.start_byte and "\n" not in self.slice(before, start):
+                    self.problem("unknown.syntax", "two commands stand side by side")
+                if self._text[max(0, start - 1) : start + 1] == ";&":
+                    self.problem("unknown.syntax", "`;&` is out of place")
                 self._statement(child, op)
-                op = ";"
-            elif kind not in _BRACKETS:
-                self.problem("unknown.syntax", f"`{kind}` is out of place")
+                op, before = ";", position
+            else:
+                op, before = self._separator(kind, op), node.start_byte
+        if position != node.end_byte:
+            self.gap(position, node.end_byte)
 
-    def _comment(self, start: int) -> None:
+    def _separator(self, kind: str, op: str) -> str:
+        if kind == "&":
+            self._in_background()
+            return "&"
+        if kind not in _BRACKETS:
+            self.problem("unknown.syntax", f"`{kind}` is out of place")
+        return op
+
+    def _comment(self, node: Node) -> None:
+        """Make sure that it is one: a `#` that continues a word hides nothing."""
+        start = node.start_byte
+        while self._text[max(start - 2, 0) : start] == "\\\n":
+            start -= 2
         if start and self._text[start - 1] not in " \t\n;&|()":
             self.problem("unknown.syntax", "`#` stands inside a word")
 
@@ -118,6 +133,7 @@ class CommandWalker:
     def _statement(self, node: Node, op: str) -> None:
         kind = node.type
         if kind == "comment":
+            self._comment(node)
             return
         handler = self._kinds.get(kind)
         if handler is None:
@@ -164,32 +180,47 @@ class CommandWalker:
         words: list[Word] = []
         redirects: list[Redirect] = []
         assignments: list[Assignment] = []
-        position = node.start_byte
+        position, after_word = node.start_byte, False
+        joined: int | None = None
         for child in node.children:
-            start = child.start_byte
-            touching = bool(words) and start == position
-            joined = start != position and self.gap(position, start, inline=True)
-            position = child.end_byte
-            kind = child.type
+            kind, start = child.type, child.start_byte
+            is_word = kind != "variable_assignment" and not kind.endswith("_redirect")
+            joined = self._joined(position, start, after_word and is_word)
+            position, after_word = child.end_byte, is_word
             if kind == "variable_assignment":
                 assignments.append(self._assignment(child))
-            elif kind.endswith("_redirect"):
+            elif not is_word:
                 extra = self._tail(child)
                 redirects += extra.redirects
                 words += extra.words
+            elif joined is not None:
+                # The grammar cuts some words in two; to a shell they are one.
+                last, word = words.pop(), self._words.read(child)
+                words.append(Word(last.text + word.text, last.mark | word.mark | joined))
             else:
-                word = self._words.read(child)
-                if words and (joined or touching):
-                    # The grammar cuts some words in two; to a shell they are one.
-                    mark = words[-1].mark | word.mark | (ODD if touching else 0)
-                    word = Word(words.pop().text + word.text, mark)
-                words.append(word)
+                words.append(self._words.read(child))
+        if tail.takes_number and after_word and len(words) > 1:
+            digits = node.children[-1]
+            if self.slice(digits.start_byte, digits.end_byte).isdecimal():
+                if joined is not None:
+                    self.problem("unknown.redirect", "a redirection is not understood")
+                words.pop()
         words += tail.words
         marks = tuple(word.mark for word in words)
         simple = self._add(tuple(word.text for word in words), op, marks if any(marks) else ())
         simple.redirects = (*redirects, *tail.redirects)
         simple.assignments = tuple(assignments)
         simple.substituted = (first, len(self.script.commands) - 1)
+
+    def _joined(self, end: int, start: int, words: bool) -> int | None:
+        """The mark that joining two pieces of a command adds; None where they stand apart."""
+        if words and start == end:
+            return ODD
+        if words and self.joins(end, start):
+            return 0
+        if start != end:
+            self.gap(end, start, inline=True)
+        return None
 
     def _tail(self, node: Node) -> Tail:
         return read_redirect(node, self._words, self._source)
@@ -221,6 +252,7 @@ class CommandWalker:
     def _parts(self, node: Node) -> tuple[Node | None, Tail]:
         """What is redirected, if anything, and where to."""
         body: Node | None = None
+        before: Node | None = None
         tail = Tail()
         position = node.start_byte
         for child in node.children:
@@ -230,12 +262,32 @@ class CommandWalker:
                 tail.words.append(Word("-"))
             elif gap:
                 self.gap(position, child.start_byte, inline=True)
-            position = child.end_byte
+            elif before is not None:
+                self._touching(before, child, tail)
+            position, before = child.end_byte, child
             if child.type.endswith("_redirect"):
                 tail.add(self._tail(child))
-            elif child.type != "comment":
+            elif child.type == "comment":
+                self._comment(child)
+            else:
                 body = child
         return body, tail
+
+    def _touching(self, body: Node, redirect: Node, tail: Tail) -> None:
+        """A redirection right behind a command: `a 2>x`, `(a)>x`, but not `{ a; }2>x`."""
+        opening = self._text[redirect.start_byte : redirect.start_byte + 1]
+        if opening.isdecimal() and self._text[body.end_byte - 1] not in ")":
+            self.problem("unknown.redirect", "a redirection is not understood")
+        # Behind a continued line the grammar takes the descriptor of `2>x` for a word.
+        if opening not in ("<", ">"):
+            return
+        if not body.type.endswith("_redirect"):
+            tail.takes_number = True
+            return
+        words = [c for c in body.children if c.is_named and c.type != "file_descriptor"]
+        digits = self.slice(words[-1].start_byte, words[-1].end_byte) if words else ""
+        if len(words) > 1 and tail.words and digits.isdecimal():
+            tail.words.pop()
 
     def _lone_redirect(self, node: Node, op: str) -> None:
         """`$(<file)`: nothing but a redirection."""
@@ -263,10 +315,13 @@ class CommandWalker:
                 return
             left, token, right = parts
             if node.child_count == 3:
-                self.gap(left.end_byte, token.start_byte)
+                self.gap(left.end_byte, token.start_byte, inline=True)
                 self.gap(token.end_byte, right.start_byte)
             else:
                 self.script.shapes.add("comment")
+                for child in node.children:
+                    if child.type == "comment":
+                        self._comment(child)
             rest.append((token.type, right))
             node = left
         self._statement(node, op)
@@ -278,10 +333,10 @@ class CommandWalker:
         first = len(self.script.commands)
         position = node.start_byte
         for child in node.children:
-            if child.start_byte != position:
-                self.gap(position, child.start_byte)
-            position = child.end_byte
             kind = child.type
+            if child.start_byte != position:
+                self.gap(position, child.start_byte, inline=kind in ("|", "|&"))
+            position = child.end_byte
             if kind in ("|", "|&"):
                 self._upstream = first if outer < 0 else outer
                 op = "|"

@@ -9,8 +9,8 @@ from toolrest.policy.shell import BRACE, GLOB, ODD, TILDE
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,-]+(?:[ \t]+[A-Za-z0-9_./:@%+,-][A-Za-z0-9_./:@%+,=-]*)*")
 _QUIET = r"(?:[ \t]+(?:[12]?>>?|&>)[ \t]?/dev/null|[ \t]+[12]?>&[12])*"
 _QUOTES = r"'[^'\n]*'|\"[^\"$`\\\n]*\""
-_FIRST = rf"(?:[A-Za-z0-9_./:@%+,-]|{_QUOTES})+"
-_NEXT = rf"(?:[A-Za-z0-9_./:@%+,-]|{_QUOTES})(?:[A-Za-z0-9_./:@%+,=-]|{_QUOTES})*"
+_FIRST = rf"(?:[A-Za-z0-9_./:@%+,-]++|{_QUOTES})++"
+_NEXT = rf"(?:[A-Za-z0-9_./:@%+,-]|{_QUOTES})(?:[A-Za-z0-9_./:@%+,=-]++|{_QUOTES})*+"
 SIMPLE_COMMAND = rf"({_FIRST}(?:[ \t]+{_NEXT})*){_QUIET}"
 """A pattern for commands in which a shell has nothing to do but remove quotes.
 
@@ -18,7 +18,7 @@ Their only redirections, if any, go to `/dev/null` or to another descriptor. Gro
 command without them.
 """
 _SIMPLE = re.compile(SIMPLE_COMMAND)
-_WORDS = re.compile(rf"(?:[A-Za-z0-9_./:@%+,=-]|{_QUOTES})+")
+_WORDS = re.compile(rf"(?:[A-Za-z0-9_./:@%+,=-]++|{_QUOTES})++")
 _BARE = re.compile(r"(?:[^\s\\'\"$`|&;()<>\x00-\x20\x7f]|\\[^\n])+")
 _UNQUOTE = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -60,7 +60,12 @@ def split_simple(command: str) -> tuple[str, ...]:
     """The words of group 1 of `SIMPLE_COMMAND`."""
     if "'" not in command and '"' not in command:
         return tuple(command.split())
-    return tuple([_UNQUOTE.sub(r"\1\2", word) for word in _WORDS.findall(command)])
+    return tuple(
+        [
+            _UNQUOTE.sub(r"\1\2", word) if "'" in word or '"' in word else word
+            for word in _WORDS.findall(command)
+        ]
+    )
 
 
 def bare(text: str) -> tuple[str, str, int]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 
 from toolrest.policy.shell_words import wordset
+
+MAX_LINES = 100
+MAX_CHARACTERS = 5000
 
 _ALONE = wordset(
     "bash sh zsh dash ksh fish ash csh tcsh nu xonsh elvish /bin/bash /bin/sh /bin/zsh cmd cmd.exe"
@@ -29,6 +33,24 @@ _PAIRS: dict[str, frozenset[str]] = {
     "uv": wordset("run"),
     "poetry": wordset("run"),
 }
+
+
+def saved_message(prefix: Sequence[str]) -> str:
+    """What the model is told once a prefix has been saved."""
+    return f"Approved command prefix saved:\n{_line(prefix)}"
+
+
+def prefix_list(prefixes: Iterable[Sequence[str]]) -> str:
+    """Allowed prefixes for the model, one a line, cut where the list gets long."""
+    lines = [_line(prefix) for prefix in prefixes]
+    text = "\n".join(lines[:MAX_LINES])
+    if len(lines) <= MAX_LINES and len(text) <= MAX_CHARACTERS:
+        return text
+    return f"{text[:MAX_CHARACTERS]}...\n[Some commands were truncated]"
+
+
+def _line(prefix: Sequence[str]) -> str:
+    return f"- [{', '.join(json.dumps(token, ensure_ascii=False) for token in prefix)}]"
 
 
 def is_banned(prefix: Sequence[str]) -> bool:

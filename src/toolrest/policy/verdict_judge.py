@@ -287,7 +287,11 @@ class Judge:
 def _opened(redirect: Redirect, segment: Segment, place: Place) -> tuple[str, ...]:
     """The files that a redirection opens; the segment becomes at least as strict as that."""
     kind, _, target, mark = redirect
-    if kind == "dup" or (target in _QUIET_TARGETS and not mark):
+    if kind == "dup":
+        if target not in ("0", "1", "2", "-"):
+            segment.raise_to(Kind.RUNS, "redirect.descriptor", f"it uses descriptor {target}")
+        return ()
+    if target in _QUIET_TARGETS and not mark:
         return ()
     if kind in ("document", "string"):
         level = Kind.RUNS if mark else Kind.TOUCHES

@@ -40,12 +40,6 @@ Amendment: TypeAlias = "tuple[str, ...] | None"
 
 NEVER = "approval required by policy, but AskForApproval is set to Never"
 FORCED_RM = "rm -f style commands are not permitted. Use a safer approach"
-_VARIANTS = {
-    "untrusted": "UnlessTrusted",
-    "on-failure": "OnFailure",
-    "on-request": "OnRequest",
-    "never": "Never",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,15 +339,3 @@ def _after(decided: list[Decided]) -> Amendment:
         if _usable(one.segment) and not is_banned(one.segment.argv):
             return one.segment.argv
     return None
-
-
-def escalation_refused(mode: str, *, tool: str = "shell") -> str | None:
-    """The answer to a call that asks to leave the sandbox in a mode that cannot ask; or None."""
-    if mode == "on-request":
-        return None
-    variant = _VARIANTS.get(mode, mode)
-    verb = "cannot" if tool == "exec_command" else "should not"
-    return (
-        f"approval policy is {variant}; reject command — you {verb} ask for escalated permissions "
-        f"if the approval policy is {variant}"
-    )
