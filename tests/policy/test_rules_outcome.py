@@ -311,10 +311,10 @@ def test_asking_to_leave_the_sandbox_is_refused_where_nobody_could_be_asked() ->
 def test_tools_without_a_rule(
     mode: ExecMode, in_sandbox: Requirement, without: Requirement
 ) -> None:
-    for sandbox in ("read-only", "workspace-write"):
-        assert default_requirement(Setting(mode, sandbox)) == in_sandbox
-    for sandbox in ("danger-full-access", "external-sandbox"):
-        assert default_requirement(Setting(mode, sandbox)) == without
+    assert default_requirement(Setting(mode, "read-only")) == in_sandbox
+    assert default_requirement(Setting(mode, "workspace-write")) == in_sandbox
+    assert default_requirement(Setting(mode, "danger-full-access")) == without
+    assert default_requirement(Setting(mode, "external-sandbox")) == without
 
 
 def test_the_model_is_told_what_was_saved() -> None:

@@ -148,6 +148,14 @@ def test_the_dangerous_list_names_its_rule(command: str, rule: str) -> None:
     assert effects.critical.startswith(f"{rule}: ")
 
 
+def test_wrappers_that_move_and_pipelines_leave_no_false_place() -> None:
+    assert look("env -C / rm -rf home").kind == Kind.DANGEROUS
+    assert look("sudo --chdir=/ rm -rf home").kind == Kind.DANGEROUS
+    assert set(look("cd sub | touch ../x").writes) == {"/home/u/x", "/home/u/proj/x"}
+    assert look("rm $A $B").kind == Kind.RUNS
+    assert look("rm $OPTIONS /").kind == Kind.DANGEROUS
+
+
 def test_roots_decide_what_may_be_deleted() -> None:
     assert look("rm -rf /data/a", roots=("/home/u/proj", "/data")).kind == Kind.TOUCHES
     assert look("rm -rf /data/a").kind == Kind.DANGEROUS
@@ -177,6 +185,9 @@ def test_unknown_and_ordinary_commands_count_as_execute() -> None:
     assert ordinary.runs == (("make", "test"),)
     assert ordinary.writes == ("/home/u/proj/app/log",)
     assert ordinary.risk == Risk.EXECUTE
+    assert look("uv run pytest -q").effects().runs == (("uv", "run", "pytest", "-q"),)
+    assert look("timeout 5 make x").effects().runs == (("make", "x"),)
+    assert look("sudo make x").effects().runs == (("sudo", "make", "x"),)
     loop = look("for i in 1 2; do ls; done").effects()
     assert loop.risk == Risk.EXECUTE
 

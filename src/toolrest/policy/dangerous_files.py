@@ -20,14 +20,15 @@ def _rm(simple: Simple, place: Place) -> Danger | None:
         simple.mark(index) & FROM_SHELL and simple.argv[index][:1] in ("$", "`")
         for index in range(1, len(simple.argv))
     )
-    if not (options.has("r", "R", "--recursive") or (hidden and len(options.operands) > 1)):
+    recursive = options.has("r", "R", "--recursive")
+    if not (recursive or (hidden and len(options.operands) > 1)):
         return None
     for index in options.operands:
         text, mark = simple.argv[index], simple.mark(index)
         critical = critical_target(text, mark, place)
         if critical is not None:
             return Danger("rm_recursive_critical_target", f"rm -r would delete {critical}")
-    return _rm_elsewhere(simple, options, place)
+    return _rm_elsewhere(simple, options, place) if recursive else None
 
 
 def _rm_elsewhere(simple: Simple, options: Options, place: Place) -> Danger | None:

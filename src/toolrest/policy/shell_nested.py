@@ -29,10 +29,11 @@ class Inner(NamedTuple):
 
 
 class Unwrapped(NamedTuple):
-    """What a wrapper runs. A transparent wrapper adds nothing of its own."""
+    """What a wrapper runs, and whether somewhere else. A transparent one adds nothing."""
 
     inners: tuple[Inner, ...]
     transparent: bool = False
+    moved: bool = False
 
 
 _RUNNERS: dict[str, frozenset[str]] = {
@@ -84,7 +85,11 @@ def _generic(simple: Simple, name: str, wrapper: Wrapper) -> Unwrapped | None:
         inners += (_rest(simple, start),)
     if not inners:
         return None
-    return Unwrapped(inners, wrapper.transparent and not assigned)
+    moved = name == "chroot" or any(word.startswith(_MOVES) for word in simple.argv[1:start])
+    return Unwrapped(inners, wrapper.transparent and not (assigned or moved), moved)
+
+
+_MOVES = ("-C", "-D", "-R", "--chdir", "--chroot")
 
 
 def _start(simple: Simple, wrapper: Wrapper) -> tuple[int, str | None, bool]:
@@ -94,7 +99,7 @@ def _start(simple: Simple, wrapper: Wrapper) -> tuple[int, str | None, bool]:
     while index < len(argv):
         word = argv[index]
         option = word[:1] == "-" and word != "-"
-        if simple.mark(index) and (option or left or not index):
+        if simple.mark(index) and (option or left):
             return -1, None, False
         if word == "--":
             return index + 1 + left, script, assigned
@@ -103,7 +108,7 @@ def _start(simple: Simple, wrapper: Wrapper) -> tuple[int, str | None, bool]:
             if not step:
                 return -1, None, False
             script = script if text is None else text
-            assigned = assigned or text is not None or word[1:2] in ("u", "C")
+            assigned = assigned or text is not None or word.startswith(("-u", "--unset"))
             index += step
         elif wrapper.assigns and "=" in word:
             name, _, value = word.partition("=")

@@ -149,6 +149,19 @@ class Verdict:
             found.update(dict.fromkeys(segment.connects))
         return tuple(found)
 
+    def _runs(self) -> tuple[tuple[str, ...], ...]:
+        """Programs by the words that start them; what they run in turn is theirs."""
+        found: list[tuple[str, ...]] = []
+        depth = -1
+        for segment in self.segments:
+            if depth >= 0 and segment.depth > depth:
+                continue
+            depth = -1
+            if segment.kind >= Kind.RUNS and segment.argv:
+                found.append(segment.argv)
+                depth = segment.depth
+        return tuple(dict.fromkeys(found))
+
     def effects(self) -> Effects:
         """The same as effects: only a wholly safe command line may share its turn."""
         worst = self.worst
@@ -156,7 +169,7 @@ class Verdict:
             return Effects(reads=self.reads)
         critical = worst.kind >= Kind.DANGEROUS
         writes, connects = self.writes, self.connects
-        runs = tuple(s.argv for s in self.segments if s.kind >= Kind.RUNS and s.argv)
+        runs = self._runs()
         if not runs and (worst.kind >= Kind.RUNS or not (writes or connects)):
             # A loop, a condition or a document around commands that are safe by themselves.
             runs = (self.argv,)

@@ -132,15 +132,12 @@ class Judge:
 
     def _emptied(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
         """What is left when unquoted expansions come out empty must not be dangerous either."""
-        kept = [place for place, mark in enumerate(simple.marks) if not mark & VANISHES]
+        kept = [index for index, mark in enumerate(simple.marks) if not mark & VANISHES]
         if not kept or kept[0]:
             return
-        marks = tuple(simple.marks[place] for place in kept)
-        rest = replace(
-            simple,
-            argv=tuple(simple.argv[place] for place in kept),
-            marks=marks if any(marks) else (),
-        )
+        marks = tuple(simple.marks[index] for index in kept)
+        argv = tuple(simple.argv[index] for index in kept)
+        rest = replace(simple, argv=argv, marks=marks if any(marks) else ())
         ghost = Judge(place.start, place.roots, place.home)
         ghost._command(rest, place, at)
         for found in ghost.segments:
@@ -226,7 +223,7 @@ class Judge:
             touch = touches(simple, place) if touches is not None else None
             if touch is not None:
                 segment.connects = tuple(touch.connects)
-        self._inners(simple, unwrapped, place, at)
+        self._inners(simple, unwrapped, place.moved(()) if unwrapped.moved else place, at)
 
     def _inners(self, simple: Simple, unwrapped: Unwrapped, place: Place, at: _At) -> None:
         depth = at.depth + 1

@@ -76,7 +76,9 @@ def variables_of(script: Script, cwd: str, home: str) -> dict[str, str]:
 
 
 def _sets(script: Script, name: str) -> bool:
-    return any(name == a.name for simple in script.commands for a in simple.assignments)
+    return "declaration" in script.shapes or any(
+        name == assignment.name for simple in script.commands for assignment in simple.assignments
+    )
 
 
 class Walk:
@@ -100,7 +102,7 @@ class Walk:
 
     def at(self, simple: Simple) -> Place:
         """The place of the next command in order."""
-        if self._moved and (simple.op not in ("&&", "|") or not self._within(simple.group)):
+        if self._moved and not self._still_there(simple):
             self.place = self.place.moved(
                 tuple(dict.fromkeys(self.place.cwds + self._fallback))
                 if self.place.cwds and self._fallback
@@ -127,6 +129,12 @@ class Walk:
         self._fallback = tuple(dict.fromkeys(before + (self._fallback if self._moved else ())))
         self.place = self.place.moved(targets)
         self._group, self._moved = simple.group, True
+
+    def _still_there(self, simple: Simple) -> bool:
+        if simple.op == "|" and simple.group == self._group:
+            # Stages of one pipeline do not share a folder.
+            return False
+        return simple.op in ("&&", "|") and self._within(simple.group)
 
     def _within(self, group: int) -> bool:
         while group and group != self._group:
