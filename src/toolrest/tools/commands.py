@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.arguments import LAZY
@@ -29,12 +28,6 @@ _LEAVING = ("escalated", "write.outside", "network.off")
 """Rows whose yes would mean nothing inside the sandbox."""
 _PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
 _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
-_POLICY_NAMES = {
-    "untrusted": "UnlessTrusted",
-    "on-failure": "OnFailure",
-    "on-request": "OnRequest",
-    "never": "Never",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +97,13 @@ OptionalPermissions = Annotated[
 ]
 
 
-def refuse_escalation(args: Escalation, ctx: Context, verb: str) -> None:
+def refuse_escalation(args: Escalation, ctx: Context, tool: str) -> None:
     """Only on-request lets a model ask to leave the sandbox."""
-    policy = ctx.approval_policy
-    if args.asks_to_leave() and policy != "on-request":
-        name = _POLICY_NAMES.get(policy, policy)
-        raise RespondToModel(
-            f"approval policy is {name}; reject command — you {verb} ask for escalated "
-            f"permissions if the approval policy is {name}",
-            kind="policy_denied",
-            fields=("sandbox_permissions",),
-        )
+    from toolrest.policy.verdict_defaults import escalation_refused
+
+    refusal = escalation_refused(ctx.approval_policy, tool=tool) if args.asks_to_leave() else None
+    if refusal is not None:
+        raise RespondToModel(refusal, kind="policy_denied", fields=("sandbox_permissions",))
 
 
 def command_effects(
@@ -172,7 +161,6 @@ class CommandTool(Tool):
     """A tool that runs commands. One that is nothing but a patch goes through apply_patch."""
 
     group: Group = "shell"
-    refusal: str = "should not"
 
     def argv(self, args: Any, ctx: Context) -> tuple[str, ...]:
         """The argument vector that the call means, as people are shown it."""
@@ -188,7 +176,7 @@ class CommandTool(Tool):
 
     def effects(self, args: Any, ctx: Context) -> Effects:
         """Runs one program, or writes the files of the patch that it is."""
-        refuse_escalation(args, ctx, self.refusal)
+        refuse_escalation(args, ctx, self.name)
         argv = self.argv(args, ctx)
         patch = patch_in(argv, args.workdir, ctx)
         if patch is not None:
@@ -247,6 +235,35 @@ class CommandTool(Tool):
         return text
 
 
+class OneShot(Escalation):
+    """Parameters of the tools that wait for a command's end."""
+
+    workdir: str | None = Field(default=None, description="The folder to run in.")
+    timeout_ms: int | None = Field(
+        default=None,
+        ge=0,
+        validation_alias=AliasChoices("timeout_ms", "timeout"),
+        serialization_alias="timeout_ms",
+        description="After how many milliseconds to give up; 10000 when left out.",
+    )
+    sandbox_permissions: OptionalPermissions
+
+    @property
+    def seconds(self) -> float:
+        """The time limit."""
+        return (10_000 if self.timeout_ms is None else self.timeout_ms) / 1000
+
+
+class OneShotTool(CommandTool):
+    """A command tool that waits for the end; an abort is told in two lines."""
+
+    typical = Effects(runs=(("<command>",),), confined=True)
+
+    def aborted_text(self, seconds: float) -> str:
+        """Two lines, as models know them from these tools."""
+        return f"Wall time: {seconds:.1f} seconds\naborted by user"
+
+
 @dataclass(frozen=True, slots=True)
 class PatchCall:
     """A patch found in a command, and the folder it is relative to."""
@@ -301,8 +318,3 @@ def withheld_notes(withheld: tuple[str, ...], text: str) -> list[str]:
     if not named:
         return []
     return [f"withheld from the command: {', '.join(named[:8])} (shell_environment_policy)"]
-
-
-def delta_listener(ctx: Context) -> Callable[[Literal["stdout", "stderr"], str], None]:
-    """Shows output while it comes."""
-    return lambda stream, text: ctx.output(text, stream)

@@ -32,7 +32,6 @@ class ExecCommand(CommandTool):
     """Runs in a pipe or a terminal; what has not ended by the yield can be polled."""
 
     name = "exec_command"
-    refusal = "cannot"
     typical = Effects(runs=(("<cmd>",),), confined=True)
 
     def __init__(self, surroundings: Surroundings) -> None:

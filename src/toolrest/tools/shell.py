@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.limits import formatted_truncate
 from toolrest.items import ToolOutput
-from toolrest.policy.effects import Effects
 from toolrest.process import layout
 from toolrest.tools.command_run import Finished, run_once
-from toolrest.tools.commands import (
-    CommandTool,
-    Escalation,
-    OptionalPermissions,
-    Surroundings,
-)
+from toolrest.tools.commands import OneShot, OneShotTool, Surroundings
 
 
-class Shell(CommandTool):
+class Shell(OneShotTool):
     """The array form: nothing is added to the argument vector."""
 
     name = "shell"
     aliases = ("container.exec", "local_shell")
-    typical = Effects(runs=(("<command>",),), confined=True)
 
     def __init__(self, surroundings: Surroundings, *, offered: bool = True) -> None:
         self.offered = offered
@@ -33,19 +26,10 @@ class Shell(CommandTool):
             '["bash", "-lc", "..."] for a command line. ' + surroundings.words()
         )
 
-    class Args(Escalation):
+    class Args(OneShot):
         """Parameters."""
 
         command: list[str] = Field(description="The program and its arguments.")
-        workdir: str | None = Field(default=None, description="The folder to run in.")
-        timeout_ms: int | None = Field(
-            default=None,
-            ge=0,
-            validation_alias=AliasChoices("timeout_ms", "timeout"),
-            serialization_alias="timeout_ms",
-            description="After how many milliseconds to give up; 10000 when left out.",
-        )
-        sandbox_permissions: OptionalPermissions
         description: str | None = Field(
             default=None, description="What the command is for, in a few words."
         )
@@ -64,7 +48,6 @@ class Shell(CommandTool):
 
     async def start(self, args: Args, ctx: Context) -> ToolOutput:
         """Run it and lay the result out as JSON."""
-        seconds = (10_000 if args.timeout_ms is None else args.timeout_ms) / 1000
         cwd = ctx.runner.workdir(args.workdir)
         env = await self.more_env(args, cwd, ctx)
         return await run_once(
@@ -72,7 +55,7 @@ class Shell(CommandTool):
             lambda delta: ctx.runner.run(
                 tuple(args.command),
                 cwd,
-                seconds=seconds,
+                seconds=args.seconds,
                 outside=ctx.outside,
                 on_delta=delta,
                 more_env=env,
@@ -81,10 +64,6 @@ class Shell(CommandTool):
             cwd=cwd,
             lay_out=_structured,
         )
-
-    def aborted_text(self, seconds: float) -> str:
-        """Two lines, as models know them from this tool."""
-        return f"Wall time: {seconds:.1f} seconds\naborted by user"
 
 
 def _structured(done: Finished, ctx: Context) -> str:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from toolrest.gate.context import Context
 from toolrest.gate.limits import truncate
 from toolrest.items import ToolOutput
-from toolrest.policy.effects import Effects
 from toolrest.process import layout
 from toolrest.tools.command_run import Finished, run_once
-from toolrest.tools.commands import (
-    CommandTool,
-    Escalation,
-    OptionalPermissions,
-    Surroundings,
-)
+from toolrest.tools.commands import OneShot, OneShotTool, Surroundings
 
 
-class ShellCommand(CommandTool):
+class ShellCommand(OneShotTool):
     """The text form."""
 
     name = "shell_command"
-    typical = Effects(runs=(("<command>",),), confined=True)
 
     def __init__(self, surroundings: Surroundings, *, offered: bool = True) -> None:
         self.offered = offered
@@ -31,22 +24,13 @@ class ShellCommand(CommandTool):
             "of using cd. " + surroundings.words()
         )
 
-    class Args(Escalation):
+    class Args(OneShot):
         """Parameters."""
 
         command: str = Field(description="The command line.")
-        workdir: str | None = Field(default=None, description="The folder to run in.")
         login: bool = Field(
             default=True, description="Whether the shell reads the user's profile first."
         )
-        timeout_ms: int | None = Field(
-            default=None,
-            ge=0,
-            validation_alias=AliasChoices("timeout_ms", "timeout"),
-            serialization_alias="timeout_ms",
-            description="After how many milliseconds to give up; 10000 when left out.",
-        )
-        sandbox_permissions: OptionalPermissions
 
     def script(self, args: Args) -> str | tuple[str, ...]:
         """What the model wrote."""
@@ -58,7 +42,6 @@ class ShellCommand(CommandTool):
 
     async def start(self, args: Args, ctx: Context) -> ToolOutput:
         """Run it and lay the result out as text."""
-        seconds = (10_000 if args.timeout_ms is None else args.timeout_ms) / 1000
         cwd = ctx.runner.workdir(args.workdir)
         env = await self.more_env(args, cwd, ctx)
         return await run_once(
@@ -67,7 +50,7 @@ class ShellCommand(CommandTool):
                 args.command,
                 cwd,
                 login=args.login,
-                seconds=seconds,
+                seconds=args.seconds,
                 outside=ctx.outside,
                 more_env=env,
                 on_delta=delta,
@@ -76,10 +59,6 @@ class ShellCommand(CommandTool):
             cwd=cwd,
             lay_out=_freeform,
         )
-
-    def aborted_text(self, seconds: float) -> str:
-        """Two lines, as models know them from this tool."""
-        return f"Wall time: {seconds:.1f} seconds\naborted by user"
 
 
 def _freeform(done: Finished, ctx: Context) -> str:
