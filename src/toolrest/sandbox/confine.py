@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from toolrest.errors import ConfigError
@@ -156,3 +157,13 @@ def default_registry() -> str:
     from toolrest.config.home import toolrest_home
 
     return os.path.join(toolrest_home(None, os.environ), "run", "mountpoints")
+
+
+@lru_cache(maxsize=32)
+def _sandbox(policy: SandboxPolicy) -> Sandbox:
+    return Sandbox(policy)
+
+
+def confine(command: Command, policy: SandboxPolicy) -> Confined:
+    """One command under a policy; the probing is done once per policy."""
+    return _sandbox(policy).confine(command)
