@@ -4,6 +4,7 @@
     ├── ConfigError                  a setting cannot be read or honoured
     ├── ToolDefinitionError          a tool cannot be registered as it is written
     ├── AuditError                   the audit log cannot be written or does not verify
+    ├── ModelError                   a model gave no answer (in toolrest.wire.model)
     └── ToolCallError                a tool call failed; carries what the model is told
         ├── RespondToModel           the usual case: the turn goes on, the model reads the text
         ├── MissingLocalShellCallId  a local_shell_call with neither call_id nor id

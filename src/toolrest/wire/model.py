@@ -1,0 +1,230 @@
+"""The contract between a model and whoever talks to it.
+
+History is a list of JSON objects in the shape of Responses items, whatever wire the model is on:
+that is also what a rollout stores. What another wire needs to get back unchanged (an Anthropic
+thinking signature, a Chat server's `reasoning_content`) rides in extra keys of a `reasoning` item
+and is left out of requests on any other wire.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeAlias
+
+from toolrest.errors import ToolrestError
+from toolrest.items import JSONObject, Wire
+
+ModelErrorKind: TypeAlias = Literal[
+    "context_window",
+    "quota",
+    "usage_limit",
+    "rate_limit",
+    "invalid_request",
+    "invalid_image",
+    "auth",
+    "not_found",
+    "overloaded",
+    "server",
+    "unreachable",
+    "stream",
+    "incomplete",
+    "policy",
+    "script",
+]
+"""Why a model gave no answer. `stream`: it broke off; `incomplete`: the server cut it on purpose;
+`script`: a scripted model was asked for something that is not in its script."""
+
+RETRYABLE: Final = frozenset[ModelErrorKind](
+    {"stream", "server", "unreachable", "auth", "not_found", "rate_limit"}
+)
+
+
+class ModelError(ToolrestError):
+    """A request to a model failed. `retryable`: sending it again may help.
+
+    `retry_after` is what the server asked to wait, in seconds. `status` is the HTTP status, if it
+    came to one.
+    """
+
+    def __init__(
+        self,
+        kind: ModelErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: ModelErrorKind = kind
+        self.message = message
+        self.status = status
+        self.retryable = kind in RETRYABLE if retryable is None else retryable
+        self.retry_after = retry_after
+
+
+@dataclass(slots=True)
+class ModelRequest:
+    """One sampling request. `tools` are already in the form of the model's wire.
+
+    `items` is the whole history. Keep handing in the same item objects in the same order and do
+    not change them: what was rendered for one request is then reused for the next.
+    """
+
+    model: str
+    items: Sequence[JSONObject]
+    instructions: str = ""
+    tools: Sequence[JSONObject] = ()
+    parallel_tool_calls: bool = False
+    session_id: str = ""
+    turn_id: str = ""
+    output_schema: JSONObject | None = None
+    reasoning_effort: str | None = None
+    reasoning_summary: str | None = None
+    verbosity: str | None = None
+    max_output_tokens: int | None = None
+    tool_choice: str = "auto"
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens of one response."""
+
+    input: int = 0
+    cached_input: int = 0
+    output: int = 0
+    reasoning_output: int = 0
+    total: int = 0
+    cache_write_input: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.cached_input + other.cached_input,
+            self.output + other.output,
+            self.reasoning_output + other.reasoning_output,
+            self.total + other.total,
+            self.cache_write_input + other.cache_write_input,
+        )
+
+
+@dataclass(slots=True)
+class ItemStarted:
+    """An item of this type (`message`, `reasoning`, `function_call`...) begins to arrive."""
+
+    kind: str
+    item_id: str = ""
+
+
+@dataclass(slots=True)
+class TextDelta:
+    """More of the assistant's text."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class ReasoningDelta:
+    """More reasoning; `summary` False is the raw kind, which is shown only when asked for."""
+
+    text: str
+    summary: bool = True
+
+
+@dataclass(slots=True)
+class ArgumentsDelta:
+    """More of a call's arguments: to show, never to act on."""
+
+    call_id: str
+    name: str
+    delta: str
+
+
+@dataclass(slots=True)
+class ItemDone:
+    """A whole item in the canonical shape: the only source of history and of tool calls."""
+
+    item: JSONObject
+
+
+@dataclass(slots=True)
+class Completed:
+    """The response is whole, and the last event. `end_turn` False asks for another request."""
+
+    response_id: str = ""
+    usage: Usage | None = None
+    end_turn: bool | None = None
+
+
+@dataclass(slots=True)
+class Retrying:
+    """The request is sent again after `delay` seconds; nothing of an answer had come."""
+
+    attempt: int
+    limit: int
+    delay: float
+    reason: str
+
+
+@dataclass(slots=True)
+class RateLimits:
+    """What the server said about its limits, as the spec's snapshot: `primary`, `secondary`..."""
+
+    snapshot: JSONObject
+
+
+ModelEvent: TypeAlias = (
+    ItemStarted
+    | TextDelta
+    | ReasoningDelta
+    | ArgumentsDelta
+    | ItemDone
+    | Completed
+    | Retrying
+    | RateLimits
+)
+
+
+class Model(Protocol):
+    """Something that answers. Implementations: the three wires, and the scripted one for tests.
+
+    `context_window` is None when nobody knows it. `stream_max_retries` is how often the caller
+    should rebuild its request from the history, wait `retry_delay` and ask again after a
+    `ModelError` that is `retryable`: items that were done before the break stay in the history.
+    """
+
+    @property
+    def wire(self) -> Wire:
+        """Which form tools have to be in."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as the server knows it."""
+
+    @property
+    def context_window(self) -> int | None:
+        """How many tokens a request may have."""
+
+    @property
+    def stream_max_retries(self) -> int:
+        """How often to ask again after a broken stream."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """The answer as it comes, ending with `Completed`; `ModelError` if it does not.
+
+        Close the iterator (`aclose`) to cancel the request. A request that failed before an
+        answer began is repeated in here, which `Retrying` tells.
+        """
+
+    async def aclose(self) -> None:
+        """Give connections back."""
+
+
+def retry_delay(attempt: int, error: ModelError | None = None) -> float:
+    """Seconds before the attempt-th repetition (from 1): what the server asked, else doubling."""
+    if error is not None and error.retry_after is not None:
+        return error.retry_after
+    spread = 0.9 + os.urandom(1)[0] / 255 * 0.2
+    return float(0.2 * 2.0 ** min(attempt - 1, 16) * spread)
