@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import ApprovalRequested
-from toolrest.policy.effects import Effects, Risk
+from toolrest.gate.review import ANSWERS as ANSWERS
+from toolrest.gate.review import Answer as Answer
+from toolrest.gate.review import ApprovalRequest as ApprovalRequest
+from toolrest.gate.review import Approver as Approver
+from toolrest.gate.review import Review, read_answer
+from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:
     from toolrest.gate.bus import Bus
     from toolrest.gate.context import Context
 
-Answer: TypeAlias = Literal["approved", "denied", "abort"]
-ANSWERS: tuple[Answer, ...] = ("approved", "denied", "abort")
-
-
-@dataclass(slots=True)
-class ApprovalRequest:
-    """What somebody is asked: this call, these effects, for this reason."""
-
-    call_id: str
-    tool: str
-    arguments: str
-    reason: str
-    risk: Risk
-    effects: Effects = field(default_factory=Effects.none)
-    keys: tuple[str, ...] = ()
-
-
-Approver: TypeAlias = "Callable[[ApprovalRequest], Answer | bool | Awaitable[Answer | bool]]"
 OnAsk: TypeAlias = "Literal['deny', 'allow', 'fail'] | Approver"
 
 
@@ -43,8 +28,8 @@ class Approvals:
         self._bus = bus
         self._on_ask = on_ask
 
-    async def ask(self, request: ApprovalRequest, turn_id: str) -> None:
-        """Return when the call may run; raise Rejected when it may not."""
+    async def ask(self, request: ApprovalRequest, turn_id: str) -> Review:
+        """Return the yes when the call may run; raise Rejected when it may not."""
         self._bus.emit(
             ApprovalRequested(
                 call_id=request.call_id,
@@ -56,18 +41,20 @@ class Approvals:
             )
         )
         if self._on_ask == "allow":
-            return
+            return Review("approved")
         if self._on_ask == "fail":
             raise Fatal(f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`")
         if self._on_ask == "deny":
             raise Rejected(_nobody(request), kind="approval_denied")
-        answer = await self._answer(self._on_ask, request)
-        if answer == "denied":
-            raise Rejected("rejected by user", kind="approval_denied")
-        if answer == "abort":
+        review = await self._review(self._on_ask, request)
+        if review.answer == "denied":
+            why = f": {review.note}" if review.note else ""
+            raise Rejected(f"rejected by user{why}", kind="approval_denied")
+        if review.answer == "abort":
             raise Fatal("rejected by user, who also ended the turn", kind="approval_denied")
+        return review
 
-    async def _answer(self, approver: Approver, request: ApprovalRequest) -> Answer:
+    async def _review(self, approver: Approver, request: ApprovalRequest) -> Review:
         try:
             answer = approver(request)
             if inspect.isawaitable(answer):
@@ -77,14 +64,13 @@ class Approvals:
                 f"not run: asking for approval failed: {type(error).__name__}: {error}",
                 kind="approval_denied",
             ) from error
-        if isinstance(answer, bool):
-            return "approved" if answer else "denied"
-        if answer not in ANSWERS:
+        review = read_answer(answer)
+        if review is None:
             raise Rejected(
                 f"not run: the approver answered {answer!r}, not one of {', '.join(ANSWERS)}",
                 kind="approval_denied",
             )
-        return answer
+        return review
 
     async def ask_plainly(self, ctx: Context, question: str) -> bool:
         """A tool's own yes-or-no question; False when nobody can answer."""
