@@ -155,6 +155,10 @@ class Toolrest:
         self._gate.registry.add(tool, override=override)
         self._specs.clear()
 
+    def wire_name(self, tool: Tool) -> str:
+        """The name under which models see this tool."""
+        return self._gate.registry.wire_name(tool)
+
     def supports_parallel(self, name: str) -> bool:
         """Whether a usual call of this tool may run beside others."""
         tool = self._gate.registry.get(name)

@@ -18,6 +18,7 @@ COMMANDS = {
     "config": ("toolrest.cli.config", "Show, change or import settings."),
     "demo": ("toolrest.cli.demo", "A short tour: real tools, real gate, a temporary folder."),
     "doctor": ("toolrest.cli.doctor", "Say what can be enforced on this machine."),
+    "mcp": ("toolrest.cli.mcp", "MCP servers for this agent, and this agent as a server."),
     "sandbox": ("toolrest.cli.sandbox", "Run a command as a model's command would run."),
     "tools": ("toolrest.cli.tools", "List the tools on offer, or their specs for a model API."),
     "trust": ("toolrest.cli.trust", "Trust a folder's own settings, or stop to."),

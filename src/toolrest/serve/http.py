@@ -1,0 +1,132 @@
+"""The MCP server over HTTP: one path, a bearer token, and only hosts and origins that are ours."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import os
+import secrets
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from toolrest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from toolrest.serve.server import ToolServer
+
+TOKEN_VARIABLE: Final = "TOOLREST_MCP_TOKEN"  # noqa: S105  the variable's name, not a token
+PATH: Final = "/mcp"
+_SHORTEST: Final = 16
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT, or a port alone for loopback; `[::1]:8000` for IPv6."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"--http takes HOST:PORT or a port, not {text!r}")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address means this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def token_from(environ: Any) -> str | None:
+    """The token that the user chose, checked; None when they chose none."""
+    token: str | None = environ.get(TOKEN_VARIABLE)
+    if token is not None and len(token) < _SHORTEST:
+        raise ConfigError(f"{TOKEN_VARIABLE} must have at least {_SHORTEST} characters")
+    return token
+
+
+def new_token(path: str) -> str:
+    """Make a token and keep it in a file that only the user can read, for clients to pick up."""
+    token = secrets.token_urlsafe(32)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fresh = f"{path}.{os.getpid()}.tmp"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(token + "\n")
+    os.replace(fresh, path)
+    return token
+
+
+class BearerOnly:
+    """Answers 401 to whatever does not carry the token; nothing behind it sees such a request."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] == "http" and not self._allowed(scope):
+            from starlette.responses import Response
+
+            words = "a bearer token is required\n"
+            refusal = Response(words, 401, {"WWW-Authenticate": 'Bearer realm="toolrest"'})
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _allowed(self, scope: Scope) -> bool:
+        given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+        return len(given) == 1 and hmac.compare_digest(_normal(given[0]), self._expected)
+
+
+def _normal(header: bytes) -> bytes:
+    scheme, _, token = header.partition(b" ")
+    return b"Bearer " + token.strip() if scheme.lower() == b"bearer" else header
+
+
+def application(tools: ToolServer, host: str, port: int, token: str) -> ASGIApp:
+    """The ASGI application: token first, then Host and Origin, then the protocol."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    names = ["127.0.0.1", "localhost", "[::1]"] if is_loopback(host) else [_bracketed(host)]
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[f"{name}:{port}" for name in names],
+        allowed_origins=[f"http://{name}:{port}" for name in names],
+    )
+    app = tools.server().streamable_http_app(
+        streamable_http_path=PATH, transport_security=security, host=host
+    )
+    return BearerOnly(app, token)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    return sock
+
+
+async def serve(app: ASGIApp, sock: socket.socket) -> None:
+    """Serve until the process is told to stop."""
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
+    server = uvicorn.Server(config)
+    await server.serve(sockets=[sock])
+    await asyncio.sleep(0)

@@ -1,0 +1,34 @@
+"""How a session's tools look to an MCP client: their specs, and hints read off their effects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.items import JSONObject
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.gate.tool import Tool
+
+
+def offered(rest: Toolrest) -> list[JSONObject]:
+    """Every tool in the shape of `tools/list`, in the order models see them."""
+    hints = {rest.wire_name(tool): annotations(tool) for tool in rest.tools}
+    return [{**spec, "annotations": hints[spec["name"]]} for spec in rest.specs("mcp")]
+
+
+def annotations(tool: Tool) -> JSONObject:
+    """The hints of a tool. What a usual call touches decides; a hint never says less than that.
+
+    Whoever runs a program or calls another server may destroy something and reach anything, so
+    such tools say so even when this session's sandbox would stop them.
+    """
+    effects = tool.typical
+    unknown = bool(effects.runs or effects.calls or effects.is_unknown)
+    return {
+        "title": tool.name.replace("_", " "),
+        "readOnlyHint": not effects.mutating,
+        "destructiveHint": bool(effects.writes) or unknown,
+        "idempotentHint": not effects.mutating,
+        "openWorldHint": bool(effects.connects) or unknown,
+    }

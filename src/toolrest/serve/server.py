@@ -1,0 +1,305 @@
+"""The MCP server: a session's tools for any client, behind the session's own gate.
+
+Nothing here decides or runs anything. A `tools/call` becomes a call item, goes through the same
+gate as a model's would, and its output goes back as an MCP result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from toolrest.errors import Rejected
+from toolrest.events import Event, ToolCallDelta, ToolCallProgress
+from toolrest.items import Answered, FunctionCall
+from toolrest.serve import asking, roots
+from toolrest.serve.calls import Call, Question
+from toolrest.serve.offer import offered
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+
+    from toolrest.agent.rest import Toolrest
+    from toolrest.config import Config
+    from toolrest.gate.approval import Answer, ApprovalRequest, OnAsk
+
+    Open = Callable[[str, Config, OnAsk], Toolrest]
+    Ctx = ServerRequestContext[Any, Any]
+
+_PENDING_SECONDS: Final = 600
+_ROOTS_SECONDS: Final = 10
+_PROGRESS_SECONDS: Final = 0.2
+
+
+class NoRoots(Exception):
+    """The client says that it has roots, and they have to be known first."""
+
+
+class ToolServer:
+    """Sessions and running calls of one served workspace. `open` makes a session from settings.
+
+    Clients whose roots leave the same folders share a session, and so its programs, as all of
+    them act for the person who started the server.
+    """
+
+    def __init__(self, config: Config, workspace: str, open_session: Open) -> None:
+        self._config = config
+        self._workspace = workspace
+        self._open = open_session
+        self._sessions: dict[tuple[str, ...] | None, Toolrest] = {}
+        self._roots: dict[str, tuple[str, ...]] = {}
+        self._running: dict[str, Call] = {}
+        self._asks: dict[str, bool] = {}
+        self._pending: dict[str, tuple[Call, Question, str]] = {}
+        self._calls_made = 0
+
+    @property
+    def main(self) -> Toolrest:
+        """The session with all that the launcher allows."""
+        return self._session(None)
+
+    async def aclose(self) -> None:
+        """End every call and close every session."""
+        for call in list(self._running.values()):
+            await call.cancel()
+        for rest in self._sessions.values():
+            await rest.aclose()
+        self._sessions.clear()
+
+    def server(self) -> Server[Any]:
+        """The protocol's side, ready for a transport."""
+        import mcp_types as types
+        from mcp.server.lowlevel import Server
+
+        from toolrest import __version__
+
+        server: Server[Any] = Server(
+            "toolrest",
+            version=__version__,
+            title="Toolrest",
+            instructions=self._instructions(),
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+        server.add_notification_handler(
+            "notifications/roots/list_changed", types.NotificationParams, self._roots_changed
+        )
+        return server
+
+    def _instructions(self) -> str:
+        settings = self._config.value
+        return (
+            f"Tools for the folder {self._workspace}. Sandbox: {settings.sandbox_mode}; approval: "
+            f"{settings.approval_policy}. A call that policy refuses says which setting allows it."
+        )
+
+    # Requests
+
+    async def _list(self, ctx: Ctx, params: Any) -> types.ListToolsResult:
+        import mcp_types as types
+
+        return types.ListToolsResult.model_validate({"tools": offered(self.main)})
+
+    async def _call(
+        self, ctx: Ctx, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        import anyio
+        import mcp_types as types
+
+        given = params.input_responses or {}
+        try:
+            if params.request_state and params.request_state in self._pending:
+                call = self._resume(params)
+            else:
+                rest = await self._session_for(ctx, given.get("roots"))
+                call = self._start(rest, params, asking.can_ask(ctx.session.client_capabilities))
+        except NoRoots:
+            wanted: Any = {"roots": types.ListRootsRequest()}
+            return types.InputRequiredResult(input_requests=wanted)
+        except Rejected as error:
+            return _refusal(error.message)
+        stop = _report_progress(call, ctx)
+        left_open = False
+        try:
+            while isinstance(found := await call.next(), Question):
+                if ctx.session.can_send_request:
+                    found.answer(await _elicit(ctx, found))
+                    continue
+                left_open = True
+                return self._hand_back(call, found, params)
+            return _result(found)
+        finally:
+            stop()
+            if not left_open:
+                self._running.pop(call.item.call_id or "", None)
+                with anyio.CancelScope(shield=True):
+                    await call.cancel()
+
+    def _start(self, rest: Toolrest, params: types.CallToolRequestParams, asks: bool) -> Call:
+        self._calls_made += 1
+        call_id = f"mcp-{self._calls_made}"
+        item = FunctionCall(call_id, params.name, params.arguments or {}, wire="mcp")
+        self._asks[call_id] = asks
+        call = self._running[call_id] = Call(rest, item)
+        return call
+
+    # Questions
+
+    async def _approve(self, request: ApprovalRequest) -> Answer | None:
+        call = self._running.get(request.call_id)
+        if call is None or not self._asks.get(request.call_id):
+            return None
+        return await call.ask(request)
+
+    def _hand_back(
+        self, call: Call, question: Question, params: types.CallToolRequestParams
+    ) -> types.InputRequiredResult:
+        """For clients that take no requests: the question is the result, and they call again."""
+        import mcp_types as types
+
+        state = secrets.token_urlsafe(32)
+        self._pending[state] = (call, question, _identity(params))
+        loop = asyncio.get_running_loop()
+        loop.call_later(_PENDING_SECONDS, self._expire, state)
+        wanted: Any = {"approval": types.ElicitRequest(params=asking.form(question.request))}
+        return types.InputRequiredResult(input_requests=wanted, request_state=state)
+
+    def _resume(self, params: types.CallToolRequestParams) -> Call:
+        import mcp_types as types
+
+        call, question, identity = self._pending[params.request_state or ""]
+        if identity != _identity(params):
+            raise Rejected("this request state belongs to a call with other arguments")
+        del self._pending[params.request_state or ""]
+        given = (params.input_responses or {}).get("approval")
+        question.answer(asking.answer(given if isinstance(given, types.ElicitResult) else None))
+        return call
+
+    def _expire(self, state: str) -> None:
+        if state in self._pending:
+            call, question, _ = self._pending.pop(state)
+            question.answer("denied")
+            self._running.pop(call.item.call_id or "", None)
+
+    # Sessions and roots
+
+    def _session(self, folders: tuple[str, ...] | None) -> Toolrest:
+        if folders not in self._sessions:
+            workspace, config = self._workspace, self._config
+            if folders is not None:
+                workspace, config, _ = roots.narrowed(config, workspace, folders)
+            self._sessions[folders] = self._open(workspace, config, self._approve)
+        return self._sessions[folders]
+
+    async def _session_for(self, ctx: Ctx, given: Any) -> Toolrest:
+        import mcp_types as types
+
+        capabilities = ctx.session.client_capabilities
+        if capabilities is None or capabilities.roots is None:
+            return self._session(None)
+        key = _connection(ctx)
+        if isinstance(given, types.ListRootsResult):
+            return self._session(roots.folders(str(root.uri) for root in given.roots))
+        if not ctx.session.can_send_request:
+            raise NoRoots
+        if key not in self._roots:
+            self._roots[key] = await _list_roots(ctx)
+        return self._session(self._roots[key])
+
+    async def _roots_changed(self, ctx: Ctx, params: Any) -> None:
+        self._roots.pop(_connection(ctx), None)
+
+
+def _connection(ctx: Ctx) -> str:
+    """Names the connection: the HTTP session's id; standard input has only one."""
+    headers = getattr(ctx.request, "headers", None)
+    return str(headers.get("mcp-session-id", "")) if headers is not None else ""
+
+
+async def _list_roots(ctx: Ctx) -> tuple[str, ...]:
+    import mcp_types as types
+    from mcp.shared.exceptions import MCPError
+    from mcp.shared.message import ServerMessageMetadata
+
+    try:
+        found = await ctx.session.send_request(
+            types.ListRootsRequest(),
+            types.ListRootsResult,
+            request_read_timeout_seconds=_ROOTS_SECONDS,
+            metadata=ServerMessageMetadata(related_request_id=ctx.request_id),
+        )
+    except (MCPError, TimeoutError) as error:
+        raise Rejected(
+            f"the client has roots but did not list them ({error}); without them nothing runs"
+        ) from error
+    return roots.folders(str(root.uri) for root in found.roots)
+
+
+async def _elicit(ctx: Ctx, question: Question) -> Answer:
+    from mcp.shared.exceptions import MCPError
+
+    asked = asking.form(question.request)
+    try:
+        result = await ctx.session.elicit_form(
+            asked.message, asked.requested_schema, related_request_id=ctx.request_id
+        )
+    except MCPError:
+        return "denied"
+    return asking.answer(result)
+
+
+def _report_progress(call: Call, ctx: Ctx) -> Callable[[], None]:
+    """Pass on what the call says while it runs, at most a few times a second."""
+    tasks: set[asyncio.Task[None]] = set()
+    steps = 0
+    last = 0.0
+
+    def heard(event: Event) -> None:
+        nonlocal steps, last
+        if not isinstance(event, ToolCallProgress | ToolCallDelta):
+            return
+        if event.call_id != call.item.call_id:
+            return
+        now = time.monotonic()
+        if isinstance(event, ToolCallDelta):
+            if now - last < _PROGRESS_SECONDS or not event.text.strip():
+                return
+            words = event.text.strip().splitlines()[-1][:200]
+        else:
+            words = event.message
+        steps, last = steps + 1, now
+        task = asyncio.ensure_future(ctx.session.report_progress(steps, None, words))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    unsubscribe = call.rest.subscribe(heard)
+
+    def stop() -> None:
+        unsubscribe()
+
+    return stop
+
+
+def _identity(params: types.CallToolRequestParams) -> str:
+    import json
+
+    return json.dumps([params.name, params.arguments or {}], sort_keys=True)
+
+
+def _result(answered: Answered) -> types.CallToolResult:
+    import mcp_types as types
+
+    from toolrest.wire.encode import encode
+
+    return types.CallToolResult.model_validate(encode([answered])[0])
+
+
+def _refusal(text: str) -> types.CallToolResult:
+    import mcp_types as types
+
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)

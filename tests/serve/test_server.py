@@ -1,0 +1,250 @@
+"""The official MCP client against our server, in process and as the real command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.client.client import Client
+
+from toolrest import tool
+from toolrest.gate.context import Context
+from toolrest.policy.effects import Effects
+from toolrest.serve.server import ToolServer
+
+Make = Callable[..., ToolServer]
+Stdio = Callable[..., AbstractAsyncContextManager[Any]]
+ERAS = ["legacy", "auto"]
+
+
+def said(result: types.CallToolResult) -> str:
+    return "\n".join(part.text for part in result.content if isinstance(part, types.TextContent))
+
+
+def approve(decision: str) -> tuple[Any, list[str]]:
+    asked: list[str] = []
+
+    async def callback(context: Any, params: Any) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": decision})
+
+    return callback, asked
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_list_and_call(make_server: Make, mode: Any) -> None:
+    tools = make_server()
+    async with Client(tools.server(), mode=mode) as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert {"read_file", "list_dir", "exec_command", "apply_patch"} <= set(listed)
+        read = listed["read_file"].annotations
+        run = listed["exec_command"].annotations
+        assert read is not None
+        assert run is not None
+        assert (read.read_only_hint, read.destructive_hint, read.open_world_hint) == (
+            True,
+            False,
+            False,
+        )
+        assert (run.read_only_hint, run.destructive_hint, run.open_world_hint) == (
+            False,
+            True,
+            True,
+        )
+        result = await client.call_tool("read_file", {"file_path": "hello.txt"})
+        assert "hello" in said(result)
+        assert not result.is_error
+        missing = await client.call_tool("read_file", {"file_path": "nope.txt"})
+        assert missing.is_error
+        unknown = await client.call_tool("no_such_tool", {})
+        assert unknown.is_error
+        wrong = await client.call_tool("read_file", {"file_path": 3})
+        assert wrong.is_error
+        assert "file_path" in said(wrong)
+    await tools.aclose()
+
+
+async def test_structured_content_and_images(make_server: Make) -> None:
+    from toolrest.items import Image, Text, ToolOutput
+
+    pixel = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+
+    @tool(effects=Effects.none())
+    async def picture() -> ToolOutput:
+        """Show a picture."""
+        parts: Any = [Text("here"), Image(f"data:image/gif;base64,{pixel}")]
+        return ToolOutput(parts, structured={"width": 1})
+
+    tools = make_server([picture])
+    async with Client(tools.server()) as client:
+        result = await client.call_tool("picture", {})
+        assert [part.type for part in result.content] == ["text", "image"]
+        assert result.structured_content == {"width": 1}
+    await tools.aclose()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_a_call_is_asked_through_the_client(
+    make_server: Make, workspace: Path, mode: Any, decision: str
+) -> None:
+    callback, asked = approve(decision)
+    tools = make_server(approval_policy="untrusted")
+    async with Client(tools.server(), mode=mode, elicitation_callback=callback) as client:
+        result = await client.call_tool("exec_command", {"cmd": "touch made"})
+        assert len(asked) == 1
+        assert "touch made" in asked[0]
+        assert (workspace / "made").exists() == (decision == "approve")
+        assert bool(result.is_error) == (decision != "approve")
+    await tools.aclose()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_nobody_to_ask_denies_and_names_the_setting(make_server: Make, mode: Any) -> None:
+    tools = make_server(approval_policy="untrusted")
+    async with Client(tools.server(), mode=mode) as client:
+        result = await client.call_tool("exec_command", {"cmd": "touch made"})
+        assert result.is_error
+        assert "on_ask" in said(result)
+    await tools.aclose()
+
+
+async def test_a_state_answers_only_its_own_call(make_server: Make, workspace: Path) -> None:
+    tools = make_server(approval_policy="untrusted")
+    callback, _ = approve("approve")
+    async with Client(tools.server(), mode="auto", elicitation_callback=callback) as client:
+        first = await client.session.call_tool(
+            "exec_command", {"cmd": "touch one"}, allow_input_required=True
+        )
+        assert isinstance(first, types.InputRequiredResult)
+        yes = types.ElicitResult(action="accept", content={"decision": "approve"})
+        stolen = await client.session.call_tool(
+            "exec_command",
+            {"cmd": "touch two"},
+            input_responses={"approval": yes},
+            request_state=first.request_state,
+        )
+        assert stolen.is_error
+        assert os.listdir(workspace / "inner") == []
+        assert not (workspace / "two").exists()
+        assert not (workspace / "one").exists()
+    await tools.aclose()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_roots_narrow_and_never_widen(
+    make_server: Make, workspace: Path, tmp_path: Path, mode: Any
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    async def inner(context: Any) -> types.ListRootsResult:
+        uris: Any = [
+            types.Root(uri=(workspace / "inner").as_uri()),
+            types.Root(uri=outside.as_uri()),
+        ]
+        return types.ListRootsResult(roots=uris)
+
+    tools = make_server(approval_policy="never", sandbox_mode="workspace-write")
+    async with Client(tools.server(), mode=mode, list_roots_callback=inner) as client:
+        for target in (workspace / "above", outside / "beside"):
+            result = await client.call_tool("exec_command", {"cmd": f"touch {target}"})
+            assert "Process exited with code 0" not in said(result)
+            assert not target.exists()
+        await client.call_tool("exec_command", {"cmd": "touch within"})
+        assert (workspace / "inner" / "within").exists()
+    await tools.aclose()
+
+
+async def test_roots_elsewhere_leave_only_reading(
+    make_server: Make, workspace: Path, tmp_path: Path
+) -> None:
+    async def elsewhere(context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri="file:///nowhere/at/all")])
+
+    tools = make_server(approval_policy="never", sandbox_mode="workspace-write")
+    async with Client(tools.server(), mode="legacy", list_roots_callback=elsewhere) as client:
+        await client.call_tool("exec_command", {"cmd": f"touch {workspace}/made"})
+        assert not (workspace / "made").exists()
+        read = await client.call_tool("read_file", {"file_path": str(workspace / "hello.txt")})
+        assert "hello" in said(read)
+    await tools.aclose()
+
+
+async def test_progress_is_passed_on(make_server: Make) -> None:
+    @tool(effects=Effects.none())
+    async def steps(ctx: Context) -> str:
+        """Count to three."""
+        for number in range(3):
+            ctx.progress(f"step {number}")
+            await asyncio.sleep(0)
+        return "done"
+
+    heard: list[str | None] = []
+
+    async def heard_of(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    tools = make_server([steps])
+    async with Client(tools.server()) as client:
+        await client.call_tool("steps", {}, progress_callback=heard_of)
+    await tools.aclose()
+    assert heard == ["step 0", "step 1", "step 2"]
+
+
+async def test_cancelling_ends_the_work(make_server: Make) -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(effects=Effects.none())
+    async def wait_for_ever() -> str:
+        """Wait."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    tools = make_server([wait_for_ever])
+    async with Client(tools.server(), mode="legacy") as client:
+        call = asyncio.ensure_future(client.call_tool("wait_for_ever", {}))
+        await started.wait()
+        call.cancel()
+        await asyncio.wait_for(ended.wait(), 5)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not (await client.call_tool("list_dir", {"dir_path": "."})).is_error
+    await tools.aclose()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_command_over_standard_input(stdio: Stdio, workspace: Path, mode: Any) -> None:
+    async with stdio("-s", "workspace-write", "-a", "never", mode=mode) as client:
+        result = await client.call_tool("exec_command", {"cmd": "echo hi > made; cat made"})
+        assert "hi" in said(result)
+        assert (workspace / "made").read_text() == "hi\n"
+
+
+async def test_a_program_dies_with_the_client(stdio: Stdio, workspace: Path) -> None:
+    async with stdio("-s", "workspace-write", "-a", "never") as client:
+        result = await client.call_tool(
+            "exec_command", {"cmd": "echo $$ > /tmp/x; sleep 987654 & wait", "yield_time_ms": 300}
+        )
+        assert "session ID" in said(result)
+    left = [
+        pid for pid in os.listdir("/proc") if pid.isdigit() and _cmdline(pid) == ["sleep", "987654"]
+    ]
+    assert left == []
+
+
+def _cmdline(pid: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    except OSError:
+        return []
