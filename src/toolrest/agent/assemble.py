@@ -74,7 +74,7 @@ def assemble(
         files,
         bus,
         redactor,
-        Approvals(bus, on_ask),
+        Approvals(bus, on_ask, settings.on_ask),
         make_runner=lambda: _runner(config, files, session_id, environ, bus=bus),
         limit=_family_limit(config),
         limiter=limiter,

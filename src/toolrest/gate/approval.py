@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from toolrest.gate.bus import Bus
     from toolrest.gate.context import Context
 
-OnAsk: TypeAlias = "Literal['deny', 'allow', 'fail'] | Approver"
+Unasked: TypeAlias = Literal["deny", "allow", "fail"]
+"""What becomes of a call that needs approval when there is nobody to ask."""
+OnAsk: TypeAlias = "Unasked | Approver"
 
 
 class Approvals:
-    """Asks the session's approver, or answers by `on_ask` when there is none."""
+    """Asks the session's approver. When there is none, or it cannot ask, `unasked` decides."""
 
-    def __init__(self, bus: Bus, on_ask: OnAsk = "deny") -> None:
+    def __init__(self, bus: Bus, on_ask: OnAsk = "deny", unasked: Unasked = "deny") -> None:
         self._bus = bus
-        self._on_ask = on_ask
+        self._approver = on_ask if callable(on_ask) else None
+        self._unasked: Unasked = unasked if callable(on_ask) else on_ask
 
     async def ask(self, request: ApprovalRequest, turn_id: str) -> Review:
         """Return the yes when the call may run; raise Rejected when it may not."""
@@ -40,13 +43,9 @@ class Approvals:
                 turn_id=turn_id,
             )
         )
-        if self._on_ask == "allow":
-            return Review("approved")
-        if self._on_ask == "fail":
-            raise Fatal(f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`")
-        if self._on_ask == "deny":
-            raise Rejected(_nobody(request), kind="approval_denied")
-        review = await self._review(self._on_ask, request)
+        review = await self._review(self._approver, request) if self._approver else None
+        if review is None:
+            return self._by_setting(request)
         if review.answer == "denied":
             why = f": {review.note}" if review.note else ""
             raise Rejected(f"rejected by user{why}", kind="approval_denied")
@@ -54,7 +53,14 @@ class Approvals:
             raise Fatal("rejected by user, who also ended the turn", kind="approval_denied")
         return review
 
-    async def _review(self, approver: Approver, request: ApprovalRequest) -> Review:
+    def _by_setting(self, request: ApprovalRequest) -> Review:
+        if self._unasked == "fail":
+            raise Fatal(f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`")
+        if self._unasked != "allow":
+            raise Rejected(_nobody(request), kind="approval_denied")
+        return Review("approved")
+
+    async def _review(self, approver: Approver, request: ApprovalRequest) -> Review | None:
         try:
             answer = approver(request)
             if inspect.isawaitable(answer):
@@ -64,6 +70,8 @@ class Approvals:
                 f"not run: asking for approval failed: {type(error).__name__}: {error}",
                 kind="approval_denied",
             ) from error
+        if answer is None:
+            return None  # it cannot ask anybody about this call
         review = read_answer(answer)
         if review is None:
             raise Rejected(

@@ -114,7 +114,8 @@ class Review:
         return self.answer not in ("denied", "abort")
 
 
-Answers: TypeAlias = "Answer | Choice | Review | bool | Mapping[str, Any] | str"
+Answers: TypeAlias = "Answer | Choice | Review | bool | Mapping[str, Any] | str | None"
+"""What an approver answers; None: it cannot ask anybody about this call."""
 Approver: TypeAlias = "Callable[[ApprovalRequest], Answers | Awaitable[Answers]]"
 
 

@@ -10,7 +10,8 @@ from toolrest.policy.display import display_safe
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
 
-_CHOICES: dict[str, Answer] = {"approve": "approved", "deny": "denied", "abort": "abort"}
+_NO: dict[str, Answer] = {"deny": "denied", "abort": "abort"}
+_MEANING = {"deny": "do not run it", "abort": "do not run it, and end the turn"}
 _SHOWN = 2000
 
 
@@ -24,30 +25,49 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
     """The question about one call: what runs, what it touches, why it is asked."""
     from mcp_types import ElicitRequestFormParams
 
-    lines = [
-        f"Toolrest asks before it runs {display_safe(request.tool)} ({request.risk.label}).",
-        f"Arguments: {display_safe(request.arguments)[:_SHOWN]}",
-        f"Because: {display_safe(request.reason)[:_SHOWN]}",
-    ]
-    if request.keys:
-        lines.append("Touches: " + "; ".join(display_safe(key) for key in request.keys)[:_SHOWN])
+    shown = {
+        "Command": " ".join(request.command),
+        "In": request.cwd,
+        "Arguments": "" if request.command else request.arguments,
+        "Because": request.retry_reason or request.reason,
+        "Touches": "; ".join(request.keys),
+        "Diff": request.diff,
+    }
+    head = f"Toolrest asks before it runs {display_safe(request.tool)} ({request.risk.label})."
+    lines = [f"{name}: {display_safe(text)[:_SHOWN]}" for name, text in shown.items() if text]
+    if request.leaves:
+        lines.append("A yes runs it outside the sandbox.")
+    names = {**{name: sentence for name, (_, sentence) in _yes(request).items()}, **_MEANING}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
             "decision": {
                 "type": "string",
                 "title": "Decision",
-                "description": "approve runs this one call; abort also ends the turn",
-                "enum": list(_CHOICES),
+                "enum": list(names),
+                "enumNames": [display_safe(sentence) for sentence in names.values()],
             }
         },
         "required": ["decision"],
     }
-    return ElicitRequestFormParams(message="\n".join(lines), requested_schema=schema)
+    return ElicitRequestFormParams(message="\n".join([head, *lines]), requested_schema=schema)
 
 
-def answer(result: ElicitResult | None) -> Answer:
+def _yes(request: ApprovalRequest) -> dict[str, tuple[Answer, str]]:
+    """Every way to say yes by its name in the form, and exactly what it covers."""
+    once: dict[str, tuple[Answer, str]] = {"approve": ("approved", "run this one call")}
+    more: dict[str, tuple[Answer, str]] = {
+        choice.answer: (choice.answer, choice.sentence)
+        for choice in request.choices
+        if choice.scope != "once"
+    }
+    return {**once, **more}
+
+
+def answer(request: ApprovalRequest, result: ElicitResult | None) -> Answer:
     """What a filled-in form says; anything but a clear yes is no."""
     if result is None or result.action != "accept":
         return "denied"
-    return _CHOICES.get(str((result.content or {}).get("decision")), "denied")
+    chosen = str((result.content or {}).get("decision"))
+    yes = _yes(request)
+    return yes[chosen][0] if chosen in yes else _NO.get(chosen, "denied")

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 def offered(rest: Toolrest) -> list[JSONObject]:
     """Every tool in the shape of `tools/list`, in the order models see them."""
-    hints = {rest.wire_name(tool): annotations(tool) for tool in rest.tools}
+    hints = {rest.wire_name(tool): hints_of(tool) for tool in rest.tools}
     return [{**spec, "annotations": hints[spec["name"]]} for spec in rest.specs("mcp")]
 
 
-def annotations(tool: Tool) -> JSONObject:
+def hints_of(tool: Tool) -> JSONObject:
     """The hints of a tool. What a usual call touches decides; a hint never says less than that.
 
     Whoever runs a program or calls another server may destroy something and reach anything, so

@@ -177,7 +177,8 @@ class ToolServer:
             raise Rejected("this request state belongs to a call with other arguments")
         del self._pending[params.request_state or ""]
         given = (params.input_responses or {}).get("approval")
-        question.answer(asking.answer(given if isinstance(given, types.ElicitResult) else None))
+        form = given if isinstance(given, types.ElicitResult) else None
+        question.answer(asking.answer(question.request, form))
         return call
 
     def _expire(self, state: str) -> None:
@@ -250,7 +251,7 @@ async def _elicit(ctx: Ctx, question: Question) -> Answer:
         )
     except MCPError:
         return "denied"
-    return asking.answer(result)
+    return asking.answer(question.request, result)
 
 
 def _report_progress(call: Call, ctx: Ctx) -> Callable[[], None]:
