@@ -66,6 +66,9 @@ def test_what_can_be_taken_over_is(codex: Path, desk: Any) -> None:
     text, _ = import_codex(codex)
     assert tomllib.loads(text) == {
         "model": "gpt-5.2-codex",
+        "model_provider": "corp",
+        "model_providers": {"corp": {"base_url": "https://corp.invalid"}},
+        "model_reasoning_effort": "high",
         "approval_policy": "on-request",
         "sandbox_mode": "workspace-write",
         "tool_output_token_limit": 5000,
@@ -74,7 +77,10 @@ def test_what_can_be_taken_over_is(codex: Path, desk: Any) -> None:
             "network_access": True,
         },
         "tools": {"shell_type": "unified_exec", "include_view_image_tool": False},
-        "profiles": {"fast": {"model": "gpt-5-mini"}, "night": {"sandbox_mode": "read-only"}},
+        "profiles": {
+            "fast": {"model": "gpt-5-mini", "model_reasoning_effort": "low"},
+            "night": {"sandbox_mode": "read-only"},
+        },
     }
     desk.user(text)
     config = desk.load(profile="fast")
@@ -86,17 +92,15 @@ def test_what_is_left_out_is_named_with_the_reason(codex: Path) -> None:
     _, skipped = import_codex(codex)
     reasons = dict(line.split(": ", 1) for line in skipped)
     assert reasons.keys() == {
-        "model_provider",
-        "model_reasoning_effort",
         "notify",
         "made_up",
         "sandbox_workspace_write.new_thing",
         "features.goals",
         "tools.web_search",
-        "model_providers",
+        "model_providers.corp.experimental_bearer_token",
+        "model_providers.corp.http_headers",
         "mcp_servers",
         "projects",
-        "profiles.fast.model_reasoning_effort",
         "profiles.fast.approval_policy",
     }
     assert reasons["mcp_servers"] == "not available yet: MCP servers"

@@ -117,11 +117,12 @@ def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()
 
 
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
+    from toolrest.config.provider_secrets import key_values, key_variables
     from toolrest.config.secret_names import SECRET_NAMES
 
     return Redactor.from_env(
-        environ,
-        names=(*SECRET_NAMES, *settings.redact.names),
+        {**environ, **key_values(settings)},
+        names=(*SECRET_NAMES, *key_variables(settings), *settings.redact.names),
         patterns=settings.redact.patterns,
     )
 
@@ -153,6 +154,7 @@ def _runner(
 
 
 def _confinement(settings: Settings) -> Confinement:
+    from toolrest.config.provider_secrets import key_variables
     from toolrest.gate.runner import Confinement
     from toolrest.process.environ import EnvironmentPolicy
 
@@ -170,6 +172,7 @@ def _confinement(settings: Settings) -> Confinement:
             exclude=variables.exclude,
             include_only=variables.include_only,
             set=variables.set,
+            never=key_variables(settings),
         ),
         require=settings.sandbox.require,
         max_commands=settings.tool_security.max_shell_commands_per_session,

@@ -19,6 +19,11 @@ _ROOTS = "sandbox_workspace_write"
 TAKEN: dict[Key, Key] = {
     ("model",): ("model",),
     ("profile",): ("profile",),
+    ("model_provider",): ("model_provider",),
+    ("model_context_window",): ("model_context_window",),
+    ("model_reasoning_effort",): ("model_reasoning_effort",),
+    ("model_reasoning_summary",): ("model_reasoning_summary",),
+    ("model_verbosity",): ("model_verbosity",),
     ("approval_policy",): ("approval_policy",),
     ("sandbox_mode",): ("sandbox_mode",),
     (_ROOTS, "writable_roots"): (_ROOTS, "writable_roots"),
@@ -33,6 +38,20 @@ TAKEN: dict[Key, Key] = {
     ("experimental_use_unified_exec_tool",): ("tools", "use_experimental_streamable_shell_tool"),
 }
 """Codex's key and ours."""
+
+_PROVIDER = frozenset(
+    {
+        "name",
+        "base_url",
+        "env_key",
+        "env_key_instructions",
+        "wire_api",
+        "request_max_retries",
+        "stream_max_retries",
+        "stream_idle_timeout_ms",
+    }
+)
+_PROVIDER_TABLES = frozenset({"query_params", "env_http_headers"})
 
 LEFT_OUT = {
     "projects": "trust is not taken over; run `toolrest trust PATH` for the folders you trust",
@@ -83,7 +102,7 @@ def _convert(
     taken: dict[Key, Any] = {}
     reasons: dict[str, str] = {}
     for key, value in flatten(table).items():
-        target = TAKEN.get(key)
+        target = TAKEN.get(key) or _provider_key(key)
         if target is None:
             shown, reason = _why_not(key)
             reasons.setdefault(format_key((*prefix, *shown)), reason)
@@ -97,11 +116,21 @@ def _convert(
     return taken
 
 
+def _provider_key(key: Key) -> Key | None:
+    """A provider's setting has the same name here; keys and headers, which are secret, stay."""
+    if key[0] != "model_providers" or len(key) < 3:
+        return None
+    known = key[2] in _PROVIDER if len(key) == 3 else key[2] in _PROVIDER_TABLES
+    return key if known else None
+
+
 def _why_not(key: Key) -> tuple[Key, str]:
     """How much of the key to show (a whole table is one line), and why it is left out."""
     head = key[0]
     if head == "approval_policy":
         return (head,), "granular approval has no counterpart"
+    if head == "model_providers":
+        return key[:3], "keys are not taken over; put them in a variable and name it in env_key"
     shown = key if head in (_ROOTS, "tools", "features") else (head,)
     if head in LEFT_OUT:
         return shown, LEFT_OUT[head]

@@ -15,7 +15,17 @@ MAX_DEPTH = 12
 """No setting is nested deeper; a file that is wants to exhaust us."""
 
 _SECRET_NAME = re.compile(r"key|secret|token|passw|credential|auth|bearer", re.IGNORECASE)
-_NEVER_SECRET = frozenset({"tool_output_token_limit"})
+_NEVER_SECRET = frozenset(
+    {
+        "tool_output_token_limit",
+        "model_auto_compact_token_limit",
+        "model_max_output_tokens",
+        "env_key",
+        "env_key_instructions",
+        "requires_openai_auth",
+    }
+)
+_HEADERS = frozenset({"http_headers", "query_params"})
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BARE_DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -109,7 +119,7 @@ def too_deep(value: Any, room: int = MAX_DEPTH) -> bool:
 
 def looks_secret(key: Key) -> bool:
     """Whether a value must not be shown: by its name, or because a pattern is often the secret."""
-    if key[:2] == ("redact", "patterns"):
+    if key[:2] == ("redact", "patterns") or (len(key) > 1 and key[-2] in _HEADERS):
         return True
     return key[-1] not in _NEVER_SECRET and _SECRET_NAME.search(key[-1]) is not None
 

@@ -212,6 +212,51 @@ class FamilyRow(Table):
     wire: Wire | None = None
 
 
+class Capabilities(Table):
+    """`[model_providers.NAME.capabilities]`: what an endpoint can do; unset is the wire's usual.
+
+    `text_calls`: tool calls that a model wrote as text count when it made no others.
+    """
+
+    parallel_tool_calls: bool | None = None
+    tool_choice: bool | None = None
+    usage: bool | None = None
+    images: bool | None = None
+    tool_images: Literal["inline", "user_message"] | None = None
+    developer_role: bool | None = None
+    json_schema: bool | None = None
+    reasoning: Literal["turn", "always", "never"] | None = None
+    repair: bool | None = None
+    text_calls: bool | None = None
+    max_tools: Count | None = None
+    schema_subset: Literal["codex"] | None = None
+
+
+class ModelProvider(Table):
+    """`[model_providers.NAME]`: where a model is and how to speak to it.
+
+    A row with the name of a built-in provider changes only what it sets. Header values of
+    `env_http_headers` are names of variables.
+    """
+
+    name: str = ""
+    base_url: Text | None = None
+    env_key: Text | None = None
+    env_key_instructions: Text | None = None
+    experimental_bearer_token: Text | None = None
+    wire_api: Literal["responses", "chat", "anthropic"] | None = None
+    query_params: dict[str, str] = {}
+    http_headers: dict[str, str] = {}
+    env_http_headers: dict[str, str] = {}
+    request_max_retries: Annotated[int, Field(ge=0)] | None = None
+    stream_max_retries: Annotated[int, Field(ge=0)] | None = None
+    stream_idle_timeout_ms: Count | None = None
+    connect_timeout_ms: Count | None = None
+    requires_openai_auth: bool = False
+    supports_websockets: bool = False
+    capabilities: Capabilities = Capabilities.model_construct()
+
+
 class Project(Table):
     """`[projects."PATH"]`: whether the files of that folder may configure Toolrest."""
 
@@ -223,6 +268,13 @@ class Settings(Table):
 
     model: Text | None = None
     model_family: Text | None = None
+    model_provider: Text = "openai"
+    model_providers: dict[str, ModelProvider] = {}
+    model_context_window: Count | None = None
+    model_max_output_tokens: Count | None = None
+    model_reasoning_effort: Text | None = None
+    model_reasoning_summary: Literal["auto", "concise", "detailed", "none"] | None = None
+    model_verbosity: Literal["low", "medium", "high"] | None = None
     approval_policy: Approval = "on-request"
     on_ask: OnAsk = "deny"
     sandbox_mode: SandboxMode = "workspace-write"

@@ -93,6 +93,9 @@ def _beneath(path: str, roots: Sequence[str]) -> bool:
 RULES: dict[Key, Rule] = {
     ("model",): _free,
     ("model_family",): _free,
+    ("model_reasoning_effort",): _free,
+    ("model_reasoning_summary",): _free,
+    ("model_verbosity",): _free,
     ("approval_policy",): _ranked(_APPROVAL),
     ("on_ask",): _on_ask,
     ("sandbox_mode",): _ranked(_SANDBOX),

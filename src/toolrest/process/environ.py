@@ -56,13 +56,17 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPolicy:
-    """Which variables a child gets. Patterns know `*` and `?` and do not regard case."""
+    """Which variables a child gets. Patterns know `*` and `?` and do not regard case.
+
+    `never` are names of variables that hold keys of configured model providers.
+    """
 
     inherit: Inherit = "all"
     ignore_default_excludes: bool = False
     exclude: tuple[str, ...] = ()
     include_only: tuple[str, ...] = ()
     set: Mapping[str, str] = field(default_factory=dict)
+    never: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ def build(
     kept.update(policy.set)
     if policy.include_only:
         kept = {name: kept[name] for name in kept if matches(name, policy.include_only)}
-    banned = _PROVIDER_KEYS.union(name.upper() for name in never)
+    banned = _PROVIDER_KEYS.union(name.upper() for name in (*never, *policy.never))
     kept = {name: value for name, value in kept.items() if name.upper() not in banned}
     kept.update(forced or {})
     withheld = (name for name in source if name not in kept and not matches(name, _OWN))

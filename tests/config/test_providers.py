@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolrest.agent.rest import Toolrest
+from toolrest.config import Config
+from toolrest.config.provider_secrets import key_values, key_variables
+from toolrest.errors import ConfigError
+
+ROW = """
+model_provider = "corp"
+[model_providers.corp]
+base_url = "http://127.0.0.1:9/v1"
+env_key = "CORP_ACCESS"
+wire_api = "chat"
+experimental_bearer_token = "bearer-0123456789"
+http_headers = { "X-Auth" = "header-0123456789", "HTTP-Referer" = "https://example.org" }
+env_http_headers = { "X-Team" = "CORP_TEAM_ID" }
+query_params = { "api-version" = "2026-01-01" }
+[model_providers.corp.capabilities]
+tool_images = "inline"
+"""
+
+
+def test_a_provider_row_is_read_as_codex_writes_it(desk: Any) -> None:
+    desk.user(ROW)
+    settings = desk.load().value
+    row = settings.model_providers["corp"]
+    assert (settings.model_provider, row.wire_api, row.env_key) == ("corp", "chat", "CORP_ACCESS")
+    assert row.query_params == {"api-version": "2026-01-01"}
+    assert row.capabilities.tool_images == "inline"
+
+
+def test_keys_of_providers_are_never_shown(desk: Any) -> None:
+    desk.user(ROW)
+    shown = "\n".join(f"{row.key}={row.text}" for row in desk.load().rows())
+    assert "0123456789" not in shown
+    assert "CORP_ACCESS" in shown
+
+
+def test_what_holds_keys_is_known(desk: Any) -> None:
+    desk.user(ROW)
+    settings = desk.load().value
+    assert key_variables(settings) == ("CORP_ACCESS", "CORP_TEAM_ID")
+    assert set(key_values(settings).values()) == {"bearer-0123456789", "header-0123456789"}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('wire_api = "soap"', "wire_api"),
+        ("request_max_retries = -1", "request_max_retries"),
+        ('bas_url = "x"', "base_url"),
+    ],
+)
+def test_a_wrong_row_is_named(desk: Any, line: str, words: str) -> None:
+    desk.user(f"[model_providers.corp]\n{line}\n")
+    with pytest.raises(ConfigError, match=words):
+        desk.load()
+
+
+async def test_no_tool_gives_away_a_providers_key(tmp_path: Any) -> None:
+    secret = "value-of-an-odd-name-42"
+    (tmp_path / "notes.txt").write_text(f"the key is {secret} and bearer-0123456789\n")
+    env = {"PATH": "/usr/bin:/bin", "CORP_ACCESS": secret, "HOME": str(tmp_path)}
+    provider = {"env_key": "CORP_ACCESS", "experimental_bearer_token": "bearer-0123456789"}
+    config = Config.default(
+        {
+            "model_providers.corp": provider,
+            "approval_policy": "never",
+            "sandbox_mode": "danger-full-access",
+        },
+        workspace=tmp_path,
+        home=tmp_path / "home",
+        env=env,
+    )
+    async with Toolrest(tmp_path, config=config, env=env) as rest:
+        read = await rest.call("read_file", {"file_path": str(tmp_path / "notes.txt")})
+        assert secret not in read.text
+        assert "bearer-0123456789" not in read.text
+        ran = await rest.call("exec_command", {"cmd": "echo got=$CORP_ACCESS.", "login": False})
+        assert "got=." in ran.text
