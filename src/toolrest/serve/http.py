@@ -116,6 +116,7 @@ def listen(host: str, port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
+        sock.listen()
     except OSError as error:
         sock.close()
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None

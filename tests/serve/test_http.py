@@ -1,0 +1,94 @@
+"""The server over HTTP: who gets in, and that the official client works once it is in."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from toolrest.errors import ConfigError
+from toolrest.serve import http
+
+Serving = Callable[..., AbstractAsyncContextManager[str]]
+TOKEN = "0123456789abcdef0123"
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "0"},
+    },
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": f"Basic {TOKEN}"}, 401),
+        ({"Authorization": f"Bearer {TOKEN}x"}, 401),
+        ({"Authorization": f"Bearer {TOKEN}", "Host": "evil.example"}, 421),
+        ({"Authorization": f"Bearer {TOKEN}", "Host": "127.0.0.1.evil.example:80"}, 421),
+        ({"Authorization": f"Bearer {TOKEN}", "Origin": "http://evil.example"}, 403),
+        ({"Authorization": f"Bearer {TOKEN}", "Origin": "null"}, 403),
+        ({"Authorization": f"bearer {TOKEN}"}, 200),
+        ({"Authorization": f"Bearer {TOKEN}"}, 200),
+    ],
+)
+async def test_who_gets_in(serving: Serving, headers: dict[str, str], status: int) -> None:
+    async with serving(TOKEN) as url, httpx2.AsyncClient() as client:
+        answer = await client.post(url, json=HELLO, headers={**ACCEPT, **headers})
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_official_client(serving: Serving, workspace: Path, mode: Any) -> None:
+    async with (
+        serving(TOKEN, approval_policy="never", sandbox_mode="workspace-write") as url,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as web,
+        Client(streamable_http_client(url, http_client=web), mode=mode) as client,
+    ):
+        result = await client.call_tool("exec_command", {"cmd": "echo hi > made; cat made"})
+        assert "hi" in str(result.content)
+        assert (workspace / "made").read_text() == "hi\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:8000", ("127.0.0.1", 8000)),
+        ("8000", ("127.0.0.1", 8000)),
+        ("[::1]:9", ("::1", 9)),
+        ("localhost:0", ("localhost", 0)),
+    ],
+)
+def test_addresses(text: str, expected: tuple[str, int]) -> None:
+    assert http.address(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "1.2.3.4:x"])
+def test_addresses_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match="--http"):
+        http.address(text)
+
+
+def test_tokens(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=http.TOKEN_VARIABLE):
+        http.token_from({http.TOKEN_VARIABLE: "short"})
+    path = tmp_path / "run" / "token"
+    token = http.new_token(str(path))
+    assert path.read_text().strip() == token
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert http.new_token(str(path)) != token
