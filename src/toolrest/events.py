@@ -107,7 +107,7 @@ class ToolCallDecision(Event):
     verdict: Verdict
     rule: str
     risk: str
-    source: Literal["policy", "user", "config"] = "policy"
+    source: Literal["policy", "user", "config", "hook"] = "policy"
     reason: str = ""
     keys: tuple[str, ...] = ()
     sandbox: str = "none"
@@ -163,6 +163,23 @@ class ApprovalRequested(Event):
     reason: str
     risk: str
     keys: tuple[str, ...] = ()
+
+
+class HookRan(Event):
+    """A program of the user was run around a call, or at a session's start or end.
+
+    `outcome` is what the hook itself came to, `effect` what that did to the call.
+    """
+
+    type: ClassVar[str] = "hook_ran"
+    call_id: str
+    event: str
+    command: tuple[str, ...]
+    outcome: Literal["continue", "allow", "ask", "deny", "changed", "error"]
+    effect: Literal["continue", "allow", "ask", "deny"]
+    reason: str = ""
+    exit_code: int | None = None
+    duration: float = 0.0
 
 
 class ExecCommandBegin(Event):

@@ -163,7 +163,7 @@ def test_a_name_that_toml_cannot_hold_is_an_error(folder: Path, file: Path) -> N
     [
         ("modle", "x", "did you mean model?"),
         ("on_ask", "maybe", "one of 'deny'"),
-        ("hooks", "[]", "not available yet"),
+        ("hooks", "[]", "expected a table"),
         ("model.x", "1", "model is not a table"),
         ("tool_config.approval_policy", "none", "set the same thing differently"),
         ("model_family", "nope", "model_family: no model family is called"),

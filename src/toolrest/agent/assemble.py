@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from toolrest.agent.hook_setup import session_hooks
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
 from toolrest.gate.approval import Approvals, OnAsk
@@ -46,6 +47,8 @@ class Session:
         runner = self.gate.services.runner
         if runner is not None:
             await runner.aclose()
+        if self.gate.hooks is not None:
+            await self.gate.hooks.hooks.aclose()
         self.gate.deadlines.close()
         self.spill.close()
         if self.audit is not None:
@@ -95,6 +98,7 @@ def assemble(
         default_timeout=settings.tool_timeout_sec,
         max_calls=settings.max_calls_per_session,
     )
+    gate.hooks = session_hooks(settings, services, environ)
     audit = _listeners(config, session_id, files, bus)
     if audit is not None:
         gate.sync_soon = audit.sync_soon

@@ -21,6 +21,7 @@ from toolrest.items import Answered, FunctionCall, JSONObject, ToolOutput, Wire
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.approval import OnAsk
+    from toolrest.gate.hooks import Hooks
 
 
 class Turn(CallTurn):
@@ -248,6 +249,14 @@ class Toolrest:
             if running is not None:
                 return await running.output()
         raise RespondToModel(f"no running call has the id {call_id}")
+
+    @property
+    def hooks(self) -> Hooks:
+        """The user's own programs; a session's start and end are told to them through this."""
+        from toolrest.gate.hooks import Hooks
+
+        walks = self._gate.hooks
+        return walks.hooks if walks is not None else Hooks.none()
 
     # Listening
 

@@ -10,9 +10,19 @@ from toolrest.config.keys import Key, format_key, parse_key, toml_text
 from toolrest.errors import ConfigError
 
 UNITED: frozenset[Key] = frozenset(
-    {("hidden_paths",), ("tools", "disabled"), ("redact", "patterns"), ("redact", "names")}
+    {
+        ("hidden_paths",),
+        ("tools", "disabled"),
+        ("redact", "patterns"),
+        ("redact", "names"),
+        ("hooks", "PreToolUse"),
+        ("hooks", "PostToolUse"),
+        ("hooks", "PermissionRequest"),
+        ("hooks", "SessionStart"),
+        ("hooks", "Stop"),
+    }
 )
-"""What any layer forbids or hides stays so: these lists are joined, never replaced."""
+"""What any layer forbids, hides or guards stays so: these lists are joined, never replaced."""
 
 CEILINGS: frozenset[Key] = frozenset(
     {

@@ -172,6 +172,39 @@ class ToolSecurity(Table):
     audit_log_path: Text | None = None
 
 
+def _matcher(value: Any) -> Any:
+    """A regular expression or a glob; what is neither would match nothing, and guard nothing."""
+    is_glob = (
+        isinstance(value, str) and set("*?[") & set(value) and not set("|()+^$\\{") & set(value)
+    )
+    return value if is_glob else _regex(value)
+
+
+class HookRow(Table):
+    """`[[hooks.EVENT]]`: a program of yours that is run around tool calls.
+
+    `matcher` is a regular expression or glob over whole tool names; `command` an argument vector.
+    """
+
+    matcher: Annotated[Text, BeforeValidator(_matcher)] = "*"
+    command: Annotated[Texts, Field(min_length=1)]
+    timeout_sec: Seconds = 60.0
+    on_error: Literal["block", "continue", "ask"] = "block"
+
+
+HookRows: TypeAlias = Annotated[tuple[HookRow, ...], BeforeValidator(_listed)]
+
+
+class Hooks(Table):
+    """`[hooks]`: programs by the event that they are run at."""
+
+    PreToolUse: HookRows = ()
+    PostToolUse: HookRows = ()
+    PermissionRequest: HookRows = ()
+    SessionStart: HookRows = ()
+    Stop: HookRows = ()
+
+
 class Redact(Table):
     """`[redact]`: regular expressions and names of variables whose values are secret."""
 
@@ -292,6 +325,7 @@ class Settings(Table):
     max_calls_per_session: Count | None = None
     tools: Tools = Tools.model_construct()
     tool_security: ToolSecurity = ToolSecurity.model_construct()
+    hooks: Hooks = Hooks.model_construct()
     redact: Redact = Redact.model_construct()
     agents: Agents = Agents.model_construct()
     otel: Otel = Otel.model_construct()

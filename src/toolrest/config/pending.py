@@ -7,7 +7,6 @@ from typing import Any
 from toolrest.config.keys import Key, find, parse_key
 
 PENDING_KEYS = {
-    "hooks": "hooks around tool calls",
     "rules": "rules files for commands",
     "mcp_servers": "MCP servers",
     "active_mcp_servers": "MCP servers",

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any
 
 from toolrest.errors import AuditError, ConfigError
-from toolrest.events import Event, ToolCallDecision, ToolCallEnd
+from toolrest.events import Event, HookRan, ToolCallDecision, ToolCallEnd
 from toolrest.gate.audit_chain import GENESIS, HEAD_SUFFIX, head_record, seal
 from toolrest.gate.cut import Limit, encoded, truncate
 from toolrest.gate.private import private_file, private_folder, reason, write_all
@@ -78,7 +78,7 @@ class AuditLog:
         return self.path or ""
 
     def on_event(self, event: Event) -> None:
-        """Write a line for a decision or a result; other events are not for the audit.
+        """Write a line for a decision, a result or a hook; other events are not for the audit.
 
         The line then survives the death of this process; `sync` makes it survive the machine's.
         That a reading call may run is written together with its result: half the writing, and a
@@ -90,6 +90,8 @@ class AuditLog:
             self._append(_decision(event), wait=only_reads)
         elif isinstance(event, ToolCallEnd):
             self._append(_result(event))
+        elif isinstance(event, HookRan):
+            self._append(_hook(event))
 
     def sync(self) -> None:
         """Put every line on disk. It may take milliseconds: call it off the event loop."""
@@ -292,6 +294,23 @@ def _result(event: ToolCallEnd) -> JSONObject:
         "files": [
             {"path": file.path, "before": file.before, "after": file.after} for file in event.files
         ],
+    }
+
+
+def _hook(event: HookRan) -> JSONObject:
+    return {
+        "type": "hook",
+        "time": event.time or time.time(),
+        "seq": event.seq,
+        "turn": event.turn_id,
+        "call_id": event.call_id,
+        "event": event.event,
+        "command": [_short(word) for word in event.command[:_MAX_KEYS]],
+        "outcome": event.outcome,
+        "effect": event.effect,
+        "reason": _short(event.reason),
+        "exit_code": event.exit_code,
+        "duration": event.duration,
     }
 
 

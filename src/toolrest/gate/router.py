@@ -15,6 +15,7 @@ from toolrest.items import (
     CallItem,
     CustomToolCall,
     FunctionCall,
+    JSONObject,
     LocalShellCall,
     MalformedCall,
     ViewImageCall,
@@ -36,6 +37,15 @@ class Route:
             check_freeform(self.tool, self.text)
             return arguments.Decoded(self.text)
         return self.tool.decode(self.text)
+
+    def with_input(self, values: JSONObject) -> Route:
+        """The same tool with other arguments; a freeform tool's text is under `input`."""
+        if not self.freeform:
+            return Route(self.tool, arguments.as_json_text(values))
+        text = values.get("input")
+        if not isinstance(text, str):
+            raise RespondToModel("`input` must be a text", kind="input_invalid", fields=("input",))
+        return Route(self.tool, text, freeform=True)
 
 
 def route(item: CallItem, registry: Registry) -> Route:

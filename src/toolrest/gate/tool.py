@@ -120,6 +120,11 @@ class Tool:
         """For freeform tools: what is wrong with the input, or None."""
         return None
 
+    def hook_names(self, effects: Effects) -> tuple[str, ...]:
+        """Names besides its own that hooks' matchers may know such a call by."""
+        known = ("Bash",) if self.group == "shell" else ()
+        return (*known, "Write", "Edit") if effects.writes else known
+
     def rejected_text(self, message: str) -> str:
         """What the model reads when somebody was asked and said no."""
         return message

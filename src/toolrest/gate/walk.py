@@ -25,6 +25,7 @@ from toolrest.errors import (
 )
 from toolrest.events import FileChange, ToolCallBegin, ToolCallDecision, ToolCallEnd
 from toolrest.gate.approval import ApprovalRequest
+from toolrest.gate.arguments import Decoded
 from toolrest.gate.context import Context, Services
 from toolrest.gate.deadline import Deadline, Deadlines
 from toolrest.gate.decide import Decider, Decision
@@ -33,18 +34,20 @@ from toolrest.gate.limits import Limited, Limiter
 from toolrest.gate.loops import LoopWatch
 from toolrest.gate.output import checked, to_output
 from toolrest.gate.registry import Registry
-from toolrest.gate.router import route
+from toolrest.gate.router import Route, route
 from toolrest.gate.scheduler import Scheduler, Ticket
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Tool
-from toolrest.items import CallItem, ToolOutput
+from toolrest.items import CallItem, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.fingerprint import fingerprint
 
 if TYPE_CHECKING:
+    from toolrest.gate.hooks import Hooked
     from toolrest.gate.turn import Turn
+    from toolrest.gate.walk_hooks import HookedWalks
 
-Source: TypeAlias = Literal["policy", "user", "config"]
+Source: TypeAlias = Literal["policy", "user", "config", "hook"]
 
 _NOTHING = Effects.none()
 _LARGE = 1 << 20
@@ -70,6 +73,7 @@ class Gate:
     turns_made: int = 0
     sync_soon: Callable[[], None] | None = None
     """Starts putting what was decided on disk."""
+    hooks: HookedWalks | None = None
 
 
 def _nowhere(output: ToolOutput) -> None:
@@ -111,6 +115,10 @@ class Walk:
     limited: Limited | None = None
     refused: Fatal | None = None
     """Set when the turn had already failed before this call came."""
+    route: Route | None = None
+    hooked: Hooked | None = None
+    ran: Ready | None = None
+    """Set when the tool itself was started."""
     parent: Walk | None = None
     """The call whose tool made this one."""
     deliver: Callable[[ToolOutput], None] = _nowhere
@@ -127,7 +135,10 @@ class Walk:
         self.parent = outer if outer is not None and outer.gate is self.gate else None
         token = _current.set(self)
         try:
-            output = await self._scheduled(self._enter())
+            call = self._enter()
+            if self.gate.hooks is not None:
+                call = await self.gate.hooks.before(self, call)
+            output = await self._scheduled(call)
             if self.aborting and output.failure is None:
                 output = self.aborted("the work finished all the same")
         except asyncio.CancelledError:
@@ -143,7 +154,22 @@ class Walk:
             output = ToolOutput.error(f"{self.name} failed: {_words(error)}")
         finally:
             _current.reset(token)
+        if self.gate.hooks is not None:
+            output = await self._after_hooks(output, self.gate.hooks)
         self.deliver(self.end(output))
+
+    async def _after_hooks(self, output: ToolOutput, hooks: HookedWalks) -> ToolOutput:
+        if self.ended or self.aborting:
+            return output
+        try:
+            told = await hooks.finish(self, output)
+        except asyncio.CancelledError:
+            return self.aborted("the work finished all the same")
+        except AuditError as error:
+            return self._fatal(error)
+        if told is not output:
+            self.limited = None
+        return told
 
     def _cancelled(self) -> ToolOutput:
         task = asyncio.current_task()
@@ -192,19 +218,32 @@ class Walk:
         try:
             self._count()
             found = route(self.item, gate.registry)
-            tool = self.tool = found.tool
-            self.arguments = gate.services.redactor.redact(found.text)
-            raw = found.text if found.freeform else _loads(found.text)
-            self.fingerprint = fingerprint(tool.name, raw)
-            decoded = found.decode()
+            decoded = self._decode(found)
             unknown = decoded.unknown
         except RecursionError:
             raise RespondToModel("arguments are nested too deeply", kind="input_invalid") from None
         finally:
             self._begin(unknown)
-        ctx = self.ctx = Context(gate.services, self.call_id, tool.name, self.turn.id)
-        self.effects = _canonical(tool.effects(decoded.args, ctx), ctx)
-        return Ready(tool, decoded.args, ctx, self.effects, tool.level(self.effects))
+        return self._understood(found.tool, decoded.args)
+
+    def _decode(self, found: Route) -> Decoded:
+        self.route, self.tool = found, found.tool
+        self.arguments = self.gate.services.redactor.redact(found.text)
+        raw = found.text if found.freeform else _loads(found.text)
+        self.fingerprint = fingerprint(found.tool.name, raw)
+        return found.decode()
+
+    def _understood(self, tool: Tool, args: Any) -> Ready:
+        ctx = self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
+        self.effects = _canonical(tool.effects(args, ctx), ctx)
+        return Ready(tool, args, ctx, self.effects, tool.level(self.effects))
+
+    def rewrite(self, values: JSONObject) -> Ready:
+        """The call with other arguments, as if the model had sent them."""
+        if self.route is None:
+            raise RespondToModel("there is no call to change")
+        found = self.route.with_input(values)
+        return self._understood(found.tool, self._decode(found).args)
 
     def _begin(self, unknown: tuple[str, ...] = ()) -> None:
         services = self.gate.services
@@ -232,13 +271,15 @@ class Walk:
     # 2: when, and whether
 
     async def _scheduled(self, call: Ready) -> ToolOutput:
-        if not self._is_part_of_another():
+        if not self.is_part_of_another():
             scheduler = self.gate.scheduler
             self.ticket = scheduler.enter(call.effects)
             await scheduler.wait(self.ticket)
         if call.tool.prepares:
             await call.tool.prepare(call.args, call.ctx)
         decision = self._decide(call)
+        if self.gate.hooks is not None:
+            decision = self.gate.hooks.decided(self, call, decision)
         self._say(call, decision)
         if decision.verdict == "deny":
             raise Rejected(decision.reason)
@@ -252,11 +293,12 @@ class Walk:
             self.limited = await call.ctx.in_thread(self._limit, output)
         return output
 
-    def _is_part_of_another(self) -> bool:
+    def is_part_of_another(self) -> bool:
         """A call that a running tool makes belongs to that tool's own call: it has the place."""
         return self.parent is not None and not self.parent.ended
 
     async def _run_decided(self, call: Ready) -> ToolOutput:
+        self.ran = call
         if not call.effects.mutating:
             return await self._attempt(call)
         await self.turn.before_mutation()
@@ -325,13 +367,25 @@ class Walk:
             call.effects,
             tuple(map(redactor.redact, call.effects.keys())),
         )
+        by: Source = "user"
         try:
-            await self.gate.services.approvals.ask(request, self.turn.id)
+            if self.gate.hooks is not None and await self.gate.hooks.answered(self, call, request):
+                by = "hook"
+            else:
+                await self.gate.services.approvals.ask(request, self.turn.id)
         except ToolCallError as error:
             self._say(call, Decision("deny", decision.rule, error.message), source="user")
             error.message = call.tool.rejected_text(error.message)
             raise
-        self._say(call, Decision("allow", decision.rule, decision.reason), source="user")
+        self._say(call, Decision("allow", decision.rule, decision.reason), source=by)
+
+    def refused_by_hook(
+        self, call: Ready, rule: str, words: str, ends_turn: bool = False
+    ) -> ToolCallError:
+        """What to raise when a hook says no; it has its line in the audit log."""
+        self.decided = True
+        self._say(call, Decision("deny", rule, words), source="hook")
+        return Fatal(words, kind="policy_denied") if ends_turn else Rejected(words)
 
     # 3: run it
 

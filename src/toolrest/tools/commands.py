@@ -214,6 +214,11 @@ class CommandTool(Tool):
             return None
         return decision_on(self.verdict(args, ctx), args, ctx)
 
+    def hook_names(self, effects: Effects) -> tuple[str, ...]:
+        """A command that is a patch is one to hooks too."""
+        names = super().hook_names(effects)
+        return names if effects.runs else (*names, "apply_patch")
+
     async def prepare(self, args: Any, ctx: Context) -> None:
         """A patch is verified before anybody is asked about it."""
         patch = patch_in(self.argv(args, ctx), args.workdir, ctx)

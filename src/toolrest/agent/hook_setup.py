@@ -1,0 +1,67 @@
+"""From `[hooks]` settings to a session's hooks; nothing is loaded when there are none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, get_args
+
+if TYPE_CHECKING:
+    from toolrest.config import Settings
+    from toolrest.gate.context import Services
+    from toolrest.gate.hook_run import Hook
+    from toolrest.gate.walk_hooks import HookedWalks
+
+
+def session_hooks(
+    settings: Settings, services: Services, environ: Mapping[str, str]
+) -> HookedWalks | None:
+    """The hooks of a session, or None; ConfigError for one that a model could rewrite."""
+    table = settings.hooks
+    rows = (
+        table.PreToolUse,
+        table.PostToolUse,
+        table.PermissionRequest,
+        table.SessionStart,
+        table.Stop,
+    )
+    if not any(rows):
+        return None
+    from toolrest.gate.hook_run import HookPrograms, hook_environment, refuse_unsafe
+    from toolrest.gate.hooks import Hooks
+    from toolrest.gate.walk_hooks import HookedWalks
+
+    hooks = _hooks(settings, environ)
+    files = services.files
+    refuse_unsafe(hooks, files)
+    env = hook_environment(environ, files, settings.shell_environment_policy.exclude)
+    facts = {
+        "session_id": services.session_id,
+        "cwd": files.cwd,
+        "permission_mode": services.approval_policy,
+    }
+    programs = HookPrograms(files.cwd, env)
+    return HookedWalks(Hooks(hooks, programs, services.bus, services.redactor, facts))
+
+
+def _hooks(settings: Settings, environ: Mapping[str, str]) -> list[Hook]:
+    from toolrest.config.check import expand_user
+    from toolrest.config.home import user_home
+    from toolrest.gate.hook_reply import HookEvent
+    from toolrest.gate.hook_run import Hook
+
+    home = user_home(environ)
+    return [
+        Hook(
+            event,
+            tuple(
+                expand_user(word, home) if word.startswith("~" + os.sep) else word
+                for word in row.command
+            ),
+            row.matcher,
+            row.timeout_sec,
+            row.on_error,
+        )
+        for event in get_args(HookEvent)
+        for row in getattr(settings.hooks, event)
+    ]
