@@ -255,6 +255,14 @@ class TurnDiff(Event):
     unified_diff: str
 
 
+class ViewImageToolCall(Event):
+    """The model looked at an image."""
+
+    type: ClassVar[str] = "view_image_tool_call"
+    call_id: str
+    path: str
+
+
 class PlanUpdate(Event):
     """The model wrote down its plan."""
 

@@ -30,6 +30,7 @@ DEFAULT: dict[str, Row] = {
     "grep_files": READER,
     "list_dir": READER,
     "read_file": READER,
+    "view_image": READER,
 }
 
 

@@ -274,24 +274,6 @@ async def test_binary_files_are_refused_with_type_and_size(
     assert "view_image" not in output.text
 
 
-@pytest.mark.parametrize(
-    ("head", "name"),
-    [
-        (b"\x89PNG\r\n\x1a\n", "PNG"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", "JPEG"),
-        (b"GIF89a\x01\0\x01\0", "GIF"),
-        (b"RIFF\x24\0\0\0WEBPVP8 ", "WebP"),
-        (b"BM\x46\0\0\0\0\0", "BMP"),
-    ],
-)
-async def test_images_name_view_image(call: Call, work: Path, head: bytes, name: str) -> None:
-    (work / "picture").write_bytes(head)
-    output = await call("read_file", file_path="picture")
-    assert f"a {name} image" in output.text
-    assert "view_image" in output.text
-    assert output.failed
-
-
 async def test_text_that_starts_like_a_binary_is_text(call: Call, work: Path) -> None:
     for start in ("BMW", "MZ", "BZh", "GIF89a", "ID3", "PAR1"):
         (work / "t").write_text(f"{start} is only a word\n")

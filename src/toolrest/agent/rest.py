@@ -33,7 +33,9 @@ class Turn(CallTurn):
         from toolrest.wire.encode import encode
 
         started = [self.start(item) for item in calls_in(reply)]
-        return encode([Answered(call.item, await call.output()) for call in started])
+        answered = [Answered(call.item, await call.output()) for call in started]
+        # On Chat Completions only users may show images: OpenAI's own server refuses others.
+        return encode(answered, images="user_message")
 
 
 class Toolrest:

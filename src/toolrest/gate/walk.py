@@ -38,7 +38,7 @@ from toolrest.gate.router import Route, route
 from toolrest.gate.scheduler import Scheduler, Ticket
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Tool
-from toolrest.items import CallItem, JSONObject, ToolOutput
+from toolrest.items import CallItem, JSONObject, Text, ToolOutput
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.fingerprint import fingerprint
 
@@ -545,12 +545,19 @@ class Walk:
         if output.failure is not None and output.failure.kind in ("aborted", "approval_denied"):
             return output
         nudge = self.gate.loops.record(
-            self.fingerprint, output.text, mutating=self.effects.mutating
+            self.fingerprint, _seen(output), mutating=self.effects.mutating
         )
         if nudge is None:
             return output
         # A tool may return the same object every time: it is not ours to write on.
         return replace(output, notes=[*output.notes, nudge])
+
+
+def _seen(output: ToolOutput) -> str:
+    """What a model gets to see of an output: its text and its images."""
+    if isinstance(output.content, str):
+        return output.content
+    return "\n".join(part.text if isinstance(part, Text) else part.url for part in output.content)
 
 
 def _denied(error: SandboxDenied) -> ToolOutput:

@@ -28,12 +28,15 @@ def built_in(
     if "list_dir" in wanted:
         tools.append(Deferred("list_dir", "files", _list_dir))
     if "read_file" in wanted:
-        tools.append(Deferred("read_file", "files", _read_file))
+        images = settings.include_view_image_tool
+        tools.append(Deferred("read_file", "files", lambda: _read_file(images=images)))
     if "grep_files" in wanted:
         tools.append(Deferred("grep_files", "files", _grep_files))
         tools.append(Deferred("glob_files", "files", _glob_files))
     if settings.include_apply_patch_tool:
         tools.append(Deferred("apply_patch", "patch", lambda: _apply_patch(_patch_form(family))))
+    if settings.include_view_image_tool:
+        tools.append(Deferred("view_image", "images", _view_image))
     form = family.shell if settings.shell_type == "family" else settings.shell_type
     return [*tools, *_shell_tools(form, surroundings)]
 
@@ -50,10 +53,16 @@ def _list_dir() -> Tool:
     return ListDir()
 
 
-def _read_file() -> Tool:
+def _read_file(*, images: bool) -> Tool:
     from toolrest.tools.read_file import ReadFile
 
-    return ReadFile()
+    return ReadFile(images=images)
+
+
+def _view_image() -> Tool:
+    from toolrest.tools.view_image import ViewImage
+
+    return ViewImage()
 
 
 def _grep_files() -> Tool:

@@ -19,6 +19,7 @@ from toolrest.policy.effects import Effects
 from toolrest.policy.paths import PathPolicy
 from toolrest.tools import indentation, text_lines
 from toolrest.tools.file_types import HEAD_BYTES, text_encoding, type_of
+from toolrest.tools.images import format_of
 from toolrest.tools.os_errors import os_words
 
 DEFAULT_LIMIT = 2000
@@ -54,7 +55,7 @@ class Indentation(BaseModel):
 
 
 class ReadFile(Tool):
-    """Reads text files. Binary files are refused by type; images are for view_image."""
+    """Reads text files. Images come back as view_image shows them; other binaries are refused."""
 
     name = "read_file"
     description = (
@@ -84,18 +85,26 @@ class ReadFile(Tool):
             default=None, description="Options of indentation mode; ignored in slice mode."
         )
 
+    def __init__(self, *, images: bool = True) -> None:
+        self.images = images
+
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that one file."""
         return Effects(reads=(ctx.files.canonical(args.file_path),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """The lines asked for, or words that say why not."""
-        job = Job(ctx.files, args.file_path, plan(args), lambda: ctx.cancelled)
+        job = Job(ctx.files, args.file_path, plan(args), lambda: ctx.cancelled, self.images)
         fd, status = job.open()
-        if 0 < status.st_size <= _QUICK_BYTES:
-            output = job.finish(fd, whole=True)
-        else:
-            output = await ctx.in_thread(job.finish, fd)
+        try:
+            if 0 < status.st_size <= _QUICK_BYTES:
+                output = job.finish(fd, whole=True)
+            else:
+                output = await ctx.in_thread(job.finish, fd)
+        except Picture as found:
+            from toolrest.tools.view_image import show
+
+            output = await ctx.in_thread(show, found.data, ctx)
         ctx.note_read(args.file_path, status, job.sha256)
         return output
 
@@ -138,6 +147,14 @@ def _positive(value: int, name: str, message: str) -> None:
         raise RespondToModel(message, kind="input_invalid", fields=(name,))
 
 
+class Picture(Exception):
+    """The file holds an image; these are its bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__("an image")
+        self.data = data
+
+
 @dataclass(slots=True)
 class Job:
     """One read: opens the file through the policy, reads what the plan asks for.
@@ -150,6 +167,7 @@ class Job:
     path: str
     plan: Slice | Block
     stopped: Callable[[], bool] = lambda: False
+    images: bool = False
     cut_lines: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sha256: str | None = None
@@ -181,7 +199,7 @@ class Job:
             self.files.check_size(size, self.path)
 
     def finish(self, fd: int, *, whole: bool = False) -> ToolOutput:
-        """Read and close; `whole` says that the file is small.
+        """Read and close; `whole` says that the file is small. Raises Picture for an image.
 
         The descriptor stays with this function: a cancelled thread that is left behind must not
         find its number given to somebody else.
@@ -201,6 +219,8 @@ class Job:
         head = os.read(fd, HEAD_BYTES)
         encoding = text_encoding(head)
         if encoding is None:
+            if self.images and type_of(head).image and format_of(head) is not None:
+                raise Picture(head + self.files.read_fd(fd, self.path))
             raise RespondToModel(FAILED + self._not_text(head, os.fstat(fd).st_size))
         if whole:
             head = self._hashed(fd, head)
@@ -221,9 +241,7 @@ class Job:
             raise RespondToModel(FAILED + "cancelled", kind="aborted")
 
     def _not_text(self, head: bytes, size: int) -> str:
-        found = type_of(head)
-        advice = "; use view_image to look at it" if found.image else ""
-        return f"{self.path} is not text but {found.words}, {size:,} bytes{advice}"
+        return f"{self.path} is not text but {type_of(head).words}, {size:,} bytes"
 
     def _slice(self, source: Iterator[bytes]) -> list[str]:
         wanted = self.plan
