@@ -21,7 +21,7 @@ LayerKind: TypeAlias = Literal[
 
 USER_FILE_ONLY = frozenset({"projects", "profiles"})
 _PATH_LISTS = (("sandbox_workspace_write", "writable_roots"), ("read_roots",))
-_PATHS = (("tool_security", "audit_log_path"),)
+_PATHS = (("tool_security", "audit_log_path"), ("model_instructions_file",))
 _EXPECTED = {
     "bool_type": "true or false",
     "int_type": "a whole number",

@@ -16,14 +16,24 @@ from toolrest.errors import ConfigError
 _PROFILE_FILE = ".config.toml"
 _ROOTS = "sandbox_workspace_write"
 
+_SAME = (
+    "compact_prompt",
+    "developer_instructions",
+    "model_auto_compact_token_limit",
+    "model_context_window",
+    "model_instructions_file",
+    "model_reasoning_effort",
+    "model_reasoning_summary",
+    "model_verbosity",
+    "project_doc_fallback_filenames",
+    "project_doc_max_bytes",
+    "project_root_markers",
+)
+
 TAKEN: dict[Key, Key] = {
     ("model",): ("model",),
     ("profile",): ("profile",),
     ("model_provider",): ("model_provider",),
-    ("model_context_window",): ("model_context_window",),
-    ("model_reasoning_effort",): ("model_reasoning_effort",),
-    ("model_reasoning_summary",): ("model_reasoning_summary",),
-    ("model_verbosity",): ("model_verbosity",),
     ("approval_policy",): ("approval_policy",),
     ("sandbox_mode",): ("sandbox_mode",),
     (_ROOTS, "writable_roots"): (_ROOTS, "writable_roots"),
@@ -31,6 +41,7 @@ TAKEN: dict[Key, Key] = {
     (_ROOTS, "exclude_tmpdir_env_var"): (_ROOTS, "exclude_tmpdir_env_var"),
     (_ROOTS, "exclude_slash_tmp"): (_ROOTS, "exclude_slash_tmp"),
     ("tool_output_token_limit",): ("tool_output_token_limit",),
+    **{(key,): (key,) for key in _SAME},
     ("include_apply_patch_tool",): ("tools", "include_apply_patch_tool"),
     ("tools", "view_image"): ("tools", "include_view_image_tool"),
     ("tools", "update_plan", "enabled"): ("tools", "include_plan_tool"),

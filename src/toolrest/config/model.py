@@ -69,12 +69,21 @@ def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _file_name(value: Any) -> Any:
+    if isinstance(value, str) and (value in ("", ".", "..") or "/" in value or "\0" in value):
+        raise ValueError("expected the name of a file, without a folder")
+    return value
+
+
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
+LongText: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
 _Pattern: TypeAlias = Annotated[str, BeforeValidator(_pattern)]
 _Regex: TypeAlias = Annotated[Text, BeforeValidator(_regex)]
 Regexes: TypeAlias = Annotated[tuple[_Regex, ...], BeforeValidator(_listed)]
 Patterns: TypeAlias = Annotated[tuple[_Pattern, ...], BeforeValidator(_listed)]
+_FileName: TypeAlias = Annotated[Text, BeforeValidator(_file_name)]
+FileNames: TypeAlias = Annotated[tuple[_FileName, ...], BeforeValidator(_listed)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=2**53)]
 Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=2**60)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=30 * 86400, allow_inf_nan=False)]
@@ -308,6 +317,16 @@ class Settings(Table):
     model_reasoning_effort: Text | None = None
     model_reasoning_summary: Literal["auto", "concise", "detailed", "none"] | None = None
     model_verbosity: Literal["low", "medium", "high"] | None = None
+    model_auto_compact_token_limit: Count | None = None
+    model_instructions_file: Text | None = None
+    developer_instructions: LongText | None = None
+    compact_prompt: LongText | None = None
+    project_doc_max_bytes: Annotated[int, Field(ge=0, le=2**30)] = 32_768
+    project_doc_fallback_filenames: FileNames = ()
+    project_root_markers: FileNames = (".git",)
+    max_turns: Count | None = None
+    max_tool_calls: Count | None = None
+    max_tokens: Count | None = None
     approval_policy: Approval = "on-request"
     on_ask: OnAsk = "deny"
     sandbox_mode: SandboxMode = "workspace-write"

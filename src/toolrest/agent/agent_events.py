@@ -1,0 +1,90 @@
+"""What happens in a turn beside the tool calls: on the same ordered stream as theirs."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, TypeAlias
+
+from toolrest.events import Event
+from toolrest.items import JSONObject
+
+TurnStatus: TypeAlias = Literal["completed", "failed", "interrupted", "budget"]
+
+
+class UserMessage(Event):
+    """Somebody said something to the model."""
+
+    type: ClassVar[str] = "user_message"
+    message: str
+
+
+class AgentMessage(Event):
+    """The model said something, as a whole."""
+
+    type: ClassVar[str] = "agent_message"
+    message: str
+
+
+class AgentMessageDelta(Event):
+    """A piece of what the model is saying."""
+
+    type: ClassVar[str] = "agent_message_content_delta"
+    delta: str
+
+
+class AgentReasoning(Event):
+    """A summary of what the model thought."""
+
+    type: ClassVar[str] = "agent_reasoning"
+    text: str
+
+
+class AgentReasoningDelta(Event):
+    """A piece of that; `raw` when it is the thought itself and no summary."""
+
+    type: ClassVar[str] = "reasoning_content_delta"
+    delta: str
+    raw: bool = False
+
+
+class ArgumentsPreview(Event):
+    """A piece of a call's arguments, to show and never to act on."""
+
+    type: ClassVar[str] = "tool_call_arguments_delta"
+    call_id: str
+    tool: str
+    delta: str
+
+
+class TokenCount(Event):
+    """What the conversation has cost so far, and how much room is left."""
+
+    type: ClassVar[str] = "token_count"
+    total: JSONObject
+    last: JSONObject
+    model_context_window: int | None = None
+
+
+class StreamError(Event):
+    """The connection to the model broke and is made again."""
+
+    type: ClassVar[str] = "stream_error"
+    message: str
+
+
+class ContextCompacted(Event):
+    """The conversation was too long; a summary has taken its place."""
+
+    type: ClassVar[str] = "context_compacted"
+    tokens_before: int
+    tokens_after: int
+
+
+class TaskComplete(Event):
+    """A turn of the agent is over. `usage` counts the whole thread, not this turn alone."""
+
+    type: ClassVar[str] = "task_complete"
+    status: TurnStatus
+    reason: str
+    last_agent_message: str | None
+    error: str | None
+    usage: JSONObject

@@ -1,0 +1,132 @@
+"""The conversation so far, in the shape of Responses items, with its size known at all times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolrest.agent.tokens import item_tokens
+from toolrest.items import JSONObject
+from toolrest.wire.text import dumps
+
+OUTPUT_OF = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "local_shell_call": "function_call_output",
+    "view_image_call": "view_image_call_output",
+    "web_search_call": "web_search_call_output",
+}
+_OUTPUTS = frozenset(OUTPUT_OF.values())
+_NOT_USERS = (
+    "# agents.md instructions for ",
+    "<user_instructions>",
+    "<skill",
+    "<environment_context>",
+    "<turn_aborted>",
+)
+
+
+class History:
+    """Items in order; an item that was added is never changed, so it is turned to bytes once."""
+
+    def __init__(self, items: Iterable[JSONObject] = ()) -> None:
+        self.items: list[JSONObject] = []
+        self.tokens = 0
+        """An estimate over all items."""
+        self.since_reply = 0
+        """The part of it that came after the model's last reply."""
+        self._open: dict[str, JSONObject] = {}
+        self._ids: set[str] = set()
+        self.replace(items)
+
+    def append(self, item: JSONObject, text: str | None = None) -> None:
+        """Add an item; `text` is its JSON, when that is at hand."""
+        text = dumps(item) if text is None else text
+        size = len(text) if text.isascii() else len(text.encode())
+        tokens = item_tokens(item, size)
+        self.items.append(item)
+        self.tokens += tokens
+        self.since_reply += tokens
+        kind, call_id = item.get("type"), call_id_of(item)
+        if kind in OUTPUT_OF and needs_output(item):
+            self._ids.add(call_id)
+            self._open[call_id] = item
+        elif kind in _OUTPUTS:
+            self._open.pop(call_id, None)
+
+    def replied(self) -> None:
+        """Everything up to here was counted by the model's server."""
+        self.since_reply = 0
+
+    def replace(self, items: Iterable[JSONObject]) -> None:
+        """Start again from these items."""
+        self.items, self.tokens, self.since_reply, self._open = [], 0, 0, {}
+        for item in items:
+            self.append(item)
+
+    def unused_id(self, wanted: str) -> str:
+        """The id, or one like it when a call had it before: a server takes each only once."""
+        number, free = 1, wanted or "call"
+        while free in self._ids or not free:
+            number += 1
+            free = f"{wanted or 'call'}_{number}"
+        return free
+
+    def open_calls(self) -> list[JSONObject]:
+        """Calls that have no output yet, in order."""
+        return list(self._open.values())
+
+    def last_text(self, start: str) -> str | None:
+        """The latest message that starts with these words."""
+        for item in reversed(self.items):
+            if item.get("type") == "message" and (text := message_text(item)).startswith(start):
+                return text
+        return None
+
+
+def call_id_of(item: JSONObject) -> str:
+    """The id that ties a call to its output."""
+    value = item.get("call_id") or (item.get("id") if item.get("type") in OUTPUT_OF else None)
+    return value if isinstance(value, str) else ""
+
+
+def needs_output(item: JSONObject) -> bool:
+    """Whether a call is ours to answer; a server's finished search is not."""
+    if item.get("type") != "web_search_call":
+        return True
+    return "call_id" in item and item.get("status") not in ("completed", "failed")
+
+
+def output_item(call: JSONObject, text: str) -> JSONObject:
+    """An output for a call that no tool will answer."""
+    item: JSONObject = {"type": OUTPUT_OF[call["type"]], "call_id": call_id_of(call)}
+    if call["type"] == "view_image_call":
+        return item | {"image_data": None, "metadata": {"error": text}}
+    if call["type"] == "web_search_call":
+        return item | {"results": [], "error": text}
+    return item | {"output": text}
+
+
+def message(role: str, *parts: str | JSONObject) -> JSONObject:
+    """A message item; texts become parts of the kind that the role uses."""
+    kind = "output_text" if role == "assistant" else "input_text"
+    content = [{"type": kind, "text": part} if isinstance(part, str) else part for part in parts]
+    return {"type": "message", "role": role, "content": content}
+
+
+def message_text(item: JSONObject) -> str:
+    """The text parts of a message, joined."""
+    content: Any = item.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def is_user_turn(item: JSONObject) -> bool:
+    """Whether somebody said this; what Toolrest itself puts in as the user is not."""
+    if item.get("type") != "message" or item.get("role") != "user":
+        return False
+    return not message_text(item)[:64].lower().startswith(_NOT_USERS)
