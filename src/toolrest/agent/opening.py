@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 from toolrest.agent.agents_md import ProjectDocs, agents_message, agents_text
 from toolrest.agent.history import History, message
@@ -14,6 +13,7 @@ from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
     from toolrest.config import Config, Settings
     from toolrest.policy.paths import PathPolicy
 
@@ -116,5 +116,29 @@ class Opening:
             "current_date": now.date().isoformat(),
             "timezone": now.tzname() or "UTC",
         }
-        body = "\n".join(f"  <{name}>{escape(text)}</{name}>" for name, text in facts.items())
+        body = "\n".join(f"  <{name}>{_escaped(text)}</{name}>" for name, text in facts.items())
         return f"<environment_context>\n{body}\n</environment_context>"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
+    """The opening of a session with these tools.
+
+    Whoever uses the library has named the workspace, so its AGENTS.md counts unless the folder is
+    marked untrusted; the command line passes `trusted`, and an unknown folder is not.
+    """
+    from toolrest.process.shells import Shells
+
+    config, settings = rest.config, rest.settings
+    files = rest.gate.services.files
+    docs = ProjectDocs(
+        enabled=config.trust_level != "untrusted" if trusted is None else trusted,
+        max_bytes=settings.project_doc_max_bytes,
+        fallbacks=settings.project_doc_fallback_filenames,
+        root_markers=settings.project_root_markers,
+    )
+    shell = Shells.of_this_user(os.environ, avoid=files.writable_roots).default()
+    return Opening(config, files, shell.kind, docs)

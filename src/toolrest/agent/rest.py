@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.approval import OnAsk
     from toolrest.gate.hooks import Hooks
+    from toolrest.gate.walk import Gate
 
 
 class Turn(CallTurn):
@@ -66,6 +67,7 @@ class Toolrest:
         settings: Mapping[str, Any] | None = None,
         config: Config | None = None,
         env: Mapping[str, str] | None = None,
+        session_id: str | None = None,
     ) -> None:
         from toolrest.agent.assemble import assemble
         from toolrest.config.loader import Config
@@ -83,7 +85,7 @@ class Toolrest:
         elif settings or approval_policy or sandbox_mode or model:
             raise TypeError("give either config or single settings, not both")
         self.config = config
-        self.session_id = uuid.uuid4().hex
+        self.session_id = session_id or uuid.uuid4().hex
         self._session = assemble(
             config,
             workspace=os.fspath(workspace),
@@ -132,6 +134,11 @@ class Toolrest:
         self._gate.services.bus.close()
 
     # What there is
+
+    @property
+    def gate(self) -> Gate:
+        """What every call passes through: for what is built on top, an agent or a server."""
+        return self._gate
 
     @property
     def settings(self) -> Settings:
@@ -188,9 +195,13 @@ class Toolrest:
 
         A tool whose schema cannot be used is set aside (see `quarantined`); the rest work.
         """
+        return copy.deepcopy(self.offered(wire))
+
+    def offered(self, wire: Wire) -> list[JSONObject]:
+        """What `specs` gives, without a copy and the same list each time: not to be changed."""
         if wire not in self._specs:
             self._specs[wire] = self._render(wire)
-        return copy.deepcopy(self._specs[wire])
+        return self._specs[wire]
 
     def _render(self, wire: Wire) -> list[JSONObject]:
         from toolrest.wire.specs import render
@@ -232,15 +243,20 @@ class Toolrest:
         async with self.turn() as turn:
             return await turn.answer(reply)
 
-    def turn(self, before_mutation: Callable[[], Awaitable[None]] | None = None) -> Turn:
+    def turn(
+        self,
+        before_mutation: Callable[[], Awaitable[None]] | None = None,
+        commit: Callable[[], Awaitable[None]] | None = None,
+    ) -> Turn:
         """A turn: start calls as they arrive, take the outputs in call order.
 
         `before_mutation` is awaited once, before the first call that may change something (a
-        checkpoint, say); readers never wait for it. `turn.failure` says why a turn failed.
+        checkpoint, say), `commit` before each of them (a journal, say); readers never wait for
+        them. `turn.failure` says why a turn failed.
         """
         if self._closed:
             raise RuntimeError("this Toolrest is closed")
-        turn = Turn(self._gate, before_mutation)
+        turn = Turn(self._gate, before_mutation, commit)
         self._turns.add(turn)
         return turn
 

@@ -55,7 +55,10 @@ class Approvals:
 
     def _by_setting(self, request: ApprovalRequest) -> Review:
         if self._unasked == "fail":
-            raise Fatal(f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`")
+            raise Fatal(
+                f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`",
+                kind="approval_denied",
+            )
         if self._unasked != "allow":
             raise Rejected(_nobody(request), kind="approval_denied")
         return Review("approved")

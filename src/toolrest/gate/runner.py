@@ -87,6 +87,8 @@ class Runner:
         self._cache_dir = cache_dir
         self._environ = dict(environ)
         self._thread_id = thread_id
+        self.unavailable: str | None = None
+        """Why commands cannot be confined here, once one could not be."""
         self._commands = 0
         self._owner = Owner()
         self.sessions = Sessions(self._owner)
@@ -170,6 +172,7 @@ class Runner:
         try:
             return self.sandbox.confine(command)
         except SandboxUnavailable as error:
+            self.unavailable = str(error)
             raise RespondToModel(str(error), kind="sandbox_denied") from error
 
     def workdir(self, given: str | None) -> str:

@@ -92,11 +92,14 @@ class Turn:
     """Calls that belong together. Use it as `async with rest.turn() as turn`.
 
     `before_mutation` is awaited once, before the first call of the turn that may change
-    something; readers never wait for it.
+    something, and `commit` before every such call; readers never wait for them.
     """
 
     def __init__(
-        self, gate: Gate, before_mutation: Callable[[], Awaitable[None]] | None = None
+        self,
+        gate: Gate,
+        before_mutation: Callable[[], Awaitable[None]] | None = None,
+        commit: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         gate.turns_made += 1
         self.id = f"turn-{gate.turns_made}"
@@ -105,6 +108,7 @@ class Turn:
         self._calls: list[Running] = []
         self._by_id: dict[str, list[Running]] = {}
         self._prepare = before_mutation
+        self._commit = commit
         self._prepared: asyncio.Future[None] | None = None
         self._aborted = False
 
@@ -177,7 +181,9 @@ class Turn:
             self.failure = error
 
     async def before_mutation(self) -> None:
-        """Once per turn, before its first mutating call: readers never wait for this."""
+        """Before a mutating call, the checkpoint once per turn: readers never wait for this."""
+        if self._commit is not None:
+            await self._commit()
         if self._prepare is None:
             return
         if self._prepared is None:

@@ -1,0 +1,210 @@
+"""One request to the model: calls start while it still speaks, outputs follow in call order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from toolrest.agent.agent_events import (
+    AgentMessage,
+    AgentMessageDelta,
+    AgentReasoning,
+    AgentReasoningDelta,
+    ArgumentsPreview,
+    StreamError,
+)
+from toolrest.agent.history import OUTPUT_OF, call_id_of, message_text, needs_output, output_item
+from toolrest.errors import Fatal
+from toolrest.items import Answered, JSONObject
+from toolrest.wire.decode import calls_in
+from toolrest.wire.encode import encode
+from toolrest.wire.model import (
+    ArgumentsDelta,
+    Completed,
+    ItemDone,
+    ModelError,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+)
+
+if TYPE_CHECKING:
+    from toolrest.agent.budget import Budget
+    from toolrest.agent.rest import Turn
+    from toolrest.agent.session import AgentSession
+    from toolrest.gate.turn import Running
+    from toolrest.wire.model import ModelEvent, ModelRequest
+
+_STORED = frozenset(
+    {"reasoning", "web_search_call", "image_generation_call", "compaction", "compaction_summary"}
+)
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What one request brought. `error` is set when the answer broke off."""
+
+    follow_up: bool = False
+    text: str | None = None
+    complete: bool = False
+    error: ModelError | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call item that was written down, and what answers it."""
+
+    item: JSONObject
+    running: Running | None = None
+    refusal: str = "not run: the turn ended"
+
+
+class Sampling:
+    """One request and the calls it made."""
+
+    def __init__(self, session: AgentSession, turn: Turn, budget: Budget) -> None:
+        self.session = session
+        self.turn = turn
+        self.budget = budget
+        self.result = Sampled()
+        self._calls: list[_Call] = []
+        self._recorded = 0
+        # A secret may come in two pieces.
+        self._shown = session.redactor.stream()
+
+    async def run(self, request: ModelRequest) -> Sampled:
+        """Ask, run what the answer calls for, and record both. Cancelling leaves no call open."""
+        try:
+            try:
+                # Every model's stream is a generator; closing it closes the connection.
+                async with aclosing(cast(Any, self.session.model.stream(request))) as stream:
+                    async for event in stream:
+                        self._take(event)
+                        if self.result.complete:
+                            break
+            except ModelError as error:
+                self.result.error = error
+            if self.result.error is None and not self.result.complete:
+                self.result.error = ModelError("stream", "the answer ended before it was complete")
+            await self._drain()
+        except BaseException:
+            await self._abandon()
+            raise
+        return self.result
+
+    # What comes
+
+    def _take(self, event: ModelEvent) -> None:
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def _text(self, event: TextDelta) -> None:
+        self._show(self._shown.feed(event.text))
+
+    def _show(self, text: str) -> None:
+        if text:
+            self.session.emit(AgentMessageDelta(delta=text))
+
+    def _reasoning(self, event: ReasoningDelta) -> None:
+        self.session.emit(AgentReasoningDelta(delta=event.text, raw=not event.summary))
+
+    def _arguments(self, event: ArgumentsDelta) -> None:
+        preview = ArgumentsPreview(call_id=event.call_id, tool=event.name, delta=event.delta)
+        self.session.emit(preview)
+
+    def _retrying(self, event: Retrying) -> None:
+        words = f"Reconnecting... {event.attempt}/{event.limit} ({event.reason})"
+        self.session.emit(StreamError(message=words))
+
+    def _completed(self, event: Completed) -> None:
+        self.result.complete = True
+        self.session.replied(event.usage)
+        if event.usage is not None:
+            self.budget.take_usage(event.usage)
+        if event.end_turn is False:
+            self.result.follow_up = True
+
+    def _item(self, event: ItemDone) -> None:
+        item, kind = event.item, event.item.get("type")
+        if kind in OUTPUT_OF and needs_output(item):
+            self._call(item)
+        elif kind == "message" and item.get("role") == "assistant":
+            text = message_text(item)
+            self._show(self._shown.flush())
+            self.session.record(item)
+            if text:
+                self.result.text = text
+                self.session.emit(AgentMessage(message=text))
+        elif kind in _STORED:
+            self.session.record(item)
+            if kind == "reasoning" and (summary := reasoning_text(item)):
+                self.session.emit(AgentReasoning(text=summary))
+
+    def _call(self, item: JSONObject) -> None:
+        """Write the call down, then start it: a crash in between runs nothing twice."""
+        history = self.session.history
+        call_id = history.unused_id(call_id_of(item))
+        if item.get("call_id") != call_id:
+            item = {**item, "call_id": call_id}
+        self.result.follow_up = True
+        call = _Call(item)
+        self._calls.append(call)
+        self.session.record(item)
+        refusal = self.budget.take_call()
+        if refusal is not None:
+            call.refusal = refusal
+            return
+        for found in calls_in([item]):
+            call.running = self.turn.start(found)
+
+    # What goes back
+
+    async def _drain(self) -> None:
+        """Record each output when its turn comes."""
+        while self._recorded < len(self._calls):
+            running = self._calls[self._recorded].running
+            if running is not None:
+                await running.output()
+            await self._answer()
+
+    async def _abandon(self) -> None:
+        """Cut short: every call that began gets its one output before anything else happens."""
+        started = [call.running for call in self._calls if call.running is not None]
+        for running in started:
+            running.abort()
+        for running in started:
+            await running.settle()
+        while self._recorded < len(self._calls):
+            # When it is the journal that failed, the history in memory is whole all the same.
+            with suppress(Fatal):
+                await self._answer()
+
+    async def _answer(self) -> None:
+        call = self._calls[self._recorded]
+        self._recorded += 1
+        if call.running is None:
+            self.session.record(output_item(call.item, call.refusal))
+        else:
+            answered = Answered(call.running.item, await call.running.output())
+            self.session.record(encode([answered])[0])
+
+
+def reasoning_text(item: JSONObject) -> str:
+    """The summary of a reasoning item; its sections joined by a blank line."""
+    summary = item.get("summary")
+    parts = summary if isinstance(summary, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+_HANDLERS: dict[type, Callable[[Sampling, Any], None]] = {
+    TextDelta: Sampling._text,
+    ReasoningDelta: Sampling._reasoning,
+    ArgumentsDelta: Sampling._arguments,
+    Retrying: Sampling._retrying,
+    Completed: Sampling._completed,
+    ItemDone: Sampling._item,
+}
