@@ -34,10 +34,10 @@ class Journal:
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self.path: str | None = None
-        self._redactor = redactor if redactor is not None and redactor.active else None
+        self.redactor = redactor
         self._file = -1
         self._size = 0
-        self._ordinal = 0
+        self.ordinal = 0
         self._waiting: list[bytes] = []
         self._torn = False
         self._dirty = False
@@ -64,13 +64,16 @@ class Journal:
         self._lock()
         self.write("session_meta", meta(_now()))
 
-    def reopen(self, path: str, ordinal: int) -> None:
-        """Go on with a rollout; one that another process has open is refused."""
+    def reopen(self, path: str) -> None:
+        """Go on with a rollout; one that another process has open is refused.
+
+        Read it only after this, and set `ordinal` to the number of its lines.
+        """
         try:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise _unwritable(path, error) from error
-        self.path, self._ordinal = path, ordinal
+        self.path = path
         self._lock()
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
@@ -97,10 +100,11 @@ class Journal:
 
     def write_text(self, kind: str, text: str, payload: JSONObject) -> None:
         """Add one line whose payload is already JSON text."""
-        if self._redactor is not None and self._redactor.redact(text) != text:
-            text = dumps(self._redactor.redact_json(payload))
-        head = f'{{"timestamp":"{_now()}","ordinal":{self._ordinal},"type":"{kind}","payload":'
-        self._ordinal += 1
+        redactor = self.redactor
+        if redactor is not None and redactor.active and redactor.redact(text) != text:
+            text = dumps(redactor.redact_json(payload))
+        head = f'{{"timestamp":"{_now()}","ordinal":{self.ordinal},"type":"{kind}","payload":'
+        self.ordinal += 1
         self._waiting.append(f"{head}{text}}}\n".encode())
         if self._file < 0:
             raise Fatal(f"the session's journal {self.path or ''} is closed")

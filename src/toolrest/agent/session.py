@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+from toolrest import events
 from toolrest.agent.accounting import Accounting
 from toolrest.agent.agent_events import TaskComplete, UserMessage
 from toolrest.agent.budget import Budget
@@ -81,6 +82,7 @@ class AgentSession:
             text_tokens(self.instructions) + text_tokens(dumps(rest.offered(model.wire))),
             usage or Usage(),
         )
+        self.warnings: list[str] = []
         self._pending: deque[JSONObject] = deque()
         self._task: asyncio.Task[TurnEnd] | None = None
         self._stopping: StopReason | None = None
@@ -236,6 +238,8 @@ class AgentSession:
 
     def begin(self, said: Sequence[JSONObject], turn_id: str) -> None:
         """Open the session if need be, and record what the user said."""
+        while self.warnings:
+            self.emit(events.Warning(message=self.warnings.pop(0)))
         self.close_open_calls()
         news = self.opening.news(self.history) if not self._opened else []
         for item in news:

@@ -1,0 +1,171 @@
+"""How a session comes to be: new, resumed from its journal, or as a copy of another."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from toolrest import __version__
+from toolrest.agent.journal import Journal, NoJournal
+from toolrest.agent.opening import base_instructions, opening_for
+from toolrest.agent.rest import Toolrest
+from toolrest.agent.rollout import Rollout, read_rollout
+from toolrest.agent.session import AgentSession
+from toolrest.errors import ConfigError
+from toolrest.items import JSONObject
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.gate.approval import OnAsk
+    from toolrest.wire.model import Model
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def open_session(
+    config: Config,
+    model: Model | None = None,
+    *,
+    resume: str | None = None,
+    ephemeral: bool = False,
+    on_ask: OnAsk | None = None,
+    env: Mapping[str, str] | None = None,
+    source: str = "exec",
+    trusted: bool | None = None,
+) -> AgentSession:
+    """A session with these settings; `resume` is the path of an earlier one's rollout.
+
+    Without a model, the one that the settings name. `ephemeral` leaves no journal behind.
+    """
+    environ = os.environ if env is None else env
+    journal = NoJournal() if ephemeral else Journal()
+    rollout = _rollout(journal, resume, ephemeral) if resume else None
+    try:
+        if model is None:
+            from toolrest.wire.providers import model_for
+
+            model = model_for(config, environ)
+        session_id = rollout.thread_id if rollout else str(uuid.uuid4())
+        rest = Toolrest(
+            config.workspace or ".", config=config, on_ask=on_ask, env=environ,
+            session_id=session_id,
+        )  # fmt: skip
+        journal.redactor = rest.gate.services.redactor
+        session = AgentSession(
+            rest,
+            model,
+            journal=journal,
+            history=rollout.items if rollout else (),
+            usage=rollout.usage if rollout else None,
+            opening=opening_for(rest, trusted=trusted),
+            instructions=_instructions(config, rollout),
+        )
+        if rollout is None and not ephemeral:
+            _create(journal, session, source)
+    except BaseException:
+        journal.close()
+        raise
+    if rollout is not None:
+        _note_differences(session, rollout)
+    return session
+
+
+def _rollout(journal: Journal, path: str, ephemeral: bool) -> Rollout:
+    if not ephemeral:
+        journal.reopen(path)
+    try:
+        rollout = read_rollout(path)
+        if not _ID.fullmatch(rollout.thread_id):
+            raise ConfigError(f"{path}: the session's id {rollout.thread_id!r} cannot be used")
+    except BaseException:
+        journal.close()
+        raise
+    journal.ordinal = rollout.lines
+    return rollout
+
+
+def _instructions(config: Config, rollout: Rollout | None) -> str:
+    """A resumed session keeps the words it began with, unless the user now names a file."""
+    if rollout is not None and config.value.model_instructions_file is None:
+        stored = rollout.meta.get("base_instructions")
+        text = stored.get("text") if isinstance(stored, dict) else None
+        if isinstance(text, str) and text:
+            return text
+    return base_instructions(config.value)
+
+
+def _create(journal: Journal, session: AgentSession, source: str) -> None:
+    def meta(now: str) -> JSONObject:
+        cwd = session.rest.gate.services.files.cwd
+        return {
+            "id": session.thread_id,
+            "session_id": session.thread_id,
+            "timestamp": now,
+            "cwd": cwd,
+            "originator": "toolrest",
+            "cli_version": __version__,
+            "source": source,
+            "model_provider": getattr(session.model, "provider", None),
+            "base_instructions": {"text": session.instructions},
+            "git": git_facts(cwd),
+        }
+
+    journal.create(session.rest.config.home, session.thread_id, meta)
+
+
+def _note_differences(session: AgentSession, rollout: Rollout) -> None:
+    before = rollout.context.get("model")
+    if isinstance(before, str) and before != session.model.name:
+        words = f"this session was recorded with {before} and goes on with {session.model.name}"
+        session.warnings.append(words)
+
+
+def git_facts(cwd: str) -> JSONObject | None:
+    """Branch and commit of the folder, read from git's own files; None outside a repository."""
+    from toolrest.config.trust import git_root
+
+    root = git_root(cwd)
+    head = _line(os.path.join(root, ".git", "HEAD")) if root else None
+    if head is None or root is None:
+        return None
+    if not head.startswith("ref: "):
+        return {"commit_hash": head}
+    ref = head[5:]
+    facts: JSONObject = {"branch": ref.removeprefix("refs/heads/")}
+    commit = _line(os.path.join(root, ".git", *ref.split("/"))) if ".." not in ref else None
+    return facts | {"commit_hash": commit} if commit else facts
+
+
+def _line(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readline(500).strip() or None
+    except OSError:
+        return None
+
+
+def fork(home: str, path: str) -> str:
+    """Copy a session under a new id; returns the id. The original stays as it is."""
+    rollout = read_rollout(path)
+    new = str(uuid.uuid4())
+    journal = Journal()
+    before = rollout.meta
+    try:
+        journal.create(
+            home,
+            new,
+            lambda now: {
+                **before, "id": new, "session_id": new, "timestamp": now,
+                "forked_from_id": rollout.thread_id,
+            },
+        )  # fmt: skip
+        for item in rollout.items:
+            journal.write("response_item", item)
+        if rollout.context:
+            journal.write("turn_context", rollout.context)
+    finally:
+        journal.close()
+    return new
