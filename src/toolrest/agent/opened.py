@@ -45,9 +45,9 @@ def open_session(
     rollout = _rollout(journal, resume, ephemeral) if resume else None
     try:
         if model is None:
-            from toolrest.wire.providers import model_for
+            from importlib import import_module
 
-            model = model_for(config, environ)
+            model = import_module("toolrest.wire.providers").model_for(config, environ)
         session_id = rollout.thread_id if rollout else str(uuid.uuid4())
         rest = Toolrest(
             config.workspace or ".", config=config, on_ask=on_ask, env=environ,
