@@ -33,11 +33,9 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
     """
     from_stdin = arguments == "-"
     text = sys.stdin.read() if from_stdin else arguments
-    from toolrest.cli.ask import ask_on_terminal
+    from toolrest.cli.terminal import is_terminal
 
-    can_ask = not from_stdin and sys.stdin.isatty() and sys.stderr.isatty()
-    rest = choices.open(ask_on_terminal if can_ask else None)
-    answered = asyncio.run(_call(rest, name, text))
+    answered = asyncio.run(_call(choices, name, text, ask=not from_stdin and is_terminal()))
     if as_json:
         from toolrest.wire.encode import dumps, encode
 
@@ -47,11 +45,20 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
     sys.exit(0 if answered.output.success is not False and not answered.output.failed else 1)
 
 
-async def _call(rest: Toolrest, name: str, text: str) -> Answered:
+async def _call(choices: Choices, name: str, text: str, *, ask: bool) -> Answered:
     from toolrest.items import Answered, CustomToolCall, FunctionCall
 
+    rest = _open(choices, ask)
     known = next((tool for tool in rest.tools if tool.name == name), None)
     raw = known is not None and known.kind == "custom"
     item = CustomToolCall("call-1", name, text) if raw else FunctionCall("call-1", name, text)
     async with rest, rest.turn() as turn:
         return Answered(item, await turn.start(item).output())
+
+
+def _open(choices: Choices, ask: bool) -> Toolrest:
+    if not ask:
+        return choices.open()
+    from toolrest.cli.ask import TerminalApprover
+
+    return choices.open(TerminalApprover())
