@@ -263,6 +263,16 @@ class ViewImageToolCall(Event):
     path: str
 
 
+class FilesChanged(Event):
+    """What the calls of a turn changed, commands included, seen from its checkpoint."""
+
+    type: ClassVar[str] = "files_changed"
+    suspect: ClassVar[tuple[str, ...]] = ("files",)
+    checkpoint: int
+    files: Sequence[FileChange] = ()
+    files_in_all: int = 0
+
+
 class PlanUpdate(Event):
     """The model wrote down its plan."""
 

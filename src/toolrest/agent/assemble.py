@@ -24,6 +24,7 @@ from toolrest.gate.walk import Gate
 from toolrest.policy.paths import PathPolicy
 
 if TYPE_CHECKING:
+    from toolrest.agent.undo.hook import Saver
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
     from toolrest.gate.runner import Confinement, Runner
@@ -41,6 +42,7 @@ class Session:
     gate: Gate
     spill: Spill
     audit: AuditLog | None
+    saver: Saver | None = None
 
     async def aclose(self) -> None:
         """End the session's programs and close its own files."""
@@ -102,7 +104,18 @@ def assemble(
     audit = _listeners(config, session_id, files, bus)
     if audit is not None:
         gate.sync_soon = audit.sync_soon
-    return Session(gate, spill, audit)
+    return Session(gate, spill, audit, _saver(config, files, session_id))
+
+
+def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:
+    settings = config.value.checkpoints
+    if not settings.enabled:
+        return None
+    from toolrest.agent.undo.hook import Saver
+
+    return Saver(
+        config.home, files.workspace, session_id, settings.max_file_size, settings.max_size
+    )
 
 
 def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()) -> PathPolicy:

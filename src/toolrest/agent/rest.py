@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -13,20 +14,49 @@ from weakref import WeakSet
 from toolrest.errors import RespondToModel, ToolDefinitionError
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
+from toolrest.gate.threads import run_in_thread
 from toolrest.gate.tool import Tool, as_tool
 from toolrest.gate.turn import Running
 from toolrest.gate.turn import Turn as CallTurn
 from toolrest.items import Answered, FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
+    from toolrest.agent.undo.checkpoints import Undone
+    from toolrest.agent.undo.hook import Saver, TurnCheckpoint
     from toolrest.config import Config, Settings
     from toolrest.gate.approval import OnAsk
     from toolrest.gate.hooks import Hooks
     from toolrest.gate.walk import Gate
+    from toolrest.policy.effects import Effects
 
 
 class Turn(CallTurn):
     """Calls that belong together; also takes a model's reply as JSON and answers in kind."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        before_mutation: Callable[[], Awaitable[None]] | None = None,
+        commit: Callable[[], Awaitable[None]] | None = None,
+        saver: Saver | None = None,
+    ) -> None:
+        super().__init__(gate, before_mutation, commit)
+        self._checkpoint: TurnCheckpoint | None = None
+        if saver is not None:
+            from toolrest.agent.undo.hook import TurnCheckpoint
+
+            self._checkpoint = TurnCheckpoint(saver, gate.services.bus, self.id)
+
+    async def before_mutation(self, effects: Effects, label: str = "") -> None:
+        """Save the workspace before the turn's first change."""
+        if self._checkpoint is not None:
+            await self._checkpoint.before(effects, label)
+        await super().before_mutation(effects, label)
+
+    async def after_calls(self) -> None:
+        """Note what the turn changed."""
+        if self._checkpoint is not None:
+            await self._checkpoint.after()
 
     async def answer(self, reply: Any) -> list[JSONObject]:
         """Run every tool call in a reply; the items to send back, in call order."""
@@ -256,7 +286,7 @@ class Toolrest:
         """
         if self._closed:
             raise RuntimeError("this Toolrest is closed")
-        turn = Turn(self._gate, before_mutation, commit)
+        turn = Turn(self._gate, before_mutation, commit, self._session.saver)
         self._turns.add(turn)
         return turn
 
@@ -275,6 +305,31 @@ class Toolrest:
 
         walks = self._gate.hooks
         return walks.hooks if walks is not None else Hooks.none()
+
+    # Taking back
+
+    async def undo(
+        self, turn: int | None = None, *, force: bool = False, dry_run: bool = False
+    ) -> Undone:
+        """Take back what the newest turn changed in the workspace, or turn N and all after it.
+
+        Only paths that these turns changed are touched; what somebody else changed since stays
+        unless `force`. The undo is itself a turn: `undo(result.number)` takes it back.
+        """
+        from toolrest.agent.undo.checkpoints import Undone
+        from toolrest.agent.undo.errors import UndoError
+
+        saver = self._session.saver
+        if saver is None:
+            raise UndoError("there are no checkpoints: checkpoints.enabled is false")
+
+        def work() -> Undone:
+            checkpoints = saver.get()
+            if dry_run:
+                return Undone(checkpoints.preview(turn, force=force))
+            return checkpoints.undo(turn, force=force, session=self.session_id)
+
+        return await run_in_thread(work, (), threading.Event())
 
     # Listening
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "mcp": ("toolrest.cli.mcp", "MCP servers for this agent, and this agent as a server."),
     "sandbox": ("toolrest.cli.sandbox", "Run a command as a model's command would run."),
     "tools": ("toolrest.cli.tools", "List the tools on offer, or their specs for a model API."),
+    "undo": ("toolrest.cli.undo", "Take back what a turn has changed in this folder."),
     "trust": ("toolrest.cli.trust", "Trust a folder's own settings, or stop to."),
 }
 

@@ -214,6 +214,17 @@ class Hooks(Table):
     Stop: HookRows = ()
 
 
+class Checkpoints(Table):
+    """`[checkpoints]`: what is saved before a turn changes the workspace, for `toolrest undo`.
+
+    An untracked file over `max_file_size` is left out, and those past `max_size` in all.
+    """
+
+    enabled: bool = True
+    max_file_size: Size = 100_000_000
+    max_size: Size = 2_000_000_000
+
+
 class Redact(Table):
     """`[redact]`: regular expressions and names of variables whose values are secret."""
 
@@ -345,6 +356,8 @@ class Settings(Table):
     tools: Tools = Tools.model_construct()
     tool_security: ToolSecurity = ToolSecurity.model_construct()
     hooks: Hooks = Hooks.model_construct()
+
+    checkpoints: Checkpoints = Checkpoints.model_construct()
     redact: Redact = Redact.model_construct()
     agents: Agents = Agents.model_construct()
     otel: Otel = Otel.model_construct()

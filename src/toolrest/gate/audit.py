@@ -17,7 +17,14 @@ from threading import Lock
 from typing import Any
 
 from toolrest.errors import AuditError, ConfigError
-from toolrest.events import Event, HookRan, ToolCallDecision, ToolCallEnd
+from toolrest.events import (
+    Event,
+    FileChange,
+    FilesChanged,
+    HookRan,
+    ToolCallDecision,
+    ToolCallEnd,
+)
 from toolrest.gate.audit_chain import GENESIS, HEAD_SUFFIX, head_record, seal
 from toolrest.gate.cut import Limit, encoded, truncate
 from toolrest.gate.private import private_file, private_folder, reason, write_all
@@ -92,6 +99,8 @@ class AuditLog:
             self._append(_result(event))
         elif isinstance(event, HookRan):
             self._append(_hook(event))
+        elif isinstance(event, FilesChanged):
+            self._append(_files_changed(event))
 
     def sync(self) -> None:
         """Put every line on disk. It may take milliseconds: call it off the event loop."""
@@ -291,9 +300,7 @@ def _result(event: ToolCallEnd) -> JSONObject:
         "bytes": event.bytes,
         "truncated": event.truncated,
         "spill": event.spill,
-        "files": [
-            {"path": file.path, "before": file.before, "after": file.after} for file in event.files
-        ],
+        "files": _hashes(event.files),
     }
 
 
@@ -312,6 +319,22 @@ def _hook(event: HookRan) -> JSONObject:
         "exit_code": event.exit_code,
         "duration": event.duration,
     }
+
+
+def _files_changed(event: FilesChanged) -> JSONObject:
+    return {
+        "type": "files",
+        "time": event.time or time.time(),
+        "seq": event.seq,
+        "turn": event.turn_id,
+        "checkpoint": event.checkpoint,
+        "files": _hashes(event.files),
+        "files_in_all": event.files_in_all,
+    }
+
+
+def _hashes(files: Iterable[FileChange]) -> list[JSONObject]:
+    return [{"path": file.path, "before": file.before, "after": file.after} for file in files]
 
 
 def _short(text: str) -> str:

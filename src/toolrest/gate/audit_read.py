@@ -121,6 +121,10 @@ def show(path: str | os.PathLike[str]) -> Iterator[AuditRow]:
                 row = waiting.pop(call_id, None) or _row(record, number)
                 _add_result(row, record)
                 yield row
+            elif kind == "files":
+                row = _row(record, number, tool="files_changed", result="changed")
+                _add_files(row, record)
+                yield row
             elif kind in ("session_start", "session_end"):
                 yield _row(record, number, tool=kind, arguments=_safe(record.get("session", "")))
             else:
@@ -228,6 +232,10 @@ def _add_result(row: AuditRow, record: JSONObject) -> None:
     if record.get("exit_code") is not None:
         row.result += f" (exit {_safe(record['exit_code'])})"
     row.duration = _duration(record.get("duration"))
+    _add_files(row, record)
+
+
+def _add_files(row: AuditRow, record: JSONObject) -> None:
     files = record.get("files")
     for change in files if isinstance(files, list) else []:
         if isinstance(change, dict):

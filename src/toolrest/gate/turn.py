@@ -15,6 +15,7 @@ from toolrest.events import TurnEnded, TurnStarted
 from toolrest.gate.threads import GRACE_SECONDS
 from toolrest.gate.walk import Gate, Walk
 from toolrest.items import Answered, CallItem, ToolOutput
+from toolrest.policy.effects import Effects
 
 
 class Running:
@@ -125,6 +126,7 @@ class Turn:
                 await self.answers()
         finally:
             await self._settle()
+            await self.after_calls()
             self._gate.services.bus.emit(TurnEnded(turn_id=self.id, reason=self._reason()))
 
     async def _settle(self) -> None:
@@ -180,8 +182,14 @@ class Turn:
         if self.failure is None:
             self.failure = error
 
-    async def before_mutation(self) -> None:
-        """Before a mutating call, the checkpoint once per turn: readers never wait for this."""
+    async def after_calls(self) -> None:
+        """Once per turn, when its last call is over and before it is said to have ended."""
+
+    async def before_mutation(self, effects: Effects, label: str = "") -> None:
+        """Before each call that may change something: readers never wait for this.
+
+        What the turn was given to prepare with runs once, before the first of them.
+        """
         if self._commit is not None:
             await self._commit()
         if self._prepare is None:

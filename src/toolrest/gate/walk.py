@@ -301,7 +301,7 @@ class Walk:
         self.ran = call
         if not call.effects.mutating:
             return await self._attempt(call)
-        await self.turn.before_mutation()
+        await self.turn.before_mutation(call.effects, f"{self.name} {self.arguments}")
         if self.gate.sync_soon is not None:
             self.gate.sync_soon()
         return await self._escalating(call)

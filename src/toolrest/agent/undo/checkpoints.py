@@ -1,0 +1,291 @@
+"""`Checkpoints`: save a workspace before a turn, note what the turn changed, take it back.
+
+Everything here blocks: call it off the event loop. Two sessions, or two processes, may use the
+same workspace; a process that dies leaves a turn that the next one finds and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from toolrest.agent.undo.errors import UndoError
+from toolrest.agent.undo.journal import Journal
+from toolrest.agent.undo.packs import Packs
+from toolrest.agent.undo.plan import Item, Kept, Plan, Turn, last_to_undo, plan, turns_in
+from toolrest.agent.undo.records import OUTSIDE, Changes, same
+from toolrest.agent.undo.restore import restore
+from toolrest.agent.undo.scan import Limits, Scan
+from toolrest.gate.private import private_folder
+
+_LONGEST_LABEL = 120
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class Undone:
+    """What an undo did; `number` is its own, to take it back by."""
+
+    plan: Plan
+    number: int | None = None
+    done: list[Item] = field(default_factory=list)
+    failed: list[Kept] = field(default_factory=list)
+
+
+class Checkpoints:
+    """The checkpoints of one workspace, under `home`/checkpoints."""
+
+    def __init__(self, home: str, workspace: str, limits: Limits | None = None) -> None:
+        self.workspace = os.path.realpath(workspace)
+        self._home = os.path.realpath(home)
+        self._limits = limits or Limits()
+        self._journal = Journal(self._home, key_of(self.workspace))
+        self._packs = Packs(self._journal.folder)
+        self._held: dict[int, int] = {}
+        self._mutex = threading.RLock()
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever saved for this workspace."""
+        return os.path.exists(os.path.join(self._journal.folder, "journal.jsonl"))
+
+    # A turn
+
+    def begin(
+        self, session: str = "", label: str = "", cancelled: Callable[[], bool] = _never
+    ) -> int:
+        """Save the workspace as it is; the number of the turn that may now change it."""
+        with self._using():
+            self._look(cancelled)
+            self._end_dead()
+            return self._open("turn", session, label, ())
+
+    def covers(self, paths: Iterable[str]) -> bool:
+        """Whether these (absolute) paths are kept without `keep`; does not block."""
+        return not any(self._is_left_out(self._key(path)) for path in paths)
+
+    def keep(self, paths: Iterable[str]) -> None:
+        """Keep files that a call is about to write and that the walk leaves out."""
+        wanted = [key for path in paths if self._is_left_out(key := self._key(path))]
+        if not wanted:
+            return
+        with self._using():
+            scan = self._scan(_never)
+            self._journal.append({"t": "touched", "paths": wanted})
+            for path in wanted:
+                scan.keep_one(path)
+            self._packs.flush()
+            if scan.refreshed:
+                self._journal.append({"t": "stat", "c": scan.refreshed})
+
+    def end(self, number: int, cancelled: Callable[[], bool] = _never) -> Changes:
+        """The turn is over: what it changed, by path (absolute outside the workspace)."""
+        with self._using():
+            self._look(cancelled)
+            return self._close(number)
+
+    def turns(self) -> list[Turn]:
+        """Every turn and undo that is still known, oldest first."""
+        if not self.exists:
+            return []
+        with self._using(create=False):
+            return turns_in(self._journal.history())
+
+    # Going back
+
+    def preview(self, turn: int | None = None, *, force: bool = False) -> Plan:
+        """What `undo` would do now."""
+        with self._going_back():
+            return self._plan(turn, force)
+
+    def undo(
+        self,
+        turn: int | None = None,
+        *,
+        force: bool = False,
+        session: str = "",
+        tell: Callable[[Plan], None] | None = None,
+    ) -> Undone:
+        """Go back to before `turn` (default: the newest that is not undone), later ones included.
+
+        Only paths that these turns changed are touched. What somebody else changed since is left
+        alone unless `force`. `tell` hears the plan before anything happens. The undo is a turn of
+        its own: `undo(its number)` takes it back.
+        """
+        with self._going_back():
+            chosen = self._plan(turn, force)
+            if tell is not None:
+                tell(chosen)
+            result = Undone(chosen)
+            if not chosen.items:
+                return result
+            label = f"undo of turn {chosen.turn}"
+            result.number = self._open("undo", session, label, chosen.undoes)
+            # If this dies in the middle the undo stays open: the next one ends it as interrupted,
+            # and it does not count as having undone anything.
+            result.done, result.failed = restore(self.workspace, chosen.items, self._packs)
+            self._look(_never)
+            self._close(result.number)
+            return result
+
+    def left_out(self) -> list[Kept]:
+        """Files and folders of the workspace whose content is not kept, and why."""
+        with self._using():
+            records = sorted(self._journal.state.records())
+            return [Kept(path, record.why) for path, record in records if record.why]
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[Journal]:
+        """The journal, locked and with dead turns ended, for collecting garbage."""
+        with self._using(create=False):
+            if self._journal.open:
+                self._look(_never)
+                self._end_dead()
+            yield self._journal
+
+    def _plan(self, turn: int | None, force: bool) -> Plan:
+        history = self._journal.history()
+        turns = turns_in(history)
+        if turn is None:
+            newest = last_to_undo(turns)
+            if newest is None:
+                raise UndoError("there is nothing to undo: no turn has changed this workspace")
+            turn = newest.number
+        elif turn not in {known.number for known in turns}:
+            raise UndoError(f"there is no turn {turn}; `toolrest undo --list` shows them")
+        running = [str(number) for number in sorted(self._journal.open) if number >= turn]
+        if running and not force:
+            raise UndoError(
+                f"turn {', '.join(running)} is still running; end its session first, or force it"
+            )
+        return plan(history, self._journal.state, turn, force=force)
+
+    @contextlib.contextmanager
+    def _going_back(self) -> Iterator[None]:
+        if not self.exists:
+            raise UndoError(f"there is nothing to undo: no checkpoint of {self.workspace}")
+        with self._using(create=False):
+            self._look(_never)
+            self._end_dead()
+            yield
+
+    # Parts
+
+    @contextlib.contextmanager
+    def _using(self, *, create: bool = True) -> Iterator[None]:
+        with self._mutex, self._journal.locked(create=create):
+            yield
+
+    def _scan(self, cancelled: Callable[[], bool]) -> Scan:
+        return Scan(
+            self.workspace,
+            self._journal.state,
+            self._packs,
+            self._limits,
+            skip=self._home,
+            cancelled=cancelled,
+        )
+
+    def _look(self, cancelled: Callable[[], bool]) -> None:
+        scan = self._scan(cancelled)
+        scan.run()
+        self._journal.step(scan.changes, scan.refreshed)
+
+    def _open(self, kind: str, session: str, label: str, undid: tuple[int, ...]) -> int:
+        number = self._journal.last + 1
+        self._held[number] = self._claim(number)
+        line = {"t": "open", "n": number, "kind": kind, "time": time.time(), "undid": undid}
+        line |= {"session": session, "label": label[:_LONGEST_LABEL], "pid": os.getpid()}
+        if number == 1:
+            line["workspace"] = self.workspace
+        self._journal.append(line)
+        self._journal.watching[number] = {}
+        return number
+
+    def _close(self, number: int) -> Changes:
+        self._journal.append({"t": "close", "n": number})
+        self._release(number)
+        changes = self._journal.watching.pop(number, {})
+        return {path: pair for path, pair in changes.items() if not same(*pair)}
+
+    def _end_dead(self) -> None:
+        """End turns whose process is gone: what changed until now is counted as theirs."""
+        for number in sorted(self._journal.open - self._held.keys()):
+            if self._is_alive(number):
+                continue
+            self._journal.append({"t": "close", "n": number, "interrupted": True})
+            self._release(number)
+
+    # A turn's owner holds a lock, which ends with its process whatever happens.
+
+    def _claim(self, number: int) -> int:
+        folder = private_folder(self._journal.folder, "open")
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(str(number), flags, 0o600, dir_fd=folder)
+        finally:
+            os.close(folder)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return fd
+
+    def _release(self, number: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._lock_of(number))
+        held = self._held.pop(number, None)
+        if held is not None:
+            os.close(held)
+
+    def _is_alive(self, number: int) -> bool:
+        try:
+            fd = os.open(self._lock_of(number), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def _lock_of(self, number: int) -> str:
+        return os.path.join(self._journal.folder, "open", str(number))
+
+    # Paths
+
+    def _key(self, path: str) -> str:
+        prefix = self.workspace.rstrip("/") + "/"
+        return path[len(prefix) :] if path.startswith(prefix) else path
+
+    def _is_left_out(self, key: str) -> bool:
+        state = self._journal.state
+        if key in state.touched:
+            return False
+        if key.startswith("/"):
+            return key not in state.folders.get(OUTSIDE, {})
+        record = state.get(key)
+        if record is not None:
+            return record.is_file and record.ref is None
+        return any(above is not None and bool(above.why) for above in map(state.get, _above(key)))
+
+
+def _above(key: str) -> Iterator[str]:
+    while "/" in key:
+        key = key.rpartition("/")[0]
+        yield key
+
+
+def key_of(workspace: str) -> str:
+    """The folder name of a workspace: readable, and unique by its path."""
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in os.path.basename(workspace))
+    digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+    return f"{name[:40].lstrip('.') or 'root'}-{digest}"

@@ -1,0 +1,149 @@
+"""Which paths must go back, and to what? Read off the journal; nothing is changed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from toolrest.agent.undo.records import Record, State, parse, same
+
+CHANGED_SINCE = "somebody else has changed it since"
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn that may have changed the workspace, or an undo, as the journal tells it."""
+
+    number: int
+    kind: Literal["turn", "undo"]
+    time: float
+    session: str
+    label: str
+    status: Literal["open", "done", "interrupted"] = "open"
+    changed: int = 0
+    """How many paths it changed."""
+    undid: tuple[int, ...] = ()
+    undone: bool = False
+
+
+class Item(NamedTuple):
+    """A path to put back: what it is now and what it was."""
+
+    path: str
+    now: Record | None
+    was: Record | None
+
+    @property
+    def action(self) -> str:
+        """In one word, for people."""
+        if self.was is None:
+            return "remove"
+        return "restore" if self.now is not None else "bring back"
+
+
+class Kept(NamedTuple):
+    """A path that stays as it is, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """What an undo would do."""
+
+    turn: int
+    undoes: tuple[int, ...]
+    items: list[Item] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    """Left alone so as not to lose what somebody else did; `force` takes them back too."""
+    lost: list[Kept] = field(default_factory=list)
+    """Changed, but the content before was never kept."""
+
+
+def turns_in(history: Iterable[dict[str, Any]]) -> list[Turn]:
+    """Every turn and undo, oldest first."""
+    turns: dict[int, Turn] = {}
+    paths: dict[int, set[str]] = {}
+    running: set[int] = set()
+    for line in history:
+        if line["t"] == "open":
+            number = line["n"]
+            turns[number] = Turn(
+                number,
+                line["kind"],
+                line["time"],
+                line["session"],
+                line["label"],
+                undid=tuple(line.get("undid", ())),
+            )
+            paths[number] = set()
+            running.add(number)
+        elif line["t"] == "close" and line["n"] in turns:
+            turns[line["n"]].status = "interrupted" if line.get("interrupted") else "done"
+            running.discard(line["n"])
+        elif line["t"] == "step":
+            for number in running:
+                paths[number].update(line["c"])
+    for number, turn in turns.items():
+        turn.changed = len(paths[number])
+    _mark_undone(turns)
+    return list(turns.values())
+
+
+def _mark_undone(turns: dict[int, Turn]) -> None:
+    """The newest undo counts; what it took back, undos included, does not."""
+    for number in sorted(turns, reverse=True):
+        turn = turns[number]
+        if turn.kind == "undo" and turn.status == "done" and not turn.undone:
+            for other in turn.undid:
+                if other in turns:
+                    turns[other].undone = True
+
+
+def last_to_undo(turns: list[Turn]) -> Turn | None:
+    """The newest turn that changed something and was not taken back."""
+    for turn in reversed(turns):
+        if turn.kind == "turn" and turn.changed and not turn.undone:
+            return turn
+    return None
+
+
+def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: bool) -> Plan:
+    """How to get back to what was there before `turn`, without the changes of others.
+
+    A path is taken back to what it was before the first of these turns that changed it. What
+    changed it outside of them, a person or an older turn, is not ours to undo.
+    """
+    first: dict[str, Record | None] = {}
+    foreign: set[str] = set()
+    ours: set[int] = set()
+    numbers = []
+    for line in history:
+        if line["t"] == "open" and line["n"] >= turn:
+            ours.add(line["n"])
+            numbers.append(line["n"])
+        elif line["t"] == "close":
+            ours.discard(line["n"])
+        elif line["t"] == "step":
+            for path, (before, _) in line["c"].items():
+                if ours:
+                    first.setdefault(path, parse(before))
+                elif path in first:
+                    foreign.add(path)
+    result = Plan(turn, tuple(numbers))
+    for path, was in sorted(first.items()):
+        _sort_in(result, Item(path, state.get(path), was), path in foreign and not force)
+    return result
+
+
+def _sort_in(result: Plan, item: Item, foreign: bool) -> None:
+    if same(item.now, item.was):
+        return
+    if foreign:
+        result.kept.append(Kept(item.path, CHANGED_SINCE))
+    elif item.was is not None and item.was.is_file and item.was.ref is None:
+        result.lost.append(Kept(item.path, item.was.why or "never kept"))
+    else:
+        result.items.append(item)

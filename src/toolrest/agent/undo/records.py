@@ -1,0 +1,131 @@
+"""What is known of one path: its kind, its stat for cheap comparing, and where its bytes are."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+OUTSIDE = "/"
+"""The key of files outside the workspace; their names are absolute paths."""
+
+
+class Record(NamedTuple):
+    """One path at one moment. `ref` says where the content is kept, or is a symlink's target."""
+
+    mode: int
+    size: int = 0
+    mtime: int = 0
+    ctime: int = 0
+    inode: int = 0
+    uid: int = 0
+    gid: int = 0
+    ref: str | None = None
+    ignored: bool = False
+    why: str = ""
+    """Why the content is not kept; empty when it is."""
+
+    @property
+    def is_dir(self) -> bool:
+        """A folder."""
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def is_file(self) -> bool:
+        """A regular file."""
+        return stat.S_ISREG(self.mode)
+
+    @property
+    def is_link(self) -> bool:
+        """A symbolic link."""
+        return stat.S_ISLNK(self.mode)
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 of a kept file's content."""
+        return self.ref.split(".", 1)[0] if self.is_file and self.ref else None
+
+    def unchanged(self, now: os.stat_result) -> bool:
+        """Whether the path looks as it did, so that it need not be read again."""
+        if self.mode != now.st_mode or self.uid != now.st_uid or self.gid != now.st_gid:
+            return False
+        if stat.S_ISDIR(now.st_mode):
+            return True
+        return (
+            self.mtime == now.st_mtime_ns
+            and self.size == now.st_size
+            and self.inode == now.st_ino
+            and self.ctime == now.st_ctime_ns
+        )
+
+
+Change: TypeAlias = tuple[Record | None, Record | None]
+"""Before and after; None where there was nothing."""
+Changes: TypeAlias = dict[str, Change]
+
+
+def same(one: Record | None, other: Record | None) -> bool:
+    """Whether two records mean the same content, kind, mode and owner."""
+    if one is None or other is None:
+        return one is other
+    if (one.mode, one.uid, one.gid) != (other.mode, other.uid, other.gid):
+        return False
+    if one.is_file:
+        return _same_bytes(one, other)
+    return one.is_dir or one.ref == other.ref
+
+
+def _same_bytes(one: Record, other: Record) -> bool:
+    if one.ref is not None and other.ref is not None:
+        return one.digest == other.digest
+    # What was not kept can only be told by its stat; one that is now kept was not touched by that.
+    return (one.size, one.mtime, one.inode) == (other.size, other.mtime, other.inode)
+
+
+class State:
+    """Every known path of a workspace, by folder."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, dict[str, Record]] = {}
+        self.touched: set[str] = set()
+        """Paths that a call said it would write: kept whatever their size and place."""
+
+    def get(self, path: str) -> Record | None:
+        """What is known of a path."""
+        folder, name = split(path)
+        return self.folders.get(folder, {}).get(name)
+
+    def put(self, path: str, record: Record | None) -> None:
+        """Learn or forget a path."""
+        folder, name = split(path)
+        if record is not None:
+            self.folders.setdefault(folder, {})[name] = record
+        elif folder in self.folders:
+            self.folders[folder].pop(name, None)
+            if not self.folders[folder]:
+                del self.folders[folder]
+
+    def records(self) -> Iterable[tuple[str, Record]]:
+        """Every path with its record."""
+        for folder, names in self.folders.items():
+            for name, record in names.items():
+                yield join(folder, name), record
+
+
+def split(path: str) -> tuple[str, str]:
+    """The folder's key and the name in it."""
+    if path.startswith("/"):
+        return OUTSIDE, path
+    folder, _, name = path.rpartition("/")
+    return folder, name
+
+
+def join(folder: str, name: str) -> str:
+    """The inverse of `split`."""
+    return f"{folder}/{name}" if folder and folder != OUTSIDE else name
+
+
+def parse(value: object) -> Record | None:
+    """A record from its JSON form."""
+    return None if value is None else Record(*value)  # type: ignore[misc]

@@ -1,0 +1,339 @@
+"""What has changed in the workspace since the last look? One walk; only what changed is read."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from toolrest.agent.undo.errors import CheckpointError
+from toolrest.agent.undo.ignore import Rules, read_patterns
+from toolrest.agent.undo.packs import Packs
+from toolrest.agent.undo.records import OUTSIDE, Changes, Record, State, join, same
+from toolrest.agent.undo.tracked import tracked_in
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_IN_MEMORY = 4 << 20
+_TICK = 20_000_000
+"""A file that changed so recently may change again within one tick of its time stamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is kept. Tracked files and files that a call names are kept whatever these say."""
+
+    ignored_file: int = 1 << 20
+    ignored_total: int = 256 << 20
+    file: int = 100_000_000
+    total: int = 2_000_000_000
+    entries: int = 200_000
+
+
+@dataclass(slots=True)
+class Folder:
+    """A folder to look into, as its parent's listing showed it."""
+
+    path: str
+    rules: Rules
+    ignored: bool
+    repository: str | None
+    identity: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class Scan:
+    """One walk. `changes` are for people; `refreshed` only saves reading a file again."""
+
+    root: str
+    state: State
+    packs: Packs
+    limits: Limits
+    skip: str = ""
+    """An absolute path that is never looked into: our own home."""
+    cancelled: Callable[[], bool] = lambda: False
+    changes: Changes = field(default_factory=dict)
+    refreshed: dict[str, Record] = field(default_factory=dict)
+    _known: dict[str, str] | None = None
+    _held: tuple[int, int] | None = None
+    _tracked: dict[str, frozenset[str]] = field(default_factory=dict)
+    _later: list[Folder] = field(default_factory=list)
+    _visited: set[str] = field(default_factory=set)
+    _closed: list[str] = field(default_factory=list)
+    _count: int = 0
+    _now: int = 0
+
+    def run(self) -> None:
+        """Walk everything, ignored folders last, and keep what is new."""
+        self._now = time.time_ns()
+        top = Folder("", Rules.above(self.root), False, _above(self.root))
+        try:
+            self._walk([top])
+            self._walk(self._later)
+            self._look_outside()
+            self._forget()
+            self.packs.flush()
+        except BaseException:
+            self.packs.drop()
+            raise
+
+    # Folders
+
+    def _walk(self, waiting: list[Folder]) -> None:
+        while waiting:
+            if self.cancelled():
+                raise CheckpointError("stopped")
+            folder = waiting.pop()
+            if self._count > self.limits.entries:
+                self._leave_folder(folder.path, f"more than {self.limits.entries:,} entries")
+                continue
+            try:
+                fd = os.open(os.path.join(self.root, folder.path), _FOLDER)
+            except OSError as error:
+                if not folder.path:
+                    raise CheckpointError(f"{self.root}: {error.strerror}") from None
+                self._leave_folder(folder.path, error.strerror or "unreadable")
+                continue
+            try:
+                found = os.fstat(fd)
+                if folder.identity in (None, (found.st_dev, found.st_ino)):
+                    self._look_into(folder, fd, found.st_dev, waiting)
+                else:
+                    self._leave_folder(folder.path, "it was replaced while being read")
+            finally:
+                os.close(fd)
+
+    def _look_into(self, folder: Folder, fd: int, device: int, waiting: list[Folder]) -> None:
+        old = self.state.folders.get(folder.path, {})
+        self._visited.add(folder.path)
+        with os.scandir(fd) as listing:
+            entries = list(listing)
+        names = {entry.name for entry in entries}
+        if ".gitignore" in names:
+            with contextlib.suppress(OSError):
+                patterns = read_patterns(os.open(".gitignore", _FILE, dir_fd=fd))
+                folder.rules = folder.rules.entered(folder.path, patterns)
+        if ".git" in names:
+            folder.repository = os.path.join(self.root, folder.path) if folder.path else self.root
+        self._count += len(entries)
+        seen = set()
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # gone between the listing and the look
+            if stat.S_ISDIR(status.st_mode):
+                if not self._enter(folder, entry.name, status, device, waiting):
+                    continue
+            elif not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+                continue  # sockets, pipes and devices hold nothing to keep
+            seen.add(entry.name)
+            known = old.get(entry.name)
+            if known is None or not known.unchanged(status):
+                self._learn(folder, fd, entry.name, status, known)
+        for name in old.keys() - seen:
+            self.changes[join(folder.path, name)] = (old[name], None)
+
+    def _enter(
+        self,
+        folder: Folder,
+        name: str,
+        status: os.stat_result,
+        device: int,
+        waiting: list[Folder],
+    ) -> bool:
+        """Put a folder on the list; False for those that are none of ours."""
+        path = join(folder.path, name)
+        if name == ".git" or status.st_dev != device or os.path.join(self.root, path) == self.skip:
+            return False
+        ignored = folder.ignored or folder.rules.ignores(path, is_dir=True)
+        identity = (status.st_dev, status.st_ino)
+        below = Folder(path, folder.rules, ignored, folder.repository, identity)
+        (self._later if ignored else waiting).append(below)
+        return True
+
+    def _leave_folder(self, path: str, why: str) -> None:
+        """What was known inside stays known: not looked at is not deleted."""
+        self._closed.append(path)
+        known = self.state.get(path)
+        fresh = self.changes.get(path, (None, None))[1] or self.refreshed.get(path) or known
+        if fresh is not None and fresh.why != why:
+            if path in self.changes:
+                self.changes[path] = (self.changes[path][0], fresh._replace(why=why))
+            else:
+                self.refreshed[path] = fresh._replace(why=why)
+
+    def _forget(self) -> None:
+        """Folders that were known and are gone took everything in them along."""
+        for folder, names in self.state.folders.items():
+            if folder == OUTSIDE or folder in self._visited or self._is_closed(folder):
+                continue
+            for name, record in names.items():
+                self.changes[join(folder, name)] = (record, None)
+
+    def _is_closed(self, folder: str) -> bool:
+        return any(folder == path or folder.startswith(path + "/") for path in self._closed)
+
+    # Files
+
+    def _learn(
+        self, folder: Folder, fd: int, name: str, now: os.stat_result, known: Record | None
+    ) -> None:
+        path = join(folder.path, name)
+        record = _plain(now)
+        if record.is_link:
+            with contextlib.suppress(OSError):
+                record = record._replace(ref=os.readlink(name, dir_fd=fd))
+        elif record.is_file:
+            ignored = folder.ignored or folder.rules.ignores(path)
+            why = self._too_much(folder, path, record.size, ignored)
+            record = record._replace(ignored=ignored, why=why)
+            if not why:
+                record = self._keep(record, name, fd)
+        self._note(path, known, record)
+
+    def _note(self, path: str, known: Record | None, record: Record) -> None:
+        if known is not None and same(known, record):
+            self.refreshed[path] = record
+        else:
+            self.changes[path] = (known, record)
+
+    def _too_much(self, folder: Folder, path: str, size: int, ignored: bool) -> str:
+        """Why a file's content is not kept; empty when it is."""
+        if path in self.state.touched:
+            return ""
+        most = self.limits.ignored_file if ignored else self.limits.file
+        budget = self.limits.ignored_total if ignored else self.limits.total
+        word = "ignored and " if ignored else ""
+        why = ""
+        if size > most:
+            why = f"{word}over {most:,} bytes"
+        elif self._so_far()[ignored] + size > budget:
+            why = f"{word}over {budget:,} bytes in all"
+        return "" if why and self._is_tracked(folder, path) else why
+
+    def _so_far(self) -> tuple[int, int]:
+        """Bytes kept of files that are not ignored, and of those that are."""
+        if self._held is None:
+            plain = ignored = 0
+            for _, record in self.state.records():
+                if record.is_file and record.ref is not None:
+                    ignored += record.size if record.ignored else 0
+                    plain += 0 if record.ignored else record.size
+            self._held = (plain, ignored)
+        return self._held
+
+    def _is_tracked(self, folder: Folder, path: str) -> bool:
+        top = folder.repository
+        if top is None:
+            return False
+        if top not in self._tracked:
+            self._tracked[top] = tracked_in(top)
+        return os.path.relpath(os.path.join(self.root, path), top) in self._tracked[top]
+
+    def _keep(self, record: Record, name: str, folder: int | None) -> Record:
+        """Read a file into the packs."""
+        try:
+            fd = os.open(name, _FILE, dir_fd=folder)
+        except OSError as error:
+            return record._replace(why=error.strerror or "unreadable")
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return record._replace(why="it was replaced while being read")
+            ref, size = self._store(fd, found.st_size)
+            after = os.fstat(fd)
+        except OSError as error:
+            return record._replace(why=error.strerror or "unreadable")
+        finally:
+            os.close(fd)
+        self._add_held(record.ignored, size)
+        kept = _plain(after)._replace(ref=ref, size=size, ignored=record.ignored)
+        moving = size != after.st_size or after.st_ctime_ns > self._now - _TICK
+        return kept._replace(ctime=0) if moving else kept
+
+    def keep_one(self, path: str) -> None:
+        """Keep one path now, whatever its size and place; it counts as unchanged."""
+        self._now = time.time_ns()
+        full = os.path.join(self.root, path)
+        try:
+            record = _plain(os.lstat(full))
+        except OSError:
+            return
+        if record.is_file:
+            record = self._keep(record, full, None)
+        elif record.is_link:
+            with contextlib.suppress(OSError):
+                record = record._replace(ref=os.readlink(full))
+        self.refreshed[path] = record
+
+    def _add_held(self, ignored: bool, size: int) -> None:
+        plain, hidden = self._so_far()
+        self._held = (plain, hidden + size) if ignored else (plain + size, hidden)
+
+    def _store(self, fd: int, size: int) -> tuple[str, int]:
+        if size > _IN_MEMORY:
+            return self.packs.add_file(fd, size)
+        data = os.read(fd, size + 1)
+        while len(data) < size and (piece := os.read(fd, size - len(data))):
+            data += piece
+        digest = hashlib.sha256(data).hexdigest()
+        if self._known is None:
+            records = (record for _, record in self.state.records())
+            self._known = {r.digest: r.ref for r in records if r.digest and r.ref}
+        if digest not in self._known:
+            self._known[digest] = self.packs.add(data, digest)
+        return self._known[digest], len(data)
+
+    # Outside the workspace
+
+    def _look_outside(self) -> None:
+        """Files elsewhere that a call has named; no folder there is walked."""
+        known = self.state.folders.get(OUTSIDE, {})
+        outside = {path for path in self.state.touched if path.startswith("/")}
+        for path in outside | known.keys():
+            old = known.get(path)
+            try:
+                now = os.lstat(path)
+            except OSError:
+                if old is not None:
+                    self.changes[path] = (old, None)
+                continue
+            if old is not None and old.unchanged(now):
+                continue
+            record = _plain(now)
+            if record.is_file:
+                record = self._keep(record, path, None)
+            elif record.is_link:
+                with contextlib.suppress(OSError):
+                    record = record._replace(ref=os.readlink(path))
+            self._note(path, old, record)
+
+
+def _plain(now: os.stat_result) -> Record:
+    if stat.S_ISDIR(now.st_mode):
+        return Record(now.st_mode, inode=now.st_ino, uid=now.st_uid, gid=now.st_gid)
+    return Record(
+        now.st_mode,
+        now.st_size,
+        now.st_mtime_ns,
+        now.st_ctime_ns,
+        now.st_ino,
+        now.st_uid,
+        now.st_gid,
+    )
+
+
+def _above(workspace: str) -> str | None:
+    """The top of the repository that the workspace is in, if it is in one."""
+    folder = workspace
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+    return folder
