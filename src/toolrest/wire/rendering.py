@@ -1,0 +1,130 @@
+"""A history as the bytes of a request, of which only the new end is made anew.
+
+Sessions send their whole history with every request. What lies before the last thing the model
+said cannot change any more, so its bytes are kept: the work of one request stays the same however
+long the session is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import TypeAlias
+
+from toolrest.items import JSONObject
+from toolrest.wire.pairing import (
+    Legal,
+    Names,
+    answers,
+    call_id_of,
+    is_call,
+    is_models,
+    is_output,
+    paired,
+    printable_id,
+)
+from toolrest.wire.text import dumps
+
+Messages: TypeAlias = Callable[[Sequence[JSONObject]], list[JSONObject]]
+"""Paired items as a wire's messages. Called for stretches that begin where a model speaks."""
+
+
+class History:
+    """Renders a growing list of items. Give it the same item objects, unchanged, every time.
+
+    `forgets` is for wires on which reasoning is sent back only until the user speaks again.
+    """
+
+    def __init__(
+        self, messages: Messages, *, legal: Legal = printable_id, forgets: bool = False
+    ) -> None:
+        self._messages = messages
+        self._legal = legal
+        self._forgets = forgets
+        self._reset()
+
+    def _reset(self) -> None:
+        self._settled: list[JSONObject] = []
+        self._chunks: list[bytes] = []
+        self._names = Names(self._legal)
+        self._aborted: set[str] = set()
+        self._remembers = False
+        self.last_settled: JSONObject | None = None
+        self.rendered = 0
+
+    def render(self, items: Sequence[JSONObject]) -> tuple[list[bytes], list[JSONObject]]:
+        """The messages that are settled, as JSON, and those that are not yet."""
+        end = self._unsettled_from(items)
+        if end == 0 and self._settled:
+            self._reset()
+        tail = list(items[end:])
+        at = _last_group(tail)
+        if at > 0 and not _late(tail, at):
+            self._settle(tail[:at], followed_by_user=_speaks(tail[at:]))
+            tail = tail[at:]
+        # The tail comes again next time: its names must not be used up.
+        names = self._names.copy()
+        return self._chunks, self._messages(self._fresh(paired(tail, names), spoken=False))
+
+    def _unsettled_from(self, items: Sequence[JSONObject]) -> int:
+        """How many of the items are the settled ones; 0 when everything has to be made anew."""
+        count = len(self._settled)
+        if len(items) < count or not all(map(is_, self._settled, items)):
+            return 0
+        new = items[count:]
+        if self._aborted and any(is_output(i) and call_id_of(i) in self._aborted for i in new):
+            return 0
+        return 0 if self._remembers and _speaks(new) else count
+
+    def _settle(self, items: list[JSONObject], *, followed_by_user: bool) -> None:
+        found = answers(items)
+        self._aborted |= {
+            call_id_of(item) for n, item in enumerate(items) if is_call(item) and n not in found
+        }
+        fresh = self._fresh(paired(items, self._names), spoken=followed_by_user)
+        self._remembers = self._forgets and (
+            any(item.get("type") == "reasoning" for item in fresh)
+            or (self._remembers and not _speaks(items))
+        )
+        messages = self._messages(fresh)
+        self._chunks += [dumps(message).encode() for message in messages]
+        self.rendered += len(messages)
+        self.last_settled = messages[-1] if messages else self.last_settled
+        self._settled += items
+
+    def _fresh(self, items: list[JSONObject], *, spoken: bool) -> list[JSONObject]:
+        """Without the reasoning that the user has since spoken after."""
+        if not self._forgets:
+            return items
+        last = len(items) if spoken else _last_user(items)
+        return [item for n, item in enumerate(items) if n > last or item.get("type") != "reasoning"]
+
+
+def _last_group(items: Sequence[JSONObject]) -> int:
+    """Where the last stretch of the model's own items begins; 0 when there is none."""
+    at = len(items) - 1
+    while at >= 0 and not is_models(items[at]):
+        at -= 1
+    while at > 0 and is_models(items[at - 1]):
+        at -= 1
+    return max(at, 0)
+
+
+def _late(items: Sequence[JSONObject], at: int) -> bool:
+    """Whether an output after that place belongs to a call before it."""
+    later = {id(item) for item in items[at:] if is_output(item)}
+    if not later:
+        return False
+    return any(place < at and id(item) in later for place, item in answers(items).items())
+
+
+def _is_user(item: JSONObject) -> bool:
+    return item.get("type") == "message" and item.get("role") == "user"
+
+
+def _speaks(items: Sequence[JSONObject]) -> bool:
+    return any(map(_is_user, items))
+
+
+def _last_user(items: Sequence[JSONObject]) -> int:
+    return max((n for n, item in enumerate(items) if _is_user(item)), default=-1)
