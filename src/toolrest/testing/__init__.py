@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolrest.testing.script import Think as Think
     from toolrest.testing.script import context_full as context_full
     from toolrest.testing.scripted_model import ScriptedModel as ScriptedModel
+    from toolrest.testing.server import ScriptedServer as ScriptedServer
 
 _SCRIPT = "toolrest.testing.script"
 _HOMES = {
@@ -33,6 +34,7 @@ _HOMES = {
     "Reply": _SCRIPT,
     "Say": _SCRIPT,
     "ScriptedModel": "toolrest.testing.scripted_model",
+    "ScriptedServer": "toolrest.testing.server",
     "Think": _SCRIPT,
     "context_full": _SCRIPT,
 }

@@ -1,0 +1,233 @@
+"""What the three wires share: ask, read the answer as it comes, learn what is refused."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+from toolrest.items import JSONObject, Wire
+from toolrest.wire.http import Http, Opened, drain
+from toolrest.wire.model import (
+    Completed,
+    ModelError,
+    ModelEvent,
+    ModelRequest,
+    RateLimits,
+    Retrying,
+)
+from toolrest.wire.profile import refused_options
+from toolrest.wire.provider import Provider
+from toolrest.wire.sse import Events, TooLarge
+from toolrest.wire.text import dumps
+
+_MOST_ATTEMPTS: Final = 4
+_LONGEST_DOCUMENT: Final = 64 << 20
+
+
+class Parser(ABC):
+    """Makes events of what a server sends. `completed` is set when the answer is whole."""
+
+    completed: Completed | None = None
+
+    def feed(self, data: bytes) -> Iterator[ModelEvent]:
+        """The events of one server-sent event; what is not JSON is skipped."""
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return iter(())
+        return self.take(value) if isinstance(value, dict) else iter(())
+
+    @abstractmethod
+    def take(self, event: JSONObject) -> Iterator[ModelEvent]:
+        """The events of one decoded server-sent event."""
+
+    @abstractmethod
+    def end(self) -> Iterator[ModelEvent]:
+        """What is still to say when the stream ends before `completed` was set, or an error."""
+
+    @abstractmethod
+    def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
+        """The events of an answer that came as one document, from a server that cannot stream."""
+
+
+class HttpModel(ABC):
+    """A model behind an endpoint; implements `toolrest.wire.model.Model`.
+
+    Options that the server refuses by name are left out from then on.
+    """
+
+    wire: Wire
+    path: str
+
+    def __init__(self, provider: Provider, name: str, *, context_window: int | None = None) -> None:
+        self.provider = provider
+        self.name = name
+        self.context_window = context_window
+        self._http = Http(provider)
+        self._left_out: set[str] = set()
+        self._tools: tuple[Sequence[JSONObject], bytes] | None = None
+
+    @property
+    def stream_max_retries(self) -> int:
+        """How often to ask again after a broken stream."""
+        return self.provider.stream_max_retries
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """The answer as it comes; see `Model.stream`."""
+        for attempt in range(_MOST_ATTEMPTS):
+            begun = False
+            try:
+                async with aclosing(self._ask(request)) as events:
+                    async for event in events:
+                        begun = begun or not isinstance(event, Retrying)
+                        yield event
+                return
+            except ModelError as error:
+                if begun or error.kind != "invalid_request" or attempt + 1 == _MOST_ATTEMPTS:
+                    raise
+                refused = set(refused_options(error.message, self.optional)) - self._left_out
+                if not refused:
+                    raise
+                self._left_out |= refused
+
+    @property
+    @abstractmethod
+    def optional(self) -> Iterable[str]:
+        """Fields of a request that can be done without."""
+
+    @abstractmethod
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as JSON."""
+
+    @abstractmethod
+    def parser(self, request: ModelRequest) -> Parser:
+        """What reads the answer to this request."""
+
+    def headers(self, request: ModelRequest) -> dict[str, str]:
+        """Headers of one request."""
+        provider = self.provider
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "user-agent": user_agent(),
+            "originator": "toolrest",
+        }
+        if provider.key:
+            headers["authorization"] = f"Bearer {provider.key}"
+        if request.session_id:
+            headers["session-id"] = headers["thread-id"] = header_value(request.session_id)
+        return headers | {key.lower(): value for key, value in provider.headers.items()}
+
+    def opened(self, headers: Mapping[str, str], request: ModelRequest) -> Iterator[ModelEvent]:
+        """What the answer's headers say."""
+        from toolrest.wire.limits import rate_limits
+
+        snapshot = rate_limits(headers)
+        if snapshot:
+            yield RateLimits(snapshot)
+
+    async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        parser = self.parser(request)
+        stream = Events()
+        document: bytearray | None = None
+        posted = self._http.post(self.path, self.body(request), self.headers(request))
+        async with aclosing(posted) as parts:
+            async for part in parts:
+                if isinstance(part, bytes):
+                    if document is not None:
+                        _collect(document, part)
+                        continue
+                    for event in _read(parser, stream, part):
+                        yield event
+                    if parser.completed is not None:
+                        await drain(parts)
+                        yield parser.completed
+                        return
+                elif isinstance(part, Opened):
+                    document = None if part.is_events else bytearray()
+                    for event in self.opened(part.headers, request):
+                        yield event
+                else:
+                    yield part
+        for event in _rest(parser, stream, document):
+            yield event
+        if parser.completed is None:
+            raise ModelError("stream", "stream closed before response.completed")
+        yield parser.completed
+
+    def tools_json(self, tools: Sequence[JSONObject]) -> bytes:
+        """The tools as JSON; made once while they stay the same."""
+        if self._tools is None or (self._tools[0] is not tools and self._tools[0] != tools):
+            self._tools = (tools, dumps(list(tools)).encode())
+        return self._tools[1]
+
+    def joined(self, fields: Mapping[str, Any]) -> bytes:
+        """An object of fields in order: bytes are JSON already; refused ones are left out."""
+        pieces = []
+        for key, value in fields.items():
+            if value is None or key in self._left_out:
+                continue
+            raw = value if isinstance(value, bytes) else dumps(value).encode()
+            pieces.append(b'"%s":%s' % (key.encode(), raw))
+        return b"{" + b",".join(pieces) + b"}"
+
+
+def array(chunks: Sequence[bytes], messages: Iterable[JSONObject]) -> bytes:
+    """A JSON array of what is rendered and what is not yet."""
+    rest = [dumps(message).encode() for message in messages]
+    return b"[" + b",".join([*chunks, *rest]) + b"]"
+
+
+def _read(parser: Parser, stream: Events, chunk: bytes) -> Iterator[ModelEvent]:
+    try:
+        events = stream.feed(chunk)
+    except TooLarge as error:
+        raise ModelError("stream", str(error)) from None
+    for data in events:
+        yield from parser.feed(data)
+        if parser.completed is not None:
+            return
+
+
+def _rest(parser: Parser, stream: Events, document: bytearray | None) -> Iterator[ModelEvent]:
+    if document is None:
+        for data in stream.flush():
+            yield from parser.feed(data)
+        if parser.completed is None:
+            yield from parser.end()
+        return
+    try:
+        value = json.loads(document)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ModelError("stream", "the server answered with JSON that cannot be read")
+    yield from parser.whole(value)
+
+
+def _collect(document: bytearray, part: bytes) -> None:
+    document += part
+    if len(document) > _LONGEST_DOCUMENT:
+        raise ModelError("stream", f"an answer of more than {_LONGEST_DOCUMENT} bytes")
+
+
+def header_value(text: str) -> str:
+    """A text that may stand in a header."""
+    return "".join(char for char in text if " " <= char <= "~")[:256]
+
+
+def user_agent() -> str:
+    """Who asks."""
+    import sys
+
+    from toolrest import __version__
+
+    python = ".".join(map(str, sys.version_info[:2]))
+    return f"toolrest/{__version__} ({sys.platform}; python {python})"

@@ -1,0 +1,182 @@
+"""What a server's error means, whichever of their many shapes it comes in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple
+
+from toolrest.items import Wire
+from toolrest.wire.model import ModelError, ModelErrorKind
+
+_LONGEST: Final = 2000
+_CODES: Final[dict[str, ModelErrorKind]] = {
+    "context_length_exceeded": "context_window",
+    "exceed_context_size_error": "context_window",
+    "model_context_window_exceeded": "context_window",
+    "insufficient_quota": "quota",
+    "billing_error": "quota",
+    "usage_limit_reached": "usage_limit",
+    "usage_not_included": "usage_limit",
+    "invalid_prompt": "invalid_request",
+    "invalid_request_error": "invalid_request",
+    "authentication_error": "auth",
+    "permission_error": "auth",
+    "not_found_error": "not_found",
+    "rate_limit_exceeded": "rate_limit",
+    "rate_limit_error": "rate_limit",
+    "server_is_overloaded": "overloaded",
+    "slow_down": "overloaded",
+    "overloaded_error": "overloaded",
+    "bio_policy": "policy",
+    "cyber_policy": "policy",
+    "misalignment_policy_violation": "policy",
+}
+_STATUSES: Final[dict[int, ModelErrorKind]] = {
+    301: "not_found",
+    302: "not_found",
+    307: "not_found",
+    308: "not_found",
+    400: "invalid_request",
+    401: "auth",
+    402: "quota",
+    403: "auth",
+    404: "not_found",
+    413: "invalid_request",
+    422: "invalid_request",
+    429: "rate_limit",
+    529: "overloaded",
+}
+# Servers without codes say it in words: OpenAI, Anthropic, vLLM, llama.cpp, Ollama, LM Studio.
+_FULL: Final = re.compile(
+    r"maximum context length|context window|context length|prompt is too long"
+    r"|exceeds? the (available )?context|context[_ ]size|input is too long|too many tokens",
+    re.IGNORECASE,
+)
+_BAD_IMAGE: Final = "does not represent a valid image"
+_WAIT: Final = re.compile(r"try again in\s*(\d+(?:\.\d+)?)\s*(ms|s|seconds?)\b", re.IGNORECASE)
+_VAGUE: Final = frozenset({"invalid_request", "server"})
+
+
+class Told(NamedTuple):
+    """What the body of an error says."""
+
+    message: str
+    codes: tuple[str, ...] = ()
+
+
+def read_error(body: bytes | str | Any) -> Told:
+    """The words and codes in an error's body; plain text is its own words."""
+    value = body
+    if isinstance(body, bytes | str):
+        text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return Told(_short(text))
+    return _told(value)
+
+
+def _told(value: Any) -> Told:
+    if isinstance(value, list) and value:
+        return _told(value[0])
+    if not isinstance(value, Mapping):
+        return Told(_short(value if isinstance(value, str) else json.dumps(value)))
+    inner = value.get("error")
+    if isinstance(inner, str):
+        return Told(_short(inner))
+    source = inner if isinstance(inner, Mapping) else value
+    codes = tuple(c for key in ("code", "type") if isinstance(c := source.get(key), str))
+    for key in ("message", "detail", "msg", "title"):
+        words = source.get(key)
+        if words:
+            return Told(_short(words if isinstance(words, str) else json.dumps(words)), codes)
+    return Told(_short(json.dumps(value, ensure_ascii=False)), codes)
+
+
+def _short(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def error_in_stream(body: Any, wire: Wire) -> ModelError:
+    """A failure that came inside a stream that had begun well."""
+    told = read_error(body)
+    kind = _kind(told, "stream")
+    wait = _wait_in(told.message) if kind == "rate_limit" else None
+    retryable = kind in ("stream", "rate_limit", "server")
+    if kind == "overloaded" and wire != "responses":
+        retryable = True
+    message = told.message or "the server reported a failure without a reason"
+    return ModelError(kind, message, retryable=retryable, retry_after=wait)
+
+
+def error_of_status(
+    status: int, headers: Mapping[str, str], body: bytes, url: str, wire: Wire
+) -> ModelError:
+    """A refused request as an error that says who refused it and in which words."""
+    told = read_error(body)
+    kind = _kind(told, _STATUSES.get(status, "server"))
+    wait = retry_after(headers)
+    if wait is None and kind == "rate_limit":
+        wait = _wait_in(told.message)
+    words = told.message or "(no reason given)"
+    request_id = next(
+        (headers[key] for key in ("x-request-id", "request-id", "cf-ray") if headers.get(key)), ""
+    )
+    where = f"{url}, request id {request_id}" if request_id else url
+    return ModelError(
+        kind,
+        f"HTTP {status} from {where}: {words}",
+        status=status,
+        retryable=_is_retryable(kind, wait, wire),
+        retry_after=wait,
+    )
+
+
+def _is_retryable(kind: ModelErrorKind, wait: float | None, wire: Wire) -> bool:
+    if kind in ("rate_limit", "overloaded"):
+        # OpenAI's API says when to come back if that can help; the others often do not.
+        return wait is not None or wire != "responses"
+    return kind == "server"
+
+
+def _kind(told: Told, otherwise: ModelErrorKind) -> ModelErrorKind:
+    kinds = [_CODES[code] for code in told.codes if code in _CODES]
+    kind = next((kind for kind in kinds if kind not in _VAGUE), kinds[0] if kinds else otherwise)
+    if kind in ("invalid_request", "server", "stream", "not_found"):
+        if _FULL.search(told.message):
+            return "context_window"
+        if _BAD_IMAGE in told.message:
+            return "invalid_image"
+    return kind
+
+
+def _wait_in(message: str) -> float | None:
+    match = _WAIT.search(message)
+    if match is None:
+        return None
+    seconds = float(match[1])
+    return seconds / 1000 if match[2].lower() == "ms" else seconds
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """How long the server asks to wait: seconds, milliseconds or a date."""
+    import time
+
+    millis = headers.get("retry-after-ms", "")
+    if millis.isdecimal():
+        return int(millis) / 1000
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value)) if value[0].isdigit() else _until(value, time.time())
+    except ValueError:
+        return None
+
+
+def _until(date: str, now: float) -> float:
+    return max(0.0, parsedate_to_datetime(date).timestamp() - now)

@@ -1,0 +1,283 @@
+"""From settings to a model: which endpoint, on which wire, with whose key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from toolrest.config.models import model_info
+from toolrest.errors import ConfigError
+from toolrest.wire.profile import HOSTED, LOCAL, OPENAI, Profile
+from toolrest.wire.provider import ModelWire, Provider
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.config.model import ModelProvider
+    from toolrest.wire.client import HttpModel
+
+_MOST_RETRIES: Final = 100
+_NO_VALUES: Final[Mapping[str, str]] = {}
+
+
+class BuiltIn(NamedTuple):
+    """A provider that needs no settings. `address_variable` may say where it is instead."""
+
+    name: str
+    base_url: str
+    wire: ModelWire
+    env_key: str | None = None
+    key_required: bool = True
+    profile: Profile = HOSTED
+    address_variable: str | None = None
+    env_http_headers: Mapping[str, str] = _NO_VALUES
+
+
+BUILT_IN: Final[Mapping[str, BuiltIn]] = {
+    "openai": BuiltIn(
+        "OpenAI",
+        "https://api.openai.com/v1",
+        "responses",
+        "OPENAI_API_KEY",
+        profile=OPENAI,
+        address_variable="OPENAI_BASE_URL",
+        env_http_headers={
+            "OpenAI-Organization": "OPENAI_ORGANIZATION",
+            "OpenAI-Project": "OPENAI_PROJECT",
+        },
+    ),
+    "anthropic": BuiltIn(
+        "Anthropic",
+        "https://api.anthropic.com/v1",
+        "anthropic",
+        "ANTHROPIC_API_KEY",
+        address_variable="ANTHROPIC_BASE_URL",
+    ),
+    "ollama": BuiltIn(
+        "Ollama",
+        "http://localhost:11434/v1",
+        "chat",
+        "OLLAMA_API_KEY",
+        key_required=False,
+        profile=LOCAL,
+        address_variable="OLLAMA_HOST",
+    ),
+    "lmstudio": BuiltIn(
+        "LM Studio",
+        "http://localhost:1234/v1",
+        "chat",
+        "LM_API_TOKEN",
+        key_required=False,
+        profile=LOCAL,
+    ),
+    "vllm": BuiltIn(
+        "vLLM",
+        "http://localhost:8000/v1",
+        "chat",
+        "VLLM_API_KEY",
+        key_required=False,
+        profile=LOCAL,
+    ),
+    "openrouter": BuiltIn(
+        "OpenRouter", "https://openrouter.ai/api/v1", "chat", "OPENROUTER_API_KEY"
+    ),
+}
+
+
+def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel:
+    """The model that the settings name; `ConfigError` says what is missing. Opens nothing yet."""
+    settings = config.value
+    if settings.model is None:
+        raise ConfigError(
+            "no model is set: give -m NAME or set model in config.toml "
+            "(`toolrest models` lists what the provider offers)"
+        )
+    provider = provider_for(config, env)
+    model = client_for(provider, settings.model, reasons=_reasons(config))
+    if settings.model_context_window is not None:
+        model.context_window = settings.model_context_window
+    return model
+
+
+def _reasons(config: Config) -> bool:
+    """Whether to ask for reasoning items: new models of unknown families do reason."""
+    return config.family.reasoning_tools or config.family.name == "unknown"
+
+
+def client_for(provider: Provider, model: str, *, reasons: bool = False) -> HttpModel:
+    """A model at an endpoint."""
+    info = model_info(model)
+    window = info.context_window
+    if provider.wire == "responses":
+        from toolrest.wire.responses import ResponsesModel
+
+        return ResponsesModel(provider, model, context_window=window, reasons=reasons)
+    raise ConfigError(f"wire_api {provider.wire!r} is not available yet")
+
+
+def provider_for(config: Config, env: Mapping[str, str] | None = None) -> Provider:
+    """The provider that `model_provider` names, with its key read from the environment."""
+    environ = os.environ if env is None else env
+    settings = config.value
+    name = settings.model_provider
+    if config.source("model_provider") == "default" and _is_claude(settings.model):
+        name = "anthropic"
+    row = settings.model_providers.get(name)
+    built_in = BUILT_IN.get(name)
+    if row is None and built_in is None:
+        known = ", ".join(sorted({*BUILT_IN, *settings.model_providers}))
+        raise ConfigError(f"model_provider: no provider is called {name!r}; there are {known}")
+    return _resolved(name, row, built_in, environ)
+
+
+def _is_claude(model: str | None) -> bool:
+    return model is not None and model.strip().lower().startswith("claude")
+
+
+def _resolved(
+    name: str,
+    row: ModelProvider | None,
+    built_in: BuiltIn | None,
+    env: Mapping[str, str],
+) -> Provider:
+    if row is not None and row.requires_openai_auth and not row.env_key:
+        raise ConfigError(
+            f"model_providers.{name}.requires_openai_auth: there is no login here; "
+            "name the variable with your key in env_key"
+        )
+    wire: ModelWire = (row and row.wire_api) or (built_in.wire if built_in else "responses")
+    base_url = (row and row.base_url) or _address(name, built_in, env)
+    key, variable = _key(name, row, built_in, env)
+    headers = _headers(row, built_in, env)
+    profile = built_in.profile if built_in else _usual(base_url, wire)
+    return Provider(
+        id=name,
+        base_url=_checked(base_url, name),
+        wire=wire,
+        name=(row and row.name) or (built_in.name if built_in else name),
+        key=key,
+        key_variable=variable,
+        headers=headers,
+        query_params=dict(row.query_params) if row else {},
+        profile=profile.declared(row.capabilities) if row else profile,
+        **_patience(row),
+    )
+
+
+def _patience(row: ModelProvider | None) -> dict[str, Any]:
+    if row is None:
+        return {}
+    given: dict[str, Any] = {}
+    for key in ("request_max_retries", "stream_max_retries"):
+        if (value := getattr(row, key)) is not None:
+            given[key] = min(value, _MOST_RETRIES)
+    if row.stream_idle_timeout_ms is not None:
+        given["idle_timeout"] = row.stream_idle_timeout_ms / 1000
+    if row.connect_timeout_ms is not None:
+        given["connect_timeout"] = row.connect_timeout_ms / 1000
+    return given
+
+
+def _address(name: str, built_in: BuiltIn | None, env: Mapping[str, str]) -> str:
+    if built_in is None:
+        raise ConfigError(f"model_providers.{name}.base_url is not set")
+    variable = built_in.address_variable
+    value = env.get(variable, "").strip().rstrip("/") if variable else ""
+    if not value:
+        return built_in.base_url
+    if name == "ollama":
+        return _ollama(value)
+    # Anthropic's own tools leave the version out of this variable.
+    return f"{value}/v1" if name == "anthropic" and not value.endswith("/v1") else value
+
+
+def _ollama(host: str) -> str:
+    if "://" not in host:
+        host = f"http://{host}"
+    host = host.replace("//0.0.0.0", "//127.0.0.1")
+    scheme, _, place = host.partition("://")
+    if ":" not in place.rpartition("]")[2]:
+        place += ":11434"
+    return f"{scheme}://{place}/v1"
+
+
+def _checked(base_url: str, name: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not usable or any(char <= " " for char in base_url):
+        raise ConfigError(
+            f"model_providers.{name}.base_url: expected an http:// or https:// address"
+        )
+    return base_url
+
+
+def _key(
+    name: str, row: ModelProvider | None, built_in: BuiltIn | None, env: Mapping[str, str]
+) -> tuple[str, str | None]:
+    """The key and the variable it came from; a variable that should be set and is not is named."""
+    if row is not None and row.env_key is None and row.experimental_bearer_token is not None:
+        return row.experimental_bearer_token.strip(), None
+    variable = (row and row.env_key) or (built_in.env_key if built_in else None)
+    if variable is None:
+        return "", None
+    key = env.get(variable, "").strip()
+    required = (row is not None and row.env_key is not None) or (
+        built_in is not None and built_in.key_required
+    )
+    if key or not required:
+        return _clean(key, variable), variable if key else None
+    more = f" {row.env_key_instructions}" if row and row.env_key_instructions else ""
+    if not more:
+        more = f" It holds the key for the provider {name!r}."
+    raise ConfigError(f"Missing environment variable: `{variable}`.{more}")
+
+
+def _clean(key: str, variable: str) -> str:
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(f"the variable {variable} holds characters that no key has")
+    return key
+
+
+def _headers(
+    row: ModelProvider | None, built_in: BuiltIn | None, env: Mapping[str, str]
+) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    variables = dict(built_in.env_http_headers) if built_in else {}
+    if row is not None:
+        headers |= row.http_headers
+        variables |= row.env_http_headers
+    for header, variable in variables.items():
+        if value := env.get(variable, "").strip():
+            headers[header] = value
+    for header, value in headers.items():
+        if not (header.isascii() and value.isascii() and f"{header}{value}".isprintable()):
+            raise ConfigError(f"the HTTP header {header!r} holds characters that no header may")
+    return headers
+
+
+def _usual(base_url: str, wire: ModelWire) -> Profile:
+    """What to expect of an endpoint that nobody has described."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(base_url).hostname or ""
+    if wire == "responses":
+        return OPENAI
+    return LOCAL if _is_near(host) else HOSTED
+
+
+def _is_near(host: str) -> bool:
+    """Here or in the same network: that is where people run their own models."""
+    import ipaddress
+
+    if host == "localhost" or host.endswith((".local", ".internal", ".lan")):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return "." not in host

@@ -1,0 +1,55 @@
+"""Server-sent events: from bytes as they come to the data of each event."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LARGEST_EVENT: Final = 64 << 20
+
+
+class TooLarge(ValueError):
+    """An event of more bytes than any honest server sends."""
+
+
+class Events:
+    """Takes bytes in any pieces. Only `data` counts: what an event is, its JSON says."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of the events that these bytes complete."""
+        self._line += chunk
+        if b"\n" not in chunk:
+            if len(self._line) + self._size > LARGEST_EVENT:
+                raise TooLarge(f"an event of more than {LARGEST_EVENT} bytes")
+            return []
+        *lines, rest = bytes(self._line).split(b"\n")
+        self._line = bytearray(rest)
+        done: list[bytes] = []
+        for line in lines:
+            self._take(line.removesuffix(b"\r"), done)
+        return done
+
+    def _take(self, line: bytes, done: list[bytes]) -> None:
+        if not line:
+            if self._data:
+                done.append(b"\n".join(self._data))
+                self._data = []
+                self._size = 0
+        elif line.startswith(b"data:"):
+            value = line[6:] if line[5:6] == b" " else line[5:]
+            self._size += len(value)
+            if self._size > LARGEST_EVENT:
+                raise TooLarge(f"an event of more than {LARGEST_EVENT} bytes")
+            self._data.append(value)
+
+    def flush(self) -> list[bytes]:
+        """What is left when the stream ends; some servers leave out the last empty line."""
+        done: list[bytes] = []
+        self._take(bytes(self._line).removesuffix(b"\r"), done)
+        self._take(b"", done)
+        self._line = bytearray()
+        return done
