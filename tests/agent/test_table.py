@@ -39,10 +39,17 @@ def family(shell: dict[str, Row], patch: Row = PATCH) -> dict[str, Row]:
     return {**shell, **rest, "apply_patch": patch}
 
 
+# String edits cannot make a file, so these models get a tool that can.
+STRING_EDITS = {
+    name: row
+    for entry in DEFAULT.items()
+    for name, row in ([entry, ("write_file", PATCH)] if entry[0] == "apply_patch" else [entry])
+}
+
 TABLES: dict[str | None, dict[str, Row]] = {
     None: DEFAULT,
-    "claude-sonnet": DEFAULT,
-    "qwen3-coder": DEFAULT,
+    "claude-sonnet": STRING_EDITS,
+    "qwen3-coder": STRING_EDITS,
     "gpt-5": family({"shell": COMMAND}),
     "gpt-oss-20b": family({"shell": COMMAND}),
     "gpt-5.1-codex": family({"shell_command": COMMAND}, ("custom", "write", True, False)),

@@ -84,6 +84,7 @@ def assemble(
         limit=_family_limit(config),
         limiter=limiter,
         approval_policy=settings.approval_policy,
+        legacy_encoding=settings.legacy_encoding,
     )
     tools = built_in(settings.tools, config.family, lambda: _surroundings(settings, files))
     gate = Gate(

@@ -65,6 +65,18 @@ def _regex(value: Any) -> Any:
     return value
 
 
+def _encoding(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    import codecs
+
+    try:
+        b"a".decode(value)
+        return codecs.lookup(value).name
+    except (LookupError, ValueError, TypeError):
+        raise ValueError('expected the name of a text encoding, such as "cp1252"') from None
+
+
 def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
@@ -84,6 +96,7 @@ Regexes: TypeAlias = Annotated[tuple[_Regex, ...], BeforeValidator(_listed)]
 Patterns: TypeAlias = Annotated[tuple[_Pattern, ...], BeforeValidator(_listed)]
 _FileName: TypeAlias = Annotated[Text, BeforeValidator(_file_name)]
 FileNames: TypeAlias = Annotated[tuple[_FileName, ...], BeforeValidator(_listed)]
+Encoding: TypeAlias = Annotated[str, BeforeValidator(_encoding)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=2**53)]
 Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=2**60)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=30 * 86400, allow_inf_nan=False)]
@@ -348,6 +361,7 @@ class Settings(Table):
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy.model_construct()
     read_roots: Texts | None = None
     hidden_paths: Patterns = ()
+    legacy_encoding: Encoding | None = None
     tool_output_token_limit: Count | None = None
     tool_result_max_chars: Count | None = None
     tool_timeout_sec: Seconds = 600.0

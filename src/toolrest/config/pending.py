@@ -22,7 +22,6 @@ PENDING_KEYS = {
     "network_proxy": "the network allow list",
     "permissions": "permission profiles",
     "default_permissions": "permission profiles",
-    "legacy_encoding": "patches of files in older encodings",
 }
 
 PENDING_VALUES: dict[tuple[str, Any], str] = {

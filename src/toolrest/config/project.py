@@ -111,6 +111,7 @@ RULES: dict[Key, Rule] = {
     ("sandbox_workspace_write", "exclude_slash_tmp"): _only(True),
     ("read_roots",): _narrower_roots,
     ("hidden_paths",): _free,
+    ("legacy_encoding",): _free,
     ("tool_output_token_limit",): _tokens,
     ("tool_result_max_chars",): _at_most,
     ("tool_timeout_sec",): _at_most,

@@ -50,6 +50,7 @@ class Services:
     limit: Limit | None = None
     limiter: Limiter | None = None
     approval_policy: str = "on-request"
+    legacy_encoding: str | None = None
     mcp: Any = None
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
@@ -136,6 +137,11 @@ class Context:
     def approval_policy(self) -> str:
         """When this session asks; `on-request` lets a model ask to leave the sandbox."""
         return self._services.approval_policy
+
+    @property
+    def legacy_encoding(self) -> str | None:
+        """What files that are neither UTF-8 nor UTF-16 are written in, if the user said so."""
+        return self._services.legacy_encoding
 
     @property
     def writable_files(self) -> PathPolicy:

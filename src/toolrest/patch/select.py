@@ -17,12 +17,14 @@ from toolrest.patch.files import FileSystem
 from toolrest.patch.grammar import Patch
 from toolrest.patch.paths import resolve, targets
 from toolrest.patch.plan import Plan, Record, plan
+from toolrest.patch.summary import REFUSED
 from toolrest.patch.unified import FileDiff
 from toolrest.patch.unified_plan import paths as diff_paths
 from toolrest.patch.unified_plan import plan_diff
 from toolrest.patch.verify import verify
+from toolrest.patch.whole import WriteRequest, plan_write
 
-Form: TypeAlias = Literal["codex", "unified", "edit"]
+Form: TypeAlias = Literal["codex", "unified", "edit", "write"]
 
 FORMS = (
     "apply_patch takes one of these forms:",
@@ -39,13 +41,23 @@ class Request:
     """A patch that was read, in the form it came in."""
 
     form: Form
-    body: Patch | list[FileDiff] | EditRequest
+    body: Patch | list[FileDiff] | EditRequest | WriteRequest
+    refusal: str = REFUSED
+    """How the words begin that say why it was not even tried."""
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether it asks only what would change."""
+        return isinstance(self.body, EditRequest) and self.body.dry_run
 
     def paths(self, cwd: str) -> list[str]:
         """Every absolute path that it would write or remove, each once; links not followed."""
         if isinstance(self.body, Patch):
             return targets(cwd, self.body)
-        named = [self.body.path] if isinstance(self.body, EditRequest) else diff_paths(self.body)
+        if isinstance(self.body, EditRequest | WriteRequest):
+            named = [self.body.path]
+        else:
+            named = diff_paths(self.body)
         return list(dict.fromkeys(resolve(cwd, name, literal=True).path for name in named))
 
     def verify(self, files: FileSystem, cwd: str, legacy: str | None = None) -> list[Record]:
@@ -62,6 +74,8 @@ class Request:
         if isinstance(self.body, EditRequest):
             edits: EditPlan = plan_edits(self.body, files, cwd, legacy)
             return edits.plan
+        if isinstance(self.body, WriteRequest):
+            return plan_write(self.body, files, cwd, legacy)
         return plan_diff(self.body, files, cwd, legacy)
 
 

@@ -32,9 +32,13 @@ def wall_time(seconds: float) -> str:
     return f"{seconds:.1f}".removesuffix(".0")
 
 
-def refused(error: PatchError) -> str:
+REFUSED = "apply_patch verification failed"
+"""How the words begin that a model sees of a patch that was not even tried."""
+
+
+def refused(error: PatchError, words: str = REFUSED) -> str:
     """What a model sees of a patch that was not even tried."""
-    return f"apply_patch verification failed: {error.verdict}"
+    return f"{words}: {error.verdict}"
 
 
 EMPTY = "patch rejected: empty patch"

@@ -125,7 +125,12 @@ class ApplyPatch(Tool):
 
     async def run(self, args: str | Mapping[str, Any], ctx: Context) -> ToolOutput:
         """Plan it and write it as a whole."""
-        return await ctx.in_thread(apply, read(args), ctx.cwd, ctx)
+        request = read(args)
+        if request.dry_run:
+            from toolrest.tools.edit_file import dry_run
+
+            return await ctx.in_thread(dry_run, request, ctx)
+        return await ctx.in_thread(apply, request, ctx.cwd, ctx)
 
     def rejected_text(self, message: str) -> str:
         """A no is a no to the patch."""
@@ -150,6 +155,8 @@ def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
     paths = request.paths(cwd)
     if not paths:
         raise Rejected(summary.EMPTY)
+    if request.dry_run:
+        return Effects(reads=tuple(map(ctx.files.canonical, paths)))
     blocked = _not_ours(paths, ctx)
     if not blocked:
         real = tuple(ctx.files.canonical(path) for path in paths)
@@ -170,7 +177,11 @@ def _not_ours(paths: list[str], ctx: Context) -> list[str]:
 async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
     """Verify it; where nobody may be asked, a patch that leaves the project ends here."""
     await ctx.in_thread(verify, request, cwd, ctx)
-    if ctx.approval_policy == "never" and _not_ours(request.paths(cwd), ctx):
+    if (
+        ctx.approval_policy == "never"
+        and not request.dry_run
+        and _not_ours(request.paths(cwd), ctx)
+    ):
         reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
         raise Rejected(f"patch rejected: {reason}")
 
@@ -180,9 +191,9 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
     from toolrest.patch.errors import PatchError
 
     try:
-        return request.verify(_files(ctx), cwd)
+        return request.verify(_files(ctx), cwd, ctx.legacy_encoding)
     except PatchError as error:
-        raise failed(error) from None
+        raise failed(error, request.refusal) from None
 
 
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
@@ -196,13 +207,15 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     files = _files(ctx)
     started = time.monotonic()
     try:
-        plan = request.plan(files, cwd)
+        plan = request.plan(files, cwd, ctx.legacy_encoding)
     except PatchError as error:
         # It passed verification, so this is something that only shows when it is carried out.
         return _ran(Outcome(None, error, diagnose.notes(error)), started)
     if plan is None:
         return ToolOutput("No changes made.")
-    listed = {change.path: change.to_event() for change in changes(plan.records)}
+    listed = {
+        change.path: change.to_event() for change in changes(plan.records, ctx.legacy_encoding)
+    }
     listed = ctx.redact_json(listed)
     ctx.emit(PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed))
     diff: Diff = ctx.turn_state.setdefault("diff", Diff(ctx.workspace))
@@ -239,10 +252,12 @@ def _files(ctx: Context) -> PolicyFiles:
     return PolicyFiles(ctx.writable_files)
 
 
-def failed(error: Any) -> RespondToModel:
+def failed(error: Any, refusal: str | None = None) -> RespondToModel:
     """The answer for a patch that cannot be read or would not apply, with the diagnosis."""
     from toolrest.patch import diagnose, summary
 
-    notes = diagnose.notes(error)
-    text = "\n".join([summary.refused(error), *(f"[toolrest] {note}" for note in notes)])
-    return RespondToModel(text, kind="input_invalid", fields=("input",))
+    words = refusal or summary.REFUSED
+    notes = (f"[toolrest] {note}" for note in diagnose.notes(error))
+    text = "\n".join([summary.refused(error, words), *notes])
+    fields = ("input",) if words == summary.REFUSED else ()
+    return RespondToModel(text, kind="input_invalid", fields=fields)

@@ -35,6 +35,7 @@ def built_in(
         tools.append(Deferred("glob_files", "files", _glob_files))
     if settings.include_apply_patch_tool:
         tools.append(Deferred("apply_patch", "patch", lambda: _apply_patch(_patch_form(family))))
+    tools += _edit_tools(settings, family)
     if settings.include_view_image_tool:
         tools.append(Deferred("view_image", "images", _view_image))
     form = family.shell if settings.shell_type == "family" else settings.shell_type
@@ -81,6 +82,28 @@ def _apply_patch(form: PatchForm) -> Tool:
     from toolrest.tools.apply_patch import ApplyPatch
 
     return ApplyPatch(form)
+
+
+def _edit_tools(settings: Tools, family: Family) -> list[Tool]:
+    """Always with a handler. Models get apply_patch; where its form cannot make files, this too."""
+    named = settings.enabled or ()
+    writes = family.patch == "string_edits" or "write_file" in named
+    edits = "edit_file" in named
+
+    def edit() -> Tool:
+        from toolrest.tools.edit_file import EditFile
+
+        return EditFile(offered=edits)
+
+    def write() -> Tool:
+        from toolrest.tools.write_file import WriteFile
+
+        return WriteFile(offered=writes)
+
+    return [
+        Deferred("edit_file", "patch", edit, offered=edits),
+        Deferred("write_file", "patch", write, offered=writes),
+    ]
 
 
 def _patch_form(family: Family) -> PatchForm:
