@@ -245,10 +245,39 @@ class Redact(Table):
     names: Patterns = ()
 
 
+class AgentRole(Table):
+    """`[agents.roles.NAME]`: a kind of sub-agent. It narrows the session's rights, never widens.
+
+    `enabled` and `disabled` are names or globs of tools.
+    """
+
+    description: Text | None = None
+    instructions: Text | None = None
+    model: Text | None = None
+    reasoning_effort: Text | None = None
+    sandbox_mode: SandboxMode | None = None
+    approval_policy: Approval | None = None
+    enabled: Patterns | None = None
+    disabled: Patterns = ()
+    max_seconds: Seconds | None = None
+    max_turns: Count | None = None
+    max_tool_calls: Count | None = None
+    max_tokens: Count | None = None
+
+
 class Agents(Table):
-    """`[agents]`: how many sub-agents may run at once."""
+    """`[agents]`: how many sub-agents may work at once, how deep they may nest, and how long.
+
+    The limits hold for each sub-agent's task; a role may set its own.
+    """
 
     max_agents: Count = 4
+    max_depth: Annotated[int, Field(ge=0, le=16)] = 1
+    max_seconds: Seconds | None = 1800.0
+    max_turns: Count | None = None
+    max_tool_calls: Count | None = None
+    max_tokens: Count | None = None
+    roles: dict[str, AgentRole] = {}
 
 
 class Otel(Table):

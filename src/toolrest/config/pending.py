@@ -18,7 +18,6 @@ PENDING_KEYS = {
     "features": "feature switches; the switches that exist are under [tools]",
     "web_search": "web search",
     "tools.web_search": "web search",
-    "agents.roles": "sub-agents",
     "network_proxy": "the network allow list",
     "permissions": "permission profiles",
     "default_permissions": "permission profiles",

@@ -62,11 +62,12 @@ def _narrower_roots(wanted: Any, base: Any, workspace: str) -> str | None:
 def _narrower_tools(wanted: Any, base: Any, workspace: str) -> str | None:
     if base is None:
         return "it could switch on what is off by default; use tools.disabled"
-    wider = [name for name in wanted if not _covered(name, base)]
+    wider = [name for name in wanted if not covered(name, base)]
     return f"{toml_text(wider[0])} is not in your tools.enabled" if wider else None
 
 
-def _covered(name: str, patterns: Sequence[str]) -> bool:
+def covered(name: str, patterns: Sequence[str]) -> bool:
+    """Whether all that a name or pattern of tools matches is matched by these patterns too."""
     if name in patterns:
         return True
     # Whether one glob covers another is not worth proving: only plain names can be narrower.
@@ -134,6 +135,11 @@ RULES: dict[Key, Rule] = {
     ("checkpoints", "enabled"): _only(True),
     ("redact", "names"): _free,
     ("agents", "max_agents"): _at_most,
+    ("agents", "max_depth"): _at_most,
+    ("agents", "max_seconds"): _at_most,
+    ("agents", "max_turns"): _at_most,
+    ("agents", "max_tool_calls"): _at_most,
+    ("agents", "max_tokens"): _at_most,
 }
 
 

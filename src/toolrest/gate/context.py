@@ -52,6 +52,7 @@ class Services:
     approval_policy: str = "on-request"
     legacy_encoding: str | None = None
     mcp: Any = None
+    agents: Any = None
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     turn_state: dict[str, Any] = field(default_factory=dict)
@@ -115,6 +116,13 @@ class Context:
         if self._services.mcp is None:
             raise RespondToModel("MCP pool is not initialized")
         return self._services.mcp
+
+    @property
+    def agents(self) -> Any:
+        """The session's sub-agents."""
+        if self._services.agents is None:
+            raise RespondToModel("collab manager unavailable")
+        return self._services.agents
 
     @property
     def runner(self) -> Runner:

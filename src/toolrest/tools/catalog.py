@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -155,6 +155,35 @@ def _write_stdin() -> Tool:
     from toolrest.tools.write_stdin import WriteStdin
 
     return WriteStdin()
+
+
+def collab_tools(roles: Mapping[str, str]) -> list[Tool]:
+    """The tools of a session that may have sub-agents."""
+
+    def spawn() -> Tool:
+        from toolrest.tools.collab import SpawnAgent
+
+        return SpawnAgent(roles)
+
+    def named(name: str) -> Callable[[], Tool]:
+        def make() -> Tool:
+            from toolrest.tools import collab
+
+            tool: Tool = getattr(collab, name)()
+            return tool
+
+        return make
+
+    rest = {
+        "send_input": "SendInput",
+        "resume_agent": "ResumeAgent",
+        "wait": "Wait",
+        "close_agent": "CloseAgent",
+    }
+    return [
+        Deferred("spawn_agent", "agents", spawn),
+        *(Deferred(name, "agents", named(kind)) for name, kind in rest.items()),
+    ]
 
 
 def switched_on(tools: Iterable[Tool], settings: Tools) -> list[Tool]:

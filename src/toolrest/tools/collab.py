@@ -1,0 +1,249 @@
+"""Sub-agents as tools: start one, speak to it, wait for it, close it, open it again.
+
+What they do is the session's business; these tools check what the model sent and pass it on.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.context import Context
+from toolrest.gate.tool import Group, Tool
+from toolrest.items import ToolOutput
+from toolrest.policy.effects import Effects
+
+Status: TypeAlias = "str | dict[str, str | None]"
+"""`"running"`, `{"completed": "last message"}` and the others of the contract."""
+
+DEFAULT_WAIT_MS = 30_000
+SHORTEST_WAIT_MS = 10_000
+LONGEST_WAIT_MS = 300_000
+FINAL_WORDS = ("shutdown", "not_found")
+
+
+def is_final(status: Status) -> bool:
+    """Whether an agent with this status will do nothing more by itself."""
+    return isinstance(status, dict) or status in FINAL_WORDS
+
+
+class Agents(Protocol):
+    """What a session does for these tools. `Context.agents` is one."""
+
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """Every role's name and what it is for."""
+
+    async def spawn(self, message: str, role: str) -> str:
+        """Start an agent; its id."""
+
+    async def send(self, agent_id: str, message: str, *, interrupt: bool) -> str:
+        """Give an agent more to do; the submission's id."""
+
+    async def wait(
+        self, ids: Sequence[str], seconds: float
+    ) -> tuple[dict[str, Status], dict[str, Any]]:
+        """Until one of them is final: their statuses, and what those that were stopped left."""
+
+    async def close(self, agent_id: str) -> Status:
+        """End an agent and all it runs; its status before that."""
+
+    async def resume(self, agent_id: str) -> Status:
+        """Open a closed agent again; its status then."""
+
+
+class Collab(Tool):
+    """What the five tools share."""
+
+    group: Group = "agents"
+
+    def aborted_text(self, seconds: float) -> str:
+        """What the model reads when the call was cancelled."""
+        return f"aborted by user after {seconds:.1f}s"
+
+
+class SpawnAgent(Collab):
+    """Starts an agent with a task of its own."""
+
+    name = "spawn_agent"
+    # The agent's own calls pass the gate one by one, inside this session's limits.
+    typical = Effects(calls=("agent",), exclusive=False, confined=True)
+
+    def __init__(self, roles: Mapping[str, str]) -> None:
+        listed = "; ".join(f"{name}: {words}" for name, words in roles.items())
+        self.description = (
+            "Start another agent on a task of its own and go on at once. It works in the same "
+            "folder under this session's limits and does not see your conversation, so put "
+            "all it needs into the message. Returns its id for wait, send_input and close_agent. "
+            f"Kinds of agents: {listed}."
+        )
+
+    class Args(BaseModel):
+        """Parameters."""
+
+        model_config = ConfigDict(defer_build=True)
+
+        message: str = Field(description="The whole task, for somebody who knows nothing yet.")
+        agent_type: str | None = Field(
+            default=None, description="Which kind of agent; the default one if left out."
+        )
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Start it."""
+        _check_message(args.message)
+        role = args.agent_type or "default"
+        role = "default" if role == "general" else role
+        if role not in ctx.agents.roles:
+            known = ", ".join(ctx.agents.roles)
+            raise RespondToModel(f"unknown agent_type '{role}'; there are {known}")
+        return _dumps({"agent_id": await ctx.agents.spawn(args.message, role)})
+
+
+class SendInput(Collab):
+    """Says something to an agent."""
+
+    name = "send_input"
+    description = (
+        "Give an agent that you started more to do. If it is working, it hears this before its "
+        "next step; with interrupt it drops what it does and turns to this at once."
+    )
+    typical = Effects(calls=("agent",), exclusive=False, confined=True)
+
+    class Args(BaseModel):
+        """Parameters."""
+
+        model_config = ConfigDict(defer_build=True)
+
+        id: str = Field(description="The agent's id.")
+        message: str = Field(description="What it is to do or to know.")
+        interrupt: bool = Field(default=False, description="Stop what it is doing first.")
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """Messages to one agent arrive in the order they were sent."""
+        return Effects(
+            calls=("agent",), exclusive=False, confined=True, serial=(f"agent:{args.id}",)
+        )
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Pass it on."""
+        agent_id = _checked_id(args.id)
+        _check_message(args.message)
+        sent = await ctx.agents.send(agent_id, args.message, interrupt=args.interrupt)
+        return _dumps({"submission_id": sent})
+
+
+class Wait(Collab):
+    """Waits for agents."""
+
+    name = "wait"
+    description = (
+        "Wait until one of these agents is done, failed or closed, and read what became of it. "
+        "Prefer one long wait to many short ones."
+    )
+    typical = Effects.none()
+    polling = True
+    timeout = LONGEST_WAIT_MS / 1000 + 30
+
+    class Args(BaseModel):
+        """Parameters."""
+
+        model_config = ConfigDict(defer_build=True)
+
+        ids: list[str] = Field(description="The agents' ids; the first to be done ends the wait.")
+        timeout_ms: int | None = Field(
+            default=None,
+            description=(
+                f"How long to wait at most: {DEFAULT_WAIT_MS} if left out, at least "
+                f"{SHORTEST_WAIT_MS}, at most {LONGEST_WAIT_MS}."
+            ),
+        )
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """Wait for the first."""
+        if not args.ids:
+            raise RespondToModel("ids must be non-empty")
+        ids = [_checked_id(agent_id) for agent_id in args.ids]
+        asked = DEFAULT_WAIT_MS if args.timeout_ms is None else args.timeout_ms
+        if asked <= 0:
+            raise RespondToModel("timeout_ms must be greater than zero")
+        seconds = min(max(asked, SHORTEST_WAIT_MS), LONGEST_WAIT_MS) / 1000
+        found, partial = await ctx.agents.wait(ids, seconds)
+        answer: dict[str, Any] = {"status": found, "timed_out": not found}
+        if partial:
+            answer["partial"] = partial
+        return ToolOutput(_dumps(answer), success=None, structured=answer)
+
+
+class CloseAgent(Collab):
+    """Ends an agent."""
+
+    name = "close_agent"
+    description = (
+        "End an agent that you no longer need, with everything it runs, and make room for "
+        "another. Returns how it stood before."
+    )
+    typical = Effects(serial=("agent",))
+
+    class Args(BaseModel):
+        """Parameters."""
+
+        model_config = ConfigDict(defer_build=True)
+
+        id: str = Field(description="The agent's id.")
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """What concerns one agent happens in the order it was asked for."""
+        return Effects(serial=(f"agent:{args.id}",))
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Close it."""
+        return _dumps({"status": await ctx.agents.close(_checked_id(args.id))})
+
+
+class ResumeAgent(Collab):
+    """Opens a closed agent again."""
+
+    name = "resume_agent"
+    description = (
+        "Open an agent again that you have closed; it remembers its conversation. "
+        "Then send_input gives it something to do."
+    )
+    typical = Effects(serial=("agent",))
+
+    class Args(BaseModel):
+        """Parameters."""
+
+        model_config = ConfigDict(defer_build=True)
+
+        id: str = Field(description="The agent's id.")
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """What concerns one agent happens in the order it was asked for."""
+        return Effects(serial=(f"agent:{args.id}",))
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Open it."""
+        return _dumps({"status": await ctx.agents.resume(_checked_id(args.id))})
+
+
+def _check_message(message: str) -> None:
+    if not message.strip():
+        raise RespondToModel("Empty message can't be sent to an agent")
+
+
+def _checked_id(agent_id: str) -> str:
+    try:
+        return str(uuid.UUID(agent_id))
+    except ValueError:
+        raise RespondToModel(
+            f"invalid agent id {agent_id}: it is not one that spawn_agent returned"
+        ) from None
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
