@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolrest.agent.undo.hook import Saver
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
-    from toolrest.gate.runner import Confinement, Runner
+    from toolrest.gate.runner import Confinement, Runner, Tally
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.container import ContainerOptions
     from toolrest.sandbox.policy import Network
@@ -80,7 +80,9 @@ def assemble(
         bus,
         redactor,
         Approvals(bus, on_ask, settings.on_ask),
-        make_runner=lambda: _runner(config, files, session_id, environ, bus=bus),
+        make_runner=lambda: _runner(
+            config, files, session_id, environ, bus=bus, tally=services.tally
+        ),
         limit=_family_limit(config),
         limiter=limiter,
         approval_policy=settings.approval_policy,
@@ -152,6 +154,7 @@ def _runner(
     environ: Mapping[str, str],
     confinement: Confinement | None = None,
     bus: Bus | None = None,
+    tally: Tally | None = None,
 ) -> Runner:
     from toolrest.gate.runner import Runner
 
@@ -168,6 +171,7 @@ def _runner(
         registry=os.path.join(config.home, "run", "mountpoints"),
         thread_id=session_id,
         on_blocked=blocked,
+        tally=tally,
     )
 
 

@@ -110,9 +110,7 @@ def _most(order: tuple[str, ...], parents: str, own: str | None) -> str:
     return parents if own is None else max(parents, own, key=order.index)
 
 
-def _both(
-    parents: tuple[str, ...] | None, own: tuple[str, ...] | None
-) -> tuple[str, ...] | None:
+def _both(parents: tuple[str, ...] | None, own: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Patterns that let through only what both let through.
 
     Two globs have no glob that is their intersection, so beside a parent's list a child's counts

@@ -28,6 +28,7 @@ from toolrest.wire.text import dumps
 if TYPE_CHECKING:
     from toolrest.agent.opening import Opening
     from toolrest.agent.rest import Toolrest
+    from toolrest.agent.subagents import SubAgents
     from toolrest.gate.redact import Redactor
     from toolrest.wire.model import Model
 
@@ -66,6 +67,7 @@ class AgentSession:
         opening: Opening | None = None,
         instructions: str | None = None,
         hooks: SessionHooks | None = None,
+        agents: SubAgents | None = None,
     ) -> None:
         from toolrest.agent.opening import base_instructions, opening_for
 
@@ -76,6 +78,7 @@ class AgentSession:
         self.opening = opening if opening is not None else opening_for(rest)
         self.instructions = instructions or base_instructions(rest.settings)
         self.hooks = hooks
+        self.agents = agents
         self.accounting = Accounting(
             rest.settings.model_context_window or model.context_window,
             rest.settings.model_auto_compact_token_limit,
@@ -98,6 +101,8 @@ class AgentSession:
         """Stop what runs, then close the tools, the model and the journal."""
         await self.interrupt()
         try:
+            if self.agents is not None:
+                await self.agents.aclose()
             await self.rest.aclose()
             await self.model.aclose()
         finally:

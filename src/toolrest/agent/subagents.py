@@ -116,9 +116,7 @@ class SubAgents:
         child = self._child(agent_id)
         session = child.session
         if session is None:
-            raise RespondToModel(
-                f"agent with id {agent_id} is closed; resume_agent opens it again"
-            )
+            raise RespondToModel(f"agent with id {agent_id} is closed; resume_agent opens it again")
         if interrupt and child.work is not None:
             await session.interrupt()
             await asyncio.wait({child.work})

@@ -43,7 +43,7 @@ class Approvals:
                 turn_id=turn_id,
             )
         )
-        review = await self._review(self._approver, request) if self._approver else None
+        review = await self.review(request)
         if review is None:
             return self._by_setting(request)
         if review.answer == "denied":
@@ -52,6 +52,10 @@ class Approvals:
         if review.answer == "abort":
             raise Fatal("rejected by user, who also ended the turn", kind="approval_denied")
         return review
+
+    async def review(self, request: ApprovalRequest) -> Review | None:
+        """What the session's approver says; None when there is nobody to ask."""
+        return await self._review(self._approver, request) if self._approver else None
 
     def _by_setting(self, request: ApprovalRequest) -> Review:
         if self._unasked == "fail":

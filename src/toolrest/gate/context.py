@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolrest.gate.bus import Bus
     from toolrest.gate.limits import Collector, Limit, Limiter
     from toolrest.gate.redact import Redactor, StreamRedactor
-    from toolrest.gate.runner import Runner
+    from toolrest.gate.runner import Runner, Tally
     from toolrest.policy.paths import PathPolicy
 
 T = TypeVar("T")
@@ -53,6 +53,7 @@ class Services:
     legacy_encoding: str | None = None
     mcp: Any = None
     agents: Any = None
+    tally: Tally | None = None
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     turn_state: dict[str, Any] = field(default_factory=dict)

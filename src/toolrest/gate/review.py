@@ -95,6 +95,8 @@ class ApprovalRequest:
     leaves: bool = False
     retry_reason: str | None = None
     turn_id: str = ""
+    agent: str = ""
+    """Which sub-agent asks, as a path below the session that the user talks to."""
 
     def choice(self, answer: Answer) -> Choice | None:
         """The choice that an answer takes, if it was offered."""

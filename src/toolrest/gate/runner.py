@@ -46,6 +46,13 @@ class Confinement:
 
 
 @dataclass(slots=True)
+class Tally:
+    """How many commands were run; sessions that are one to the user share it."""
+
+    commands: int = 0
+
+
+@dataclass(slots=True)
 class Ran:
     """How a command went, how it was confined, and which variables it was not given."""
 
@@ -80,6 +87,7 @@ class Runner:
         registry: str | None = None,
         thread_id: str = "",
         on_blocked: Callable[[Blocked], None] | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.files = files
         self.confinement = confinement
@@ -89,7 +97,7 @@ class Runner:
         self._thread_id = thread_id
         self.unavailable: str | None = None
         """Why commands cannot be confined here, once one could not be."""
-        self._commands = 0
+        self._tally = tally or Tally()
         self._owner = Owner()
         self.sessions = Sessions(self._owner)
         self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
@@ -190,8 +198,8 @@ class Runner:
     def count(self) -> None:
         """One more command; past the session's limit the model is told which setting that is."""
         most = self.confinement.max_commands
-        self._commands += 1
-        if most is not None and self._commands > most:
+        self._tally.commands += 1
+        if most is not None and self._tally.commands > most:
             raise Rejected(
                 f"not run: this session may run {most} commands "
                 "(tool_security.max_shell_commands_per_session)"

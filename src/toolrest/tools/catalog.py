@@ -157,19 +157,22 @@ def _write_stdin() -> Tool:
     return WriteStdin()
 
 
-def collab_tools(roles: Mapping[str, str]) -> list[Tool]:
-    """The tools of a session that may have sub-agents."""
+def collab_tools(roles: Mapping[str, str], *, offered: bool) -> list[Tool]:
+    """The tools of sub-agents; models are told of them where there is somebody to run one."""
 
     def spawn() -> Tool:
         from toolrest.tools.collab import SpawnAgent
 
-        return SpawnAgent(roles)
+        tool = SpawnAgent(roles)
+        tool.offered = offered
+        return tool
 
     def named(name: str) -> Callable[[], Tool]:
         def make() -> Tool:
             from toolrest.tools import collab
 
             tool: Tool = getattr(collab, name)()
+            tool.offered = offered
             return tool
 
         return make
@@ -181,8 +184,8 @@ def collab_tools(roles: Mapping[str, str]) -> list[Tool]:
         "close_agent": "CloseAgent",
     }
     return [
-        Deferred("spawn_agent", "agents", spawn),
-        *(Deferred(name, "agents", named(kind)) for name, kind in rest.items()),
+        Deferred("spawn_agent", "agents", spawn, offered=offered),
+        *(Deferred(name, "agents", named(kind), offered=offered) for name, kind in rest.items()),
     ]
 
 

@@ -1,0 +1,108 @@
+"""How a session gets sub-agents, and what a sub-agent's session is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from toolrest.agent.budget import Budget
+from toolrest.agent.roles import Role, narrowed, roles
+from toolrest.agent.subagents import Child, SubAgents
+from toolrest.gate.review import ApprovalRequest, Review
+from toolrest.gate.runner import Tally
+from toolrest.tools.catalog import collab_tools
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.agent.session import AgentSession
+    from toolrest.config import Config
+    from toolrest.wire.model import Model
+
+MakeModel = Callable[["Config"], "Model"]
+ROOT = "root"
+
+
+def delegate(
+    rest: Toolrest,
+    make_model: MakeModel,
+    *,
+    environ: Mapping[str, str],
+    depth: int = 0,
+    path: str = ROOT,
+) -> SubAgents | None:
+    """Give this session sub-agents and the tools for them; None where settings have none.
+
+    `make_model` is asked for a model with a child's settings each time one is started.
+    """
+    settings = rest.settings
+    if not settings.tools.include_collab_tools or depth >= settings.agents.max_depth:
+        return None
+    services = rest.gate.services
+    services.tally = services.tally or Tally()
+
+    async def open_child(child: Child) -> AgentSession:
+        return _session(rest, child, make_model, environ, depth + 1)
+
+    agents = SubAgents(
+        open_child,
+        roles(settings),
+        limit=settings.agents.max_agents,
+        path=path,
+        emit=services.bus.emit,
+        make_budget=_budget,
+    )
+    services.agents = agents
+    for tool in collab_tools(agents.roles, offered=True):
+        rest.add_tool(tool, override=True)
+    return agents
+
+
+def _budget(role: Role) -> Budget:
+    return Budget(role.max_turns, role.max_tool_calls, role.max_tokens)
+
+
+def _session(
+    parent: Toolrest,
+    child: Child,
+    make_model: MakeModel,
+    environ: Mapping[str, str],
+    depth: int,
+) -> AgentSession:
+    from toolrest.agent.opening import base_instructions
+    from toolrest.agent.rest import Toolrest
+    from toolrest.agent.session import AgentSession
+
+    config = narrowed(parent.config, child.role)
+    rest = Toolrest(
+        parent.gate.services.files.workspace,
+        config=config,
+        on_ask=_asks(parent, child.path),
+        env=environ,
+        session_id=child.id,
+    )
+    services = rest.gate.services
+    services.tally = parent.gate.services.tally
+    services.mcp = parent.gate.services.mcp
+    for tool in parent.tools:
+        if tool.group in ("user", "mcp"):
+            rest.add_tool(tool)
+    agents = delegate(rest, make_model, environ=environ, depth=depth, path=child.path)
+    words = [base_instructions(config.value), child.role.instructions or ""]
+    return AgentSession(
+        rest,
+        make_model(config),
+        history=child.history,
+        instructions="\n\n".join(text for text in words if text),
+        agents=agents,
+    )
+
+
+def _asks(parent: Toolrest, path: str) -> Callable[[ApprovalRequest], object]:
+    """A child's questions go where its parent's go, and say whose they are."""
+
+    async def ask(request: ApprovalRequest) -> Review | None:
+        tagged = request if request.agent else replace(request, agent=path)
+        return await parent.gate.services.approvals.review(tagged)
+
+    return ask
