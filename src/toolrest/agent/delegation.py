@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolrest.agent.budget import Budget
 from toolrest.agent.roles import Role, narrowed, roles
 from toolrest.agent.subagents import Child, SubAgents
-from toolrest.gate.review import ApprovalRequest, Review
+from toolrest.gate.review import ApprovalRequest, Approver, Review
 from toolrest.gate.runner import Tally
 from toolrest.tools.catalog import collab_tools
 
@@ -98,7 +98,7 @@ def _session(
     )
 
 
-def _asks(parent: Toolrest, path: str) -> Callable[[ApprovalRequest], object]:
+def _asks(parent: Toolrest, path: str) -> Approver:
     """A child's questions go where its parent's go, and say whose they are."""
 
     async def ask(request: ApprovalRequest) -> Review | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from toolrest import __version__
+from toolrest.agent.delegation import delegate
 from toolrest.agent.journal import Journal, NoJournal
 from toolrest.agent.opening import base_instructions, opening_for
 from toolrest.agent.rest import Toolrest
@@ -33,21 +34,23 @@ def open_session(
     ephemeral: bool = False,
     on_ask: OnAsk | None = None,
     env: Mapping[str, str] | None = None,
+    make_model: Callable[[Config], Model] | None = None,
     source: str = "exec",
     trusted: bool | None = None,
 ) -> AgentSession:
     """A session with these settings; `resume` is the path of an earlier one's rollout.
 
-    Without a model, the one that the settings name. `ephemeral` leaves no journal behind.
+    Without a model, the one that the settings name. `make_model` makes it, and those of
+    sub-agents; a session that is handed a model alone has none. `ephemeral` leaves no journal
+    behind.
     """
     environ = os.environ if env is None else env
     journal = NoJournal() if ephemeral else Journal()
     rollout = _rollout(journal, resume, ephemeral) if resume else None
     try:
         if model is None:
-            from importlib import import_module
-
-            model = import_module("toolrest.wire.providers").model_for(config, environ)
+            make_model = make_model or _provided(environ)
+            model = make_model(config)
         session_id = rollout.thread_id if rollout else str(uuid.uuid4())
         rest = Toolrest(
             config.workspace or ".", config=config, on_ask=on_ask, env=environ,
@@ -62,6 +65,7 @@ def open_session(
             usage=rollout.usage if rollout else None,
             opening=opening_for(rest, trusted=trusted),
             instructions=_instructions(config, rollout),
+            agents=delegate(rest, make_model, environ=environ) if make_model else None,
         )
         if rollout is None and not ephemeral:
             _create(journal, session, source)
@@ -71,6 +75,16 @@ def open_session(
     if rollout is not None:
         _note_differences(session, rollout)
     return session
+
+
+def _provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
+    def make(config: Config) -> Model:
+        from importlib import import_module
+
+        made: Model = import_module("toolrest.wire.providers").model_for(config, environ)
+        return made
+
+    return make
 
 
 def _rollout(journal: Journal, path: str, ephemeral: bool) -> Rollout:

@@ -38,6 +38,8 @@ def built_in(
     tools += _edit_tools(settings, family)
     if settings.include_view_image_tool:
         tools.append(Deferred("view_image", "images", _view_image))
+    if settings.include_collab_tools:
+        tools += collab_tools({}, offered=False)
     form = family.shell if settings.shell_type == "family" else settings.shell_type
     return [*tools, *_shell_tools(form, surroundings)]
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
+from toolrest.gate.decide import Decision
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -62,9 +63,14 @@ class Collab(Tool):
 
     group: Group = "agents"
 
-    def aborted_text(self, seconds: float) -> str:
-        """What the model reads when the call was cancelled."""
-        return f"aborted by user after {seconds:.1f}s"
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """Nobody is asked about a child, as every call it makes is judged like its parent's.
+
+        The modes that ask about anything above a read ask about this too.
+        """
+        if ctx.approval_policy in ("auto", "strict"):
+            return None
+        return Decision("allow", "agents.judged_by_call")
 
 
 class SpawnAgent(Collab):
