@@ -129,7 +129,7 @@ def _trimmed(line: str) -> str:
 
 def _expression(part: str) -> re.Pattern[str]:
     # fnmatch's translation cannot be made to run away; it only lacks the backslash.
-    plain = re.sub(r"\\(.)", lambda found: f"[{found[1]}]", part)
+    plain = re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], part)
     with contextlib.suppress(re.error):
         return re.compile(fnmatch.translate(plain))
     return re.compile(re.escape(part) + r"\Z")
