@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,12 +31,13 @@ class Choices:
     profile: str | None
     tools: str | None
 
-    def load(self) -> Config:
-        """The settings for these options."""
+    def load(self, more: Mapping[str, Any] | None = None) -> Config:
+        """The settings for these options, and for `more` flags by their dotted names."""
         from toolrest.agent.assemble import default_workspace
         from toolrest.config.loader import load
 
         flags: dict[str, Any] = {"sandbox_mode": self.sandbox, "approval_policy": self.approval}
+        flags |= more or {}
         if self.tools is not None:
             flags["tools.enabled"] = [
                 name.strip() for name in self.tools.split(",") if name.strip()
@@ -98,7 +99,9 @@ def session_options(function: F) -> F:
             metavar="KEY=VALUE",
             help="Set any setting for this run; the value is TOML or plain text.",
         ),
-        click.option("--profile", metavar="NAME", help="Use the settings of a profile."),
+        click.option(
+            "-p", "--profile", "profile", metavar="NAME", help="Use the settings of a profile."
+        ),
         click.option("--tools", metavar="NAMES", help="Offer only these (names or globs, commas)."),
     ]
     decorated: Any = wrapped

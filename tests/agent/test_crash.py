@@ -1,0 +1,133 @@
+"""kill -9 at any moment: the session goes on with a whole history, and nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolrest.agent.history import OUTPUT_OF, call_id_of
+from toolrest.agent.rollout import read_rollout
+from toolrest.agent.session import AgentSession
+from toolrest.agent.store import stored_sessions
+from toolrest.testing import ScriptedModel
+
+Make = Callable[..., AgentSession]
+CHILD = Path(__file__).parent / "inside" / "crash.py"
+
+
+class Crashes:
+    """Starts sessions in forks of one prepared process, and kills them."""
+
+    def __init__(self, home: Path, workspace: Path, log: Path) -> None:
+        self.home, self.workspace, self.log = home, workspace, log
+        self.child = subprocess.Popen(
+            [sys.executable, str(CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def crash(self, resume: str | None, delay: float) -> None:
+        """One session, ended by SIGKILL that many seconds after its turn began."""
+        job = {"home": str(self.home), "workspace": str(self.workspace), "log": str(self.log)}
+        assert self.child.stdin is not None
+        self.child.stdin.write(json.dumps(job | {"resume": resume}) + "\n")
+        self.child.stdin.flush()
+        pid = int(self._line())
+        if (said := self._line()) == "running":
+            time.sleep(delay)
+            with suppress(ProcessLookupError):  # it was faster
+                os.kill(pid, signal.SIGKILL)
+            said = self._line()
+        assert said == "ended"
+
+    def _line(self) -> str:
+        assert self.child.stdout is not None
+        return self.child.stdout.readline().strip()
+
+    def close(self) -> None:
+        self.child.communicate()
+
+
+@pytest.fixture
+def crashes(toolrest_home: Path, workspace: Path, tmp_path: Path) -> Iterator[Crashes]:
+    made = Crashes(toolrest_home, workspace, tmp_path / "effects.log")
+    yield made
+    made.close()
+
+
+def check_whole(items: list[dict[str, Any]]) -> None:
+    """Every call has exactly one output, and it comes after the call."""
+    calls = Counter(call_id_of(item) for item in items if item["type"] in OUTPUT_OF)
+    outputs = Counter(item["call_id"] for item in items if item["type"].endswith("_output"))
+    assert calls == outputs
+    assert set(calls.values()) <= {1}
+    seen: set[str] = set()
+    for item in items:
+        if item["type"] in OUTPUT_OF:
+            seen.add(call_id_of(item))
+        elif item["type"].endswith("_output"):
+            assert item["call_id"] in seen
+
+
+@pytest.mark.timeout(900)
+async def test_killed_at_any_moment_it_goes_on(
+    crashes: Crashes, agent: Make, toolrest_home: Path, full: bool
+) -> None:
+    chance = random.Random(6)
+    resume: str | None = None
+    for number in range(200 if full else 20):
+        crashes.crash(resume, chance.uniform(0, 0.12))
+        (stored,) = stored_sessions(str(toolrest_home))
+        resume = stored.path
+        if number % 10 == 9:
+            model = ScriptedModel(["understood"])
+            session = agent(model, resume=resume)
+            assert (await session.run("what happened?")).text == "understood"
+            await session.aclose()
+            check_whole(list(model.requests[0].items))
+    done = crashes.log.read_text().split()
+    assert len(done) > 20
+    assert max(Counter(done).values()) == 1
+    assert resume is not None
+    recorded = [call_id_of(item) for item in read_rollout(resume).items if "name" in item]
+    assert set(done) <= set(recorded), "something was done that had not been written down"
+    assert max(Counter(recorded).values()) == 1
+
+
+async def test_a_call_that_was_running_is_answered_and_not_repeated(agent: Make) -> None:
+    from toolrest import tool
+
+    ran: list[int] = []
+
+    @tool
+    def effect() -> str:
+        """Count."""
+        ran.append(1)
+        return "ok"
+
+    first = agent(["hello"], tools=[effect])
+    await first.run("go")
+    first.record({"type": "function_call", "name": "effect", "arguments": "{}", "call_id": "c1"})
+    path = first.journal.path
+    await first.aclose()
+    model = ScriptedModel(["I see"])
+    second = agent(model, resume=path, tools=[effect])
+    await second.run("and?")
+    sent = list(model.requests[0].items)
+    check_whole(sent)
+    assert not ran
+    (output,) = [item for item in sent if item["type"] == "function_call_output"]
+    assert output["output"].startswith("interrupted: Toolrest stopped while this call was running")
