@@ -79,10 +79,9 @@ def open_session(
 
 def _provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
     def make(config: Config) -> Model:
-        from importlib import import_module
+        from toolrest.wire.providers import model_for
 
-        made: Model = import_module("toolrest.wire.providers").model_for(config, environ)
-        return made
+        return model_for(config, environ)
 
     return make
 

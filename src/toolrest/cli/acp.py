@@ -1,0 +1,83 @@
+"""`toolrest acp`: the agent for editors that speak the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+if TYPE_CHECKING:
+    from toolrest.agent.session import AgentSession
+    from toolrest.serve.acp import EditorAgent, Opening
+
+
+_LONGEST_LINE = 50 * 1024 * 1024
+
+
+@click.command("acp")
+@session_options
+def command(choices: Choices) -> None:
+    """Be the agent of an editor, over standard input and output.
+
+    The editor starts this command, opens sessions in folders of its choice and sends prompts.
+    Settings are those of each folder, as with exec; approvals are asked in the editor.
+
+    \b
+    Zed: "agent_servers": {"Toolrest": {"command": "toolrest", "args": ["acp"]}}
+    """
+    from toolrest.serve.acp import EditorAgent
+
+    def open_session(opening: Opening) -> AgentSession:
+        return _open(choices, opening)
+
+    asyncio.run(_run(EditorAgent(open_session)))
+
+
+def _open(choices: Choices, opening: Opening) -> AgentSession:
+    from toolrest.agent.opened import open_session
+    from toolrest.agent.store import find_session
+    from toolrest.agent.user_tools import add_user_tools
+    from toolrest.errors import ConfigError
+
+    if opening.servers:
+        raise ConfigError("MCP servers come from Toolrest's own settings: toolrest mcp add")
+    roots = [f"sandbox_workspace_write.writable_roots={list(opening.folders)!r}"]
+    overrides = (*choices.overrides, *(roots if opening.folders else ()))
+    config = replace(choices, folder=opening.cwd, overrides=overrides).load()
+    resume = find_session(config.home, opening.resume).path if opening.resume else None
+    session = open_session(config, resume=resume, on_ask=opening.on_ask, source="acp")
+    for problem in add_user_tools(session.rest):
+        click.echo(f"toolrest: {problem}", err=True)
+    return session
+
+
+async def _run(agent: EditorAgent) -> None:
+    from acp import run_agent
+
+    reader, writer = await _protocol_streams()
+    try:
+        await run_agent(agent, writer, reader)  # type: ignore[arg-type]
+    finally:
+        await agent.aclose()
+
+
+async def _protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Standard input and output for the protocol alone.
+
+    What a tool prints goes to standard error, and what reads standard input finds it empty.
+    """
+    loop = asyncio.get_running_loop()
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    reader = asyncio.StreamReader(limit=_LONGEST_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)

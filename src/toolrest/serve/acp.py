@@ -1,0 +1,290 @@
+"""The agent inside an editor: the Agent Client Protocol over standard input and output.
+
+The editor opens sessions and sends prompts; what it shows are our events, and what it asks the
+person at the keyboard are our approvals. Commands run in our sandbox, not in the editor's
+terminals: their output comes as content of the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import ToolrestError
+from toolrest.gate.review import ApprovalRequest, Review
+from toolrest.items import JSONObject
+from toolrest.serve.acp_updates import Updates
+
+if TYPE_CHECKING:
+    from acp.interfaces import Client
+
+    from toolrest.agent.result import TurnResult
+    from toolrest.agent.session import AgentSession
+    from toolrest.gate.approval import OnAsk
+
+VERSION = 1
+
+
+@dataclass(slots=True)
+class Opening:
+    """What a session is to be made of."""
+
+    cwd: str
+    on_ask: OnAsk
+    folders: Sequence[str] = ()
+    servers: Sequence[Any] = ()
+    resume: str | None = None
+
+
+Open = Callable[[Opening], "AgentSession"]
+
+
+class EditorAgent:
+    """Answers one editor. `open_session` makes a session for a folder, or opens an earlier one."""
+
+    def __init__(self, open_session: Open) -> None:
+        self._open = open_session
+        self._sessions: dict[str, AgentSession] = {}
+        self._client: Client | None = None
+
+    def on_connect(self, conn: Client) -> None:
+        """The editor is there."""
+        self._client = conn
+
+    async def aclose(self) -> None:
+        """End every session."""
+        for session in list(self._sessions.values()):
+            await session.aclose()
+        self._sessions.clear()
+
+    # What the editor asks for
+
+    async def initialize(
+        self, protocol_version: int, client_capabilities: Any = None, **_: Any
+    ) -> Any:
+        """Agree on a version and say what is there."""
+        from acp.schema import (
+            AgentCapabilities,
+            Implementation,
+            InitializeResponse,
+            PromptCapabilities,
+        )
+
+        from toolrest import __version__
+
+        return InitializeResponse(
+            protocol_version=VERSION,
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+            ),
+            agent_info=Implementation(name="toolrest", title="Toolrest", version=__version__),
+        )
+
+    async def authenticate(self, method_id: str, **_: Any) -> None:
+        """There is nothing to log in to: keys come from the environment."""
+
+    async def new_session(
+        self,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[Any] | None = None,
+        **_: Any,
+    ) -> Any:
+        """Open a session in a folder."""
+        from acp.schema import NewSessionResponse
+
+        session = self._start(cwd, additional_directories, mcp_servers, None)
+        return NewSessionResponse(session_id=session.thread_id)
+
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: list[Any] | None = None,
+        additional_directories: list[str] | None = None,
+        **_: Any,
+    ) -> Any:
+        """Open an earlier session and show what was said in it."""
+        from acp.schema import LoadSessionResponse
+
+        session = self._start(cwd, additional_directories, mcp_servers, session_id)
+        for update in _replayed(session):
+            await self._connected.session_update(session_id=session_id, update=update)
+        return LoadSessionResponse()
+
+    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> Any:
+        """Run one turn, telling the editor as it goes."""
+        from acp.schema import PromptResponse
+
+        session = self._session(session_id)
+        updates = Updates(session.rest.gate.services.files.cwd)
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        stop = session.rest.subscribe(queue.put_nowait)
+        telling = asyncio.ensure_future(self._tell(session_id, updates, queue))
+        try:
+            result = await session.run([_message(prompt)])
+        finally:
+            stop()
+            queue.put_nowait(None)
+            await telling
+        if result.status == "failed":
+            words = result.error or result.reason
+            await self._say(session_id, f"\n{words}\n")
+        return PromptResponse(stop_reason=_reason(result))
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        """Stop the running turn."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            await session.interrupt()
+
+    async def close_session(self, session_id: str, **_: Any) -> Any:
+        """End a session."""
+        from acp.schema import CloseSessionResponse
+
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            await session.aclose()
+        return CloseSessionResponse()
+
+    # How
+
+    @property
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise RuntimeError("no editor is connected")
+        return self._client
+
+    def _session(self, session_id: str) -> AgentSession:
+        from acp.exceptions import RequestError
+
+        if session_id not in self._sessions:
+            raise RequestError.invalid_params({"sessionId": f"there is no session {session_id}"})
+        return self._sessions[session_id]
+
+    def _start(
+        self, cwd: str, folders: list[str] | None, servers: list[Any] | None, resume: str | None
+    ) -> AgentSession:
+        from acp.exceptions import RequestError
+
+        if not os.path.isabs(cwd) or not os.path.isdir(cwd):
+            raise RequestError.invalid_params({"cwd": f"{cwd} is not an absolute folder"})
+        session_id: list[str] = []
+
+        async def ask(request: ApprovalRequest) -> Review | None:
+            return await self._ask(session_id[0], request)
+
+        try:
+            session = self._open(Opening(cwd, ask, folders or (), servers or (), resume))
+        except ToolrestError as error:
+            raise RequestError.invalid_params({"message": str(error)}) from error
+        session_id.append(session.thread_id)
+        self._sessions[session.thread_id] = session
+        return session
+
+    async def _tell(self, session_id: str, updates: Updates, queue: asyncio.Queue[Any]) -> None:
+        """Send updates in order. An editor that is gone is told nothing more."""
+        with contextlib.suppress(ConnectionError):
+            while (event := await queue.get()) is not None:
+                for update in updates.of(event):
+                    await self._connected.session_update(session_id=session_id, update=update)
+
+    async def _say(self, session_id: str, text: str) -> None:
+        from acp.helpers import update_agent_message_text
+
+        with contextlib.suppress(ConnectionError):
+            await self._connected.session_update(
+                session_id=session_id, update=update_agent_message_text(text)
+            )
+
+    async def _ask(self, session_id: str, request: ApprovalRequest) -> Review | None:
+        from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
+
+        from toolrest.policy.display import display_safe
+
+        options = [
+            PermissionOption(option_id="approved", name="Run this once", kind="allow_once"),
+            *(
+                PermissionOption(
+                    option_id=choice.answer,
+                    name=display_safe(choice.sentence),
+                    kind="allow_always",
+                )
+                for choice in request.choices
+                if choice.scope != "once"
+            ),
+            PermissionOption(option_id="denied", name="Do not run it", kind="reject_once"),
+            PermissionOption(option_id="abort", name="Do not run it, and stop", kind="reject_once"),
+        ]
+        words = " ".join(request.command) or request.arguments
+        shown = ToolCallUpdate(
+            tool_call_id=request.call_id,
+            title=display_safe(f"{request.tool}: {words}")[:2000],
+            status="pending",
+            raw_input={
+                "arguments": request.arguments,
+                "because": request.retry_reason or request.reason,
+                "risk": request.risk.label,
+                "folder": request.cwd,
+                "outside the sandbox": request.leaves,
+            },
+        )
+        answer = await self._connected.request_permission(
+            session_id=session_id, tool_call=shown, options=options
+        )
+        if not isinstance(answer.outcome, AllowedOutcome):
+            return Review("abort")
+        offered = {option.option_id for option in options}
+        chosen: Any = answer.outcome.option_id
+        return Review(chosen) if chosen in offered else Review("denied")
+
+
+def _reason(result: TurnResult) -> Any:
+    if result.status == "interrupted":
+        return "cancelled"
+    if result.status == "budget":
+        return "max_turn_requests"
+    return "refusal" if result.status == "failed" else "end_turn"
+
+
+def _message(blocks: list[Any]) -> JSONObject:
+    from toolrest.agent.history import message
+
+    return message("user", *(part for part in map(_part, blocks) if part))
+
+
+def _part(block: Any) -> str | JSONObject:
+    """One block of a prompt; what a file says is marked as the file's words."""
+    kind = getattr(block, "type", "")
+    if kind == "text":
+        return str(block.text)
+    if kind == "image":
+        return {"type": "input_image", "image_url": f"data:{block.mime_type};base64,{block.data}"}
+    if kind == "resource_link":
+        return f"[{block.name}]({block.uri})"
+    if kind == "resource":
+        text = getattr(block.resource, "text", None)
+        body = text if text is not None else "(not text)"
+        return f'<file uri="{block.resource.uri}">\n{body}\n</file>'
+    return f"({kind or 'something'} that this agent cannot take)"
+
+
+def _replayed(session: AgentSession) -> list[Any]:
+    from acp.helpers import update_agent_message_text, update_user_message_text
+
+    from toolrest.agent.history import is_user_turn, message_text
+
+    shown: list[Any] = []
+    for item in session.history.items:
+        if item.get("type") != "message":
+            continue
+        if is_user_turn(item):
+            shown.append(update_user_message_text(message_text(item)))
+        elif item.get("role") == "assistant":
+            shown.append(update_agent_message_text(message_text(item)))
+    return shown

@@ -1,0 +1,153 @@
+"""The real `toolrest acp` process, driven by the official client side of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import spawn_agent_process
+from acp.exceptions import RequestError
+from acp.helpers import text_block
+from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
+
+from toolrest.testing import Call, Pause, Reply, Say, Think
+from toolrest.testing.server import ScriptedServer
+
+
+class Editor:
+    """Keeps what it is shown, and answers questions with one option."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.updates: list[Any] = []
+        self.asked: list[Any] = []
+        self.seen = asyncio.Event()
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        self.updates.append(update)
+        self.seen.set()
+
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: list[Any], **_: Any
+    ) -> RequestPermissionResponse:
+        self.asked.append((tool_call, options))
+        if self.answer == "cancelled":
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        chosen = AllowedOutcome(outcome="selected", option_id=self.answer)
+        return RequestPermissionResponse(outcome=chosen)
+
+    def on_connect(self, conn: Any) -> None:
+        pass
+
+    def of(self, kind: str) -> list[Any]:
+        return [update for update in self.updates if update.session_update == kind]
+
+    @property
+    def said(self) -> str:
+        return "".join(update.content.text for update in self.of("agent_message_chunk"))
+
+
+Connect = Callable[..., Any]
+
+
+@pytest.fixture
+def connect(workspace: Path, toolrest_home: Path) -> Connect:
+    @asynccontextmanager
+    async def start(
+        server: ScriptedServer, *arguments: str, answer: str = "approved"
+    ) -> AsyncIterator[tuple[Any, Editor]]:
+        settings = server.settings()
+        row = settings["model_providers"]["scripted"]
+        lines = [f"model = {json.dumps(settings['model'])}", 'model_provider = "scripted"']
+        lines += ["[model_providers.scripted]", f"base_url = {json.dumps(row['base_url'])}"]
+        lines += ['wire_api = "responses"', f"[projects.{json.dumps(str(workspace))}]"]
+        lines += ['trust_level = "trusted"']
+        (toolrest_home / "config.toml").write_text("\n".join(lines))
+        editor = Editor(answer)
+        env = {"TOOLREST_HOME": str(toolrest_home), "PATH": "/usr/bin:/bin"}
+        command = (sys.executable, "-m", "toolrest", "acp", *arguments)
+        client: Any = editor
+        async with spawn_agent_process(client, *command, env=env) as (agent, _):
+            await agent.initialize(protocol_version=1)
+            yield agent, editor
+
+    return start
+
+
+async def test_a_prompt_from_start_to_end(connect: Connect, workspace: Path) -> None:
+    script: list[Any] = [
+        [Think("hm"), Say("I will look."), Call("exec_command", {"cmd": "echo hi > made"})],
+        Call("update_plan", {"plan": [{"step": "look", "status": "completed"}]}),
+        Say("Done."),
+    ]
+    async with ScriptedServer(script) as server, connect(server, "-a", "never") as (agent, editor):
+        session = await agent.new_session(cwd=str(workspace), mcp_servers=[])
+        answer = await agent.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert answer.stop_reason == "end_turn"
+    assert (workspace / "made").read_text() == "hi\n"
+    assert editor.said == "I will look.Done."
+    calls = editor.of("tool_call")
+    assert (calls[0].kind, calls[0].title) == ("execute", "exec_command: echo hi > made")
+    assert {update.status for update in editor.of("tool_call_update")} >= {"completed"}
+    assert [entry.content for entry in editor.of("plan")[0].entries] == ["look"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "made"), [("approved", True), ("denied", False), ("cancelled", False)]
+)
+async def test_the_editor_is_asked(
+    connect: Connect, workspace: Path, answer: str, made: bool
+) -> None:
+    script: list[Any] = [Call("exec_command", {"cmd": "touch made"}), Say("ok")]
+    async with (
+        ScriptedServer(script) as server,
+        connect(server, "-a", "untrusted", answer=answer) as (agent, editor),
+    ):
+        session = await agent.new_session(cwd=str(workspace), mcp_servers=[])
+        await agent.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert len(editor.asked) == 1
+    assert "touch made" in editor.asked[0][0].title
+    assert (workspace / "made").exists() == made
+
+
+async def test_cancelling_ends_the_turn(connect: Connect, workspace: Path) -> None:
+    script = [Reply([Say("so"), Pause(600)])]
+    async with ScriptedServer(script) as server, connect(server) as (agent, editor):
+        session = await agent.new_session(cwd=str(workspace), mcp_servers=[])
+        prompt = asyncio.ensure_future(
+            agent.prompt(session_id=session.session_id, prompt=[text_block("go")])
+        )
+        await asyncio.wait_for(editor.seen.wait(), 20)
+        await agent.cancel(session_id=session.session_id)
+        assert (await prompt).stop_reason == "cancelled"
+
+
+async def test_a_session_is_loaded_again(connect: Connect, workspace: Path) -> None:
+    async with ScriptedServer([Say("first"), Say("second")]) as server:
+        async with connect(server) as (agent, _):
+            session = await agent.new_session(cwd=str(workspace), mcp_servers=[])
+            await agent.prompt(session_id=session.session_id, prompt=[text_block("one")])
+        async with connect(server) as (agent, editor):
+            await agent.load_session(
+                cwd=str(workspace), session_id=session.session_id, mcp_servers=[]
+            )
+            assert editor.said == "first"
+            assert editor.of("user_message_chunk")[0].content.text == "one"
+            await agent.prompt(session_id=session.session_id, prompt=[text_block("two")])
+            assert editor.said == "firstsecond"
+
+
+async def test_what_cannot_be_opened(connect: Connect, workspace: Path) -> None:
+    async with ScriptedServer([]) as server, connect(server) as (agent, _):
+        with pytest.raises(RequestError):
+            await agent.new_session(cwd="relative", mcp_servers=[])
+        with pytest.raises(RequestError):
+            await agent.prompt(session_id="nobody", prompt=[text_block("go")])
+        with pytest.raises(RequestError):
+            await agent.load_session(cwd=str(workspace), session_id="nobody", mcp_servers=[])
