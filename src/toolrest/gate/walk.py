@@ -36,6 +36,7 @@ from toolrest.gate.output import checked, to_output
 from toolrest.gate.registry import Registry
 from toolrest.gate.router import Route, route
 from toolrest.gate.scheduler import Scheduler, Ticket
+from toolrest.gate.stale import note_written, refuse_stale
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Tool
 from toolrest.items import CallItem, JSONObject, Text, ToolOutput
@@ -275,6 +276,8 @@ class Walk:
             scheduler = self.gate.scheduler
             self.ticket = scheduler.enter(call.effects)
             await scheduler.wait(self.ticket)
+        if call.effects.writes:
+            await refuse_stale(call.effects.writes, call.ctx, self.gate.services)
         if call.tool.prepares:
             await call.tool.prepare(call.args, call.ctx)
         decision = self._decide(call)
@@ -394,6 +397,8 @@ class Walk:
         paths = call.effects.writes
         if not paths:
             return await self._attempt(call)
+        # Again: somebody may have taken their time to say yes.
+        await refuse_stale(paths, call.ctx, self.gate.services)
         before = await call.ctx.in_thread(_hash_all, paths)
         try:
             output = await self._attempt(call)
@@ -401,7 +406,10 @@ class Walk:
             # No waiting here: a cancelled call must end now. A large file is not worth it.
             self._changed(before, _hash_all(paths, _QUICK_HASH))
             raise
-        self._changed(before, await call.ctx.in_thread(_hash_all, paths))
+        after = await call.ctx.in_thread(_hash_all, paths)
+        self._changed(before, after)
+        if output.success is not False:
+            note_written(after, self.gate.services)
         return output
 
     def _changed(self, before: dict[str, str | None], after: dict[str, str | None]) -> None:
