@@ -77,7 +77,11 @@ def _nested(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(
         name
         for name, field in model.model_fields.items()
-        if not all(part in plain for part in (get_args(field.annotation) or (field.annotation,)))
+        # A literal's parts are values of plain types.
+        if not all(
+            part in plain or type(part) in plain
+            for part in (get_args(field.annotation) or (field.annotation,))
+        )
     )
 
 

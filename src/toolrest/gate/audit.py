@@ -6,6 +6,7 @@ chain. One session writes one file and its head file; nobody else ever writes to
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -36,6 +37,7 @@ _MAX_KEYS = 256
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_SAME_NAME = 1000
 _MOST_WAITING = 64
+_SYNC_DELAY = 0.005
 
 
 class AuditLog:
@@ -59,7 +61,7 @@ class AuditLog:
         self._session = session_id
         self._stem = _UNSAFE.sub("_", session_id)[:100].lstrip(".") or "session"
         self._facts = dict(facts or {})
-        self._lock = Lock()
+        self._lock, self._disk = Lock(), Lock()
         self._log = self._head = -1
         self._count = 0
         self._last = GENESIS
@@ -104,13 +106,16 @@ class AuditLog:
 
     def sync(self) -> None:
         """Put every line on disk. It may take milliseconds: call it off the event loop."""
-        with self._lock:
-            if self._log >= 0:
+        with self._disk:
+            with self._lock:
+                if self._log < 0:
+                    return
                 self._write()
-                self._to_disk()
+                log = self._log
+            self._to_disk(log)  # without the lock: nobody has to wait for a disk to write a line
 
     def sync_soon(self) -> None:
-        """Start putting every line on disk, in a thread; syncs that would overlap are one.
+        """Put every line on disk in a moment, in a thread; syncs that would overlap are one.
 
         Waiting for the disk would cost each command more than starting it does. The line is with
         the kernel already, so only the machine's own death within milliseconds can lose it. A
@@ -120,7 +125,8 @@ class AuditLog:
             self._sync_again = True
             return
         self._syncing = True
-        start_in_thread(self._sync_quietly)
+        loop = asyncio.get_running_loop()
+        loop.call_later(_SYNC_DELAY, start_in_thread, self._sync_quietly)
 
     def _sync_quietly(self) -> None:
         again = True
@@ -137,10 +143,14 @@ class AuditLog:
             with contextlib.suppress(AuditError):  # without it the log says that it broke off
                 self._append({"type": "session_end", "time": time.time()})
         self._ended = True
-        log, head, self._log, self._head = self._log, self._head, -1, -1
-        for descriptor in (log, head):
-            if descriptor >= 0:
-                os.close(descriptor)
+        if self._syncing:  # the loop may end before the moment has come
+            with contextlib.suppress(AuditError):
+                self.sync()
+        with self._disk:
+            log, head, self._log, self._head = self._log, self._head, -1, -1
+            for descriptor in (log, head):
+                if descriptor >= 0:
+                    os.close(descriptor)
 
     def _append(self, record: JSONObject, *, wait: bool = False) -> None:
         with self._lock:
@@ -177,9 +187,9 @@ class AuditLog:
             os.ftruncate(self._log, self._size)
             self._broken = ""
 
-    def _to_disk(self) -> None:
+    def _to_disk(self, log: int) -> None:
         try:
-            os.fsync(self._log)
+            os.fsync(log)
             if not self._name_on_disk:
                 folder = private_folder(self._folder)
                 try:

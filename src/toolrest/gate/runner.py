@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
-from toolrest.process.environ import EnvironmentPolicy, build, forced
+from toolrest.process.environ import Environment, EnvironmentPolicy, build, forced
 from toolrest.process.login import LoginShells
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
@@ -109,6 +110,8 @@ class Runner:
         self._proxy: NetworkProxy | None = None
         self._box: Sandbox | None = None
         self._sessions: dict[int, tuple[str, str]] = {}
+        self._last_workdir: tuple[str, int, int] | None = None
+        self._environments: dict[tuple[bool, bool], tuple[Environment, dict[str, str]]] = {}
 
     def _login_shells(self, outside: bool) -> LoginShells:
         """A profile is read where the command itself will run: in the sandbox, or outside."""
@@ -186,13 +189,17 @@ class Runner:
     def workdir(self, given: str | None) -> str:
         """The folder to run in: any that may be read; it never becomes writable by that (S6)."""
         path = self.files.resolve(given) if given else self.files.cwd
+        known = _folder(path)
+        if known is not None and known == self._last_workdir:
+            return path  # the very folder that was judged last time
         denied = self.files.read_denied(path)
         if denied is not None:
             raise Rejected(denied)
-        if not os.path.isdir(path):
+        if known is None:
             raise RespondToModel(
                 f"the working directory {path} is not a folder", fields=("workdir",)
             )
+        self._last_workdir = known
         return path
 
     def count(self) -> None:
@@ -209,10 +216,14 @@ class Runner:
         self, *, unified: bool, tty: bool = False
     ) -> tuple[dict[str, str], tuple[str, ...], dict[str, str]]:
         """A child's variables, the names withheld from it, and those that nothing may change."""
-        network = not self.is_confined or self.confinement.network == "on"
-        fixed = forced(unified=unified, tty=tty, network=network, thread_id=self._thread_id)
-        made = build(self.confinement.environment, self._environ, forced=fixed)
-        return made.variables, made.withheld, fixed
+        known = self._environments.get((unified, tty))
+        if known is None:  # nothing that it depends on changes while the session lives
+            network = not self.is_confined or self.confinement.network == "on"
+            fixed = forced(unified=unified, tty=tty, network=network, thread_id=self._thread_id)
+            made = build(self.confinement.environment, self._environ, forced=fixed)
+            known = self._environments[unified, tty] = (made, fixed)
+        made, fixed = known
+        return dict(made.variables), made.withheld, fixed
 
     # Running
 
@@ -388,6 +399,15 @@ class Runner:
         if self._proxy is not None:
             await self._proxy.aclose()
         shutil.rmtree(self._session_dir, ignore_errors=True)
+
+
+def _folder(path: str) -> tuple[str, int, int] | None:
+    """Which folder a path names; None when it names none."""
+    try:
+        info = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (path, info.st_dev, info.st_ino) if stat.S_ISDIR(info.st_mode) else None
 
 
 def _without_launcher(result: R, command: Command) -> R:

@@ -92,8 +92,11 @@ class Owner:
             sent.append(there.detach())
             link.setblocking(False)
             plan, device = request.stdio(command, merge, sent, reading)
-            sent.insert(1, request.payload(command, plan, announce))
-            await self._send([*sent, *(fd for _, fd in command.fds)])
+            payload = request.payload(command, plan, announce)
+            if len(payload) > wire.INLINE:
+                sent.insert(1, request.memory_file(payload))
+                payload = wire.ELSEWHERE
+            await self._send(payload, [*sent, *(fd for _, fd in command.fds)])
         except BaseException as error:
             if link is not None:
                 link.close()
@@ -138,14 +141,14 @@ class Owner:
         if self._link is not None:
             tree.send([self.pid, *tree.children(self.pid)], signal.SIGCONT)
 
-    async def _send(self, fds: list[int]) -> None:
+    async def _send(self, payload: bytes, fds: list[int]) -> None:
         """Hand a request to the helper; one that died meanwhile is replaced once."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
         replaced = False
         while True:
             link = self._connect()
             try:
-                link.sendmsg([b"c"], rights, socket.MSG_NOSIGNAL)
+                link.sendmsg([payload], rights, socket.MSG_NOSIGNAL)
                 return
             except BlockingIOError:
                 await self._writable(link)

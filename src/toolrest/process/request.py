@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import lru_cache
 
 from toolrest.process import streams
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
 
 Plan = list[tuple[int, int]]
+Variables = tuple[tuple[str, str], ...]
 
 
 def unfit(command: Command) -> str:
@@ -25,14 +27,20 @@ def unfit(command: Command) -> str:
         return "the working directory contains a NUL character"
     if len(command.fds) + 8 > wire.MAX_FDS:
         return f"{len(command.fds)} descriptors are too many for one command"
-    return _unfit_environment(command.env)
+    return _unfit_environment(tuple(command.env.items()))
 
 
-def _unfit_environment(env: Mapping[str, str]) -> str:
-    for name, value in env.items():
+@lru_cache(maxsize=8)  # the same variables come with every command of a session
+def _unfit_environment(env: Variables) -> str:
+    for name, value in env:
         if not name or "=" in name or "\0" in name or "\0" in value:
             return f"the environment variable {name!r} cannot be passed to a program"
     return ""
+
+
+@lru_cache(maxsize=8)
+def _encoded(env: Variables) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((os.fsencode(name), os.fsencode(value)) for name, value in env)
 
 
 def stdio(
@@ -63,27 +71,33 @@ def stdio(
     return plan, device
 
 
-def payload(command: Command, plan: Plan, announce: bool) -> int:
-    """The request as a memory file; see `helper.launch.Request` for its order."""
+def payload(command: Command, plan: Plan, announce: bool) -> bytes:
+    """The request in bytes; see `helper.launch.Request` for its order."""
     rules = command.landlock
-    request = (
-        tuple(map(os.fsencode, command.argv)),
-        os.fsencode(command.cwd),
-        tuple((os.fsencode(name), os.fsencode(value)) for name, value in command.env.items()),
-        command.tty,
-        tuple(plan),
-        command.files,
-        None if rules is None else tuple((os.fsencode(path), mask) for path, mask in rules),
-        command.landlock_net,
-        command.landlock_scoped,
-        command.seccomp,
-        command.limits,
-        announce,
-        command.own_pid_namespace,
+    return marshal.dumps(
+        (
+            tuple(map(os.fsencode, command.argv)),
+            os.fsencode(command.cwd),
+            _encoded(tuple(command.env.items())),
+            command.tty,
+            tuple(plan),
+            command.files,
+            None if rules is None else tuple((os.fsencode(path), mask) for path, mask in rules),
+            command.landlock_net,
+            command.landlock_scoped,
+            command.seccomp,
+            command.limits,
+            announce,
+            command.own_pid_namespace,
+        )
     )
+
+
+def memory_file(data: bytes) -> int:
+    """For a request that is too long for one packet."""
     fd = os.memfd_create("toolrest-request", os.MFD_CLOEXEC)
     try:
-        rest = memoryview(marshal.dumps(request))
+        rest = memoryview(data)
         while rest:
             rest = rest[os.write(fd, rest) :]
     except BaseException:

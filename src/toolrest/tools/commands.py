@@ -166,6 +166,13 @@ class CommandTool(Tool):
         """The argument vector that the call means, as people are shown it."""
         raise NotImplementedError
 
+    def argv_once(self, args: Any, ctx: Context) -> tuple[str, ...]:
+        """The same, worked out once a call: what was judged is what runs."""
+        found: tuple[str, ...] | None = ctx.memo.get("argv")
+        if found is None:
+            found = ctx.memo["argv"] = self.argv(args, ctx)
+        return found
+
     def script(self, args: Any) -> str | tuple[str, ...]:
         """What is judged: the command line itself, or the argument vector."""
         raise NotImplementedError
@@ -177,7 +184,7 @@ class CommandTool(Tool):
     def effects(self, args: Any, ctx: Context) -> Effects:
         """Runs one program, or writes the files of the patch that it is."""
         refuse_escalation(args, ctx, self.name)
-        argv = self.argv(args, ctx)
+        argv = self.argv_once(args, ctx)
         patch = patch_in(argv, args.workdir, ctx)
         if patch is not None:
             return patch_effects(patch.request, patch.cwd, ctx)
@@ -221,13 +228,13 @@ class CommandTool(Tool):
 
     async def prepare(self, args: Any, ctx: Context) -> None:
         """A patch is verified before anybody is asked about it."""
-        patch = patch_in(self.argv(args, ctx), args.workdir, ctx)
+        patch = patch_in(self.argv_once(args, ctx), args.workdir, ctx)
         if patch is not None:
             await prepare_patch(patch.request, patch.cwd, ctx)
 
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
         """Run it, or apply the patch that it is."""
-        patch = patch_in(self.argv(args, ctx), args.workdir, ctx)
+        patch = patch_in(self.argv_once(args, ctx), args.workdir, ctx)
         if patch is None:
             return await self.start(args, ctx)
         output = await ctx.in_thread(apply, patch.request, patch.cwd, ctx)

@@ -85,7 +85,7 @@ class ExecCommand(CommandTool):
         runner = ctx.runner
         cwd = runner.workdir(args.workdir)
         runner.count()
-        argv = self.argv(args, ctx)
+        argv = self.argv_once(args, ctx)
 
         def started(session_id: int, pid: int) -> None:
             ctx.emit(

@@ -55,7 +55,7 @@ class ShellCommand(OneShotTool):
                 more_env=env,
                 on_delta=delta,
             ),
-            command=self.argv(args, ctx),
+            command=self.argv_once(args, ctx),
             cwd=cwd,
             lay_out=_freeform,
         )

@@ -67,8 +67,7 @@ def serve(requests: int, keeper: _socket.socket, parent: int) -> None:
         _prepare(marshal.loads(marshal.dumps(_REHEARSAL)), [], step)  # noqa: S302
         received = receive(requests)
         if received is not None:
-            link, payload, fds = received
-            data = os.pread(payload, os.fstat(payload).st_size, 0)
+            link, data, fds = received
             request: Request = marshal.loads(data)  # noqa: S302 - our own host wrote it
             rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", link))]
             keeper.sendmsg([wire.pack(*request[-2:])], rights, _socket.MSG_NOSIGNAL)
@@ -83,19 +82,21 @@ def serve(requests: int, keeper: _socket.socket, parent: int) -> None:
         os._exit(_EXEC_FAILED)
 
 
-def receive(requests: int) -> tuple[int, int, list[int]] | None:
+def receive(requests: int) -> tuple[int, bytes, list[int]] | None:
     """One request: the command's socket, its payload, the child's descriptors; None at the end."""
     entry = _socket.socket(fileno=requests)
     size = _socket.CMSG_SPACE(wire.MAX_FDS * 4)
-    data, ancillary, _, _ = entry.recvmsg(64, size, _socket.MSG_CMSG_CLOEXEC)
+    data, ancillary, _, _ = entry.recvmsg(wire.INLINE, size, _socket.MSG_CMSG_CLOEXEC)
     entry.detach()
     fds: list[int] = []
     for level, kind, raw in ancillary:
         if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
             fds += struct.unpack(f"{len(raw) // 4}i", raw)
-    if not data or len(fds) < 2:
-        return None
-    return fds[0], fds[1], fds[2:]
+    if data == wire.ELSEWHERE and len(fds) > 1:
+        file = fds.pop(1)
+        data = os.pread(file, os.fstat(file).st_size, 0)
+        os.close(file)
+    return (fds[0], data, fds[1:]) if data and fds else None
 
 
 def _prepare(request: Request, fds: list[int], step: list[int]) -> None:

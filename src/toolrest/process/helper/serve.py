@@ -109,14 +109,14 @@ class Owner:
     def _refuse(self) -> None:
         received = launch.receive(wire.SOCKET_FD)
         if received is not None:
-            link, payload, fds = received
+            link, _, fds = received
             answer = _socket.socket(fileno=link)
             answer.send(
                 wire.pack(wire.FAILED, wire.STEPS.index("fork"), _AGAIN),
                 _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT,
             )
             answer.close()
-            for fd in (payload, *fds):
+            for fd in fds:
                 os.close(fd)
 
     def _reap(self) -> None:

@@ -1,8 +1,8 @@
 """What host and helper say to each other: short records of integers over packet sockets.
 
-The host sends a command to the owner's socket as descriptors only: the command's own socket, a
-memory file with the marshalled `Request`, then whatever the child shall see. From there on host
-and keeper talk over the command's own socket.
+The host sends a command to the owner's socket as a marshalled `Request`, in the packet or, when
+it is long, in a memory file. With it go descriptors: the command's own socket, that file if any,
+then whatever the child shall see. From there on host and keeper talk over the command's own socket.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ NULL = -1
 
 SOCKET_FD = 3
 """Where the owner finds its socket."""
+
+INLINE = 32_768
+"""Longest request that travels in the packet itself."""
+
+ELSEWHERE = b"m"
+"""Instead of a request: it is in the memory file that comes along."""
 
 MAX_FDS = 240
 """How many descriptors one message carries at most (the kernel takes 253)."""
