@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 
 from toolrest.policy.effects import Effects
 
@@ -184,6 +185,11 @@ class Verdict:
         )
 
 
+@lru_cache(maxsize=4)
+def _home(_variable: str | None) -> str:
+    return os.path.expanduser("~")
+
+
 def judge(
     command: str | Sequence[str],
     *,
@@ -199,7 +205,7 @@ def judge(
     from toolrest.policy.verdict_judge import Judge
 
     roots = (cwd, "/tmp") if writable_roots is None else tuple(writable_roots)  # noqa: S108
-    judging = Judge(cwd, roots, os.path.expanduser("~") if home is None else home)
+    judging = Judge(cwd, roots, _home(os.environ.get("HOME")) if home is None else home)
     if isinstance(command, str):
         judging.script(command, judging.place, 0)
         argv: tuple[str, ...] = (command,)

@@ -170,8 +170,10 @@ class Child:
             subject = self.cwd if step == "workdir" else self.name
             self.failure = StartFailed(step, numbers[1], subject)
         elif kind == wire.EXITED and self.ended is None:
-            status, self.pid, self.keeper, *left = numbers
+            status, self.pid, self.keeper, gone, *left = numbers
             self.ended = _ended(status, tuple(left))
+            if gone:
+                self._finish()  # as the keeper's closing of the link would say a moment later
         elif kind == wire.SURVIVORS:
             self._survivors = numbers
 
@@ -182,10 +184,19 @@ class Child:
         if self.ended is None:
             # Nobody was left to say how it went: the keeper was killed, and the tree after it.
             self.ended = Ended(None, signal.SIGKILL, lost=True)
+            self._kill_leader()
         if not self._loop.is_closed():
             self._loop.remove_reader(self._link.fileno())
         self._close()
         self.on_gone(self)
+
+    def _kill_leader(self) -> None:
+        """The owner ends what a lost keeper left; should it be gone too, this ends the command."""
+        try:
+            if self.pid and os.getsid(self.pid) == self.pid:
+                os.killpg(self.pid, signal.SIGKILL)
+        except OSError:
+            return
 
 
 def _ended(status: int, background: tuple[int, ...]) -> Ended:

@@ -63,7 +63,7 @@ class Owner:
         A terminal command has one output; otherwise standard output and standard error are two
         pipes, or one with `merge`. Standard input is the null device unless there is a terminal.
         """
-        child = await self.launch(command, merge=merge, announce=True)
+        child = await self.launch(command, merge=merge)
         try:
             await child.started()
         except BaseException as error:
@@ -74,13 +74,8 @@ class Owner:
             raise
         return child
 
-    async def launch(
-        self, command: Command, *, merge: bool = False, announce: bool = False
-    ) -> Child:
-        """Send a command on its way without waiting for its program to run.
-
-        Unless it is to be announced, its pid is known only when it has ended.
-        """
+    async def launch(self, command: Command, *, merge: bool = False) -> Child:
+        """Send a command on its way without waiting for its program to run."""
         problem = request.unfit(command)
         if problem:
             raise StartFailed("request", 0, problem)
@@ -92,7 +87,7 @@ class Owner:
             sent.append(there.detach())
             link.setblocking(False)
             plan, device = request.stdio(command, merge, sent, reading)
-            payload = request.payload(command, plan, announce)
+            payload = request.payload(command, plan)
             if len(payload) > wire.INLINE:
                 sent.insert(1, request.memory_file(payload))
                 payload = wire.ELSEWHERE

@@ -71,7 +71,7 @@ def stdio(
     return plan, device
 
 
-def payload(command: Command, plan: Plan, announce: bool) -> bytes:
+def payload(command: Command, plan: Plan) -> bytes:
     """The request in bytes; see `helper.launch.Request` for its order."""
     rules = command.landlock
     return marshal.dumps(
@@ -87,7 +87,6 @@ def payload(command: Command, plan: Plan, announce: bool) -> bytes:
             command.landlock_scoped,
             command.seccomp,
             command.limits,
-            announce,
             command.own_pid_namespace,
         )
     )

@@ -107,7 +107,7 @@ async def run(
     add = _collector(buffers, on_delta, on_bytes)
     began = asyncio.get_running_loop().time()
     try:
-        child = await owner.launch(command, announce=on_timeout == "background")
+        child = await owner.launch(command)
     except StartFailed as failure:
         return RunResult("failed_to_start", error=str(failure))
     running = Running(child, add)

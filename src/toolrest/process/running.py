@@ -60,8 +60,10 @@ class Running:
         if self.child.ended is not None and self.ended_at is None:
             loop = asyncio.get_running_loop()
             self.ended_at = loop.time()
-            loop.call_later(CHATTER, self._settle)
-            self._check_settled()
+            if all(source.ended for source in self.sources):
+                self._settle()
+            else:
+                loop.call_later(CHATTER, self._settle)
 
     def _check_settled(self) -> None:
         if self.ended_at is not None and all(source.ended for source in self.sources):

@@ -177,13 +177,13 @@ def wrap(
     bwrap: str,
     view: Sequence[str],
     seccomp: bytes,
-    env: Mapping[str, str],
+    variables: bytes,
     *,
     signals: tuple[Sequence[str], Sequence[str]] | None = None,
     inner: Sequence[str] = (),
     scoped: int = 0,
 ) -> Command:
-    """The command that runs `command` beneath bubblewrap.
+    """The command that runs `command` beneath bubblewrap; `variables` are from `environment`.
 
     `signals` are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal
     sends to it too, and the command must not. `inner` runs first inside and starts the rest.
@@ -216,7 +216,7 @@ def wrap(
         argv=argv,
         cwd="/",
         env={},
-        files=(*command.files, (filter_fd, seccomp), (env_fd, environment(env))),
+        files=(*command.files, (filter_fd, seccomp), (env_fd, variables)),
         limits=confined_limits(command.limits),
         landlock_scoped=scoped,
         own_pid_namespace=True,

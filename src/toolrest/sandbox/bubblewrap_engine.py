@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox import landlock, seccomp
-from toolrest.sandbox.bubblewrap import Blanks, view_arguments, wrap
+from toolrest.sandbox.bubblewrap import Blanks, environment, view_arguments, wrap
 from toolrest.sandbox.chroot import check_rootfs
 from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.gitdirs import GitPlan, git_plan
+from toolrest.sandbox.kinds import Kinds
 from toolrest.sandbox.missing import placeholders
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
@@ -84,8 +85,11 @@ class BubblewrapEngine:
         os.makedirs(self._tmp, mode=0o700, exist_ok=True)
         self._own = own_files_in(policy.roots)
         self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
+        self._kinds = Kinds((*self._hidden, *policy.protected, *policy.exceptions))
         self._mounts = Mounts()
         self._overlaid = Overlays([], [])
+        self._outside: tuple[tuple[str, str], ...] | None = None
+        self._variables = b""
         self._mutex = threading.Lock()
         self._running = 0
         self._seen: object = None
@@ -124,19 +128,19 @@ class BubblewrapEngine:
         return Prepared(wrapped, _once(self._release))
 
     def _wrap(self, command: Command) -> Command:
-        env = confined_env(command.env, self.policy, self.name, TMP)
-        inner: tuple[str, ...] = ()
-        if self.proxy is not None:
-            env |= self.proxy.env
-            inner = self.proxy.inner
+        outside = tuple(command.env.items())
+        if outside != self._outside:  # the same variables come with nearly every command
+            env = confined_env(command.env, self.policy, self.name, TMP)
+            env |= self.proxy.env if self.proxy is not None else {}
+            self._outside, self._variables = outside, environment(env)
         return wrap(
             command,
             self.program,
             self._arguments,
             self._filter,
-            env,
+            self._variables,
             signals=signal_launchers() if command.tty else None,
-            inner=inner,
+            inner=self.proxy.inner if self.proxy is not None else (),
             scoped=landlock.scopes() if self.policy.network == "on" else 0,
         )
 
@@ -197,8 +201,7 @@ class BubblewrapEngine:
             kept = (*self.policy.roots, TMP, VAR_TMP, RUN)
             self._overlaid = self._mounts.overlays(kept)
         sockets = socket_paths()
-        kinds = tuple(map(_kind, (*self._hidden, *self.policy.protected, *self.policy.exceptions)))
-        seen = (present, sockets, kinds, self._mounts.points)
+        seen = (present, sockets, self._kinds.look(), self._mounts.points)
         if seen != self._seen:
             self._arguments = self._build(present, sockets)
             self._seen = seen
@@ -266,10 +269,3 @@ def _identity(root: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return info.st_ino, info.st_mode
-
-
-def _kind(path: str) -> int:
-    try:
-        return stat.S_IFMT(os.lstat(path).st_mode)
-    except OSError:
-        return 0

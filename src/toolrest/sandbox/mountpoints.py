@@ -68,11 +68,9 @@ class MountPoints:
                 self._open()
             self._users += 1
             made: list[Entry] = []
+            wanted = {**dict.fromkeys(folders), **files}
             try:
-                for path in folders:
-                    made += self._make(path, None)
-                for path, content in files.items():
-                    made += self._make(path, content)
+                self._make_all(wanted, made)
             except OSError:
                 self._users -= 1
                 raise
@@ -81,7 +79,8 @@ class MountPoints:
                     self._save([*self._load(), *made])
                 if self._users == 0:
                     self._close()
-            return tuple(path for path in (*folders, *files) if os.path.lexists(path))
+            ours = {entry.path for entry in made}
+            return tuple(path for path in wanted if path in ours or os.path.lexists(path))
 
     def release(self) -> None:
         """One command has ended; the last one of the last session cleans up."""
@@ -141,31 +140,40 @@ class MountPoints:
         finally:
             os.close(guard)
 
-    def _make(self, path: str, content: bytes | None) -> list[Entry]:
-        """A folder, or a file with this content; nothing when the name is taken.
+    def _make_all(self, wanted: Mapping[str, bytes | None], made: list[Entry]) -> None:
+        """Folders, and files with their content; nothing where a name is taken.
 
         The way there is walked without following links: a command may have put one anywhere it
         could write, and this process is not confined.
         """
-        parent, name = os.path.split(path)
-        fd = -1
+        folder, fd = "", -1
         try:
-            fd = _walk(self._root, parent)
-            try:
-                self._create(fd, name, content)
-            except PermissionError:
-                with _writable(fd):
-                    self._create(fd, name, content)
-            info = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        except FileExistsError:
-            return []
-        except OSError:
-            if fd >= 0 and _beyond_reach(fd):
-                return []
-            raise
+            for path, content in wanted.items():
+                parent, name = os.path.split(path)
+                if parent != folder or fd < 0:
+                    if fd >= 0:
+                        os.close(fd)
+                        fd = -1
+                    folder, fd = parent, _walk(self._root, parent)
+                made += self._make(fd, path, name, content)
         finally:
             if fd >= 0:
                 os.close(fd)
+
+    def _make(self, folder: int, path: str, name: str, content: bytes | None) -> list[Entry]:
+        try:
+            try:
+                self._create(folder, name, content)
+            except PermissionError:
+                with _writable(folder):
+                    self._create(folder, name, content)
+            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            return []
+        except OSError:
+            if _beyond_reach(folder):
+                return []
+            raise
         return [Entry(path, info.st_dev, info.st_ino, 0 if content is None else len(content))]
 
     def _create(self, folder: int, name: str, content: bytes | None) -> None:

@@ -286,7 +286,8 @@ class PatchCall:
 
 def patch_in(argv: tuple[str, ...], workdir: str | None, ctx: Context) -> PatchCall | None:
     """The patch that a command is, or None; RespondToModel when it is a broken one."""
-    if not any(mark in word for word in argv for mark in _PATCH_MARKS):
+    text = "\n".join(argv)
+    if not any(mark in text for mark in _PATCH_MARKS):
         return None
     from toolrest.patch.errors import PatchError
     from toolrest.patch.shell_form import recognise

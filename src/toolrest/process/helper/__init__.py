@@ -5,12 +5,16 @@ kinds of process live here:
 
     owner     one per session; forks keepers, notices the host's death, catches orphans
     keeper    one per command; a subreaper, so every descendant of the command stays below it
-    command   forked by its keeper, set up and confined, then replaced by exec
+    command   started by its keeper; one that confines itself is forked, any other is spawned
 
 A keeper per command is what makes trees separable: a daemon that forked twice, left its session
 and cleared its environment still has exactly one keeper above it, and "no child left" at the
-keeper is the kernel's own word that the tree is gone. An idle keeper is always there, with the
-next command's process forked ahead below it, so that nothing has to fork when a command comes.
+keeper is the kernel's own word that the tree is gone. An idle keeper is always there, so that none
+has to be forked when a command comes.
+
+Who dies with whom: a keeper ends its tree when the owner dies; a keeper's death hands its tree to
+the owner, which ends it; a launcher asks the kernel for its own death, as a forked command does;
+and the host ends what a lost keeper had started, should the owner be gone as well.
 
 Modules here import each other relatively and nothing else of Toolrest. They keep to the C
 modules below `signal` and `socket`, whose Python layers would double the start-up time and the

@@ -5,7 +5,6 @@ from __future__ import annotations
 import _socket
 import os
 import select
-import struct
 from mmap import mmap
 
 from . import kernel, launch, signals, tree, wire
@@ -13,6 +12,7 @@ from . import kernel, launch, signals, tree, wire
 _RETRY_MS = 10
 _PATIENCE = 2.0
 _STUBBORN_MS = 250
+_NOT_RUN = 127 << 8
 _IDLE_ENOUGH = 2  # so that one gets ready again while the other is busy
 
 
@@ -29,16 +29,21 @@ class Keeper:
         kernel.become_subreaper()
         self.me = os.getpid()
         self.life = life
-        self.requests = requests
+        self.requests = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, requests)
         self.owner = owner
         self.board = board
         self.place = place
         self.wake = signals.listen()
+        self.idle = select.epoll()
+        self.idle.register(self.wake, select.EPOLLIN)
+        self.idle.register(self.life, 0)
+        # Whoever else is idle sleeps on.
+        self.idle.register(requests, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         self.watched = select.poll()
         self.watched.register(self.wake, select.POLLIN)
         self.watched.register(self.life, 0)
+        self.starting: _socket.socket | None = None
         self.ending = False
-        self._prepare()
 
     def serve(self) -> None:
         """See commands to their end, one after the other, until others are idle enough."""
@@ -47,47 +52,56 @@ class Keeper:
             self.host.close()
             if self.ending or self.board[:].count(wire.IDLE) >= _IDLE_ENOUGH:
                 return
-            self._prepare()
-            self.board[self.place : self.place + 1] = wire.IDLE
+            self._mark(wire.IDLE)
 
-    def _prepare(self) -> None:
-        """Fork the next command's process ahead of its time."""
-        self.status: int | None = None
-        self.launcher = False
-        self.announce = True
-        self.childless = False
-        self.starting, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        self.child = os.fork()
-        if self.child == 0:
-            launch.serve(self.requests, theirs, self.me)
-        theirs.close()
-        self.watched.register(self.starting.fileno(), select.POLLIN)
+    def _mark(self, state: bytes) -> None:
+        self.board[self.place : self.place + 1] = state
 
     def _take(self) -> bool:
-        """Wait until the child has a command; False when there will be none."""
+        """Wait for a command and start it; False when there will be none."""
         while True:
-            ready = dict(self.watched.poll())
-            if self.life in ready or signals.drain(self.wake):
+            ready = dict(self.idle.poll())
+            if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
                 return False
-            if self.starting.fileno() in ready:
-                break
-        # Two keepers that become busy at once must not both believe that the other is idle: say
-        # so first, look afterwards, with a system call in between.
-        self.board[self.place : self.place + 1] = wire.BUSY
-        record, ancillary, _, _ = self.starting.recvmsg(
-            64, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC
-        )
-        if not ancillary:
+            if self.requests.fileno() not in ready:
+                continue
+            # Two keepers that become busy at once must not both believe that the other is idle:
+            # say so first, look afterwards, with a system call in between.
+            self._mark(wire.BUSY)
+            try:
+                received = launch.receive(self.requests)
+            except BlockingIOError:
+                self._mark(wire.IDLE)  # another keeper was faster
+                continue
+            break
+        if received is None:
             return False
+        link, payload, fds = received
+        self.host = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, link)
+        self._start(launch.decode(payload), fds)
         if self.board.find(wire.IDLE, 0) < 0:
             self._ask_for_another()
-        announce, launcher = wire.unpack(record)
-        self.announce, self.launcher = bool(announce), bool(launcher)
-        self.host = _socket.socket(fileno=struct.unpack("i", ancillary[0][2])[0])
-        if not self.announce:
-            # What became of exec is then read when the command has ended.
-            self.watched.unregister(self.starting.fileno())
         return True
+
+    def _start(self, request: launch.Request, fds: list[int]) -> None:
+        self.status: int | None = None
+        self.launcher = request[-1]
+        self.childless = False
+        self.child = 0
+        try:
+            if launch.needs_fork(request):
+                self.child, self.starting = launch.fork(request, fds, self.me)
+                self.watched.register(self.starting.fileno(), select.POLLIN)
+            else:
+                self.child = launch.spawn(request, fds)
+                self._tell(wire.STARTED, self.child, self.me)
+        except launch.Failed as failure:
+            self.childless = True
+            self._tell(wire.FAILED, failure.step, failure.number)
+            self._tell(wire.EXITED, _NOT_RUN, 0, self.me, 1)
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def _ask_for_another(self) -> None:
         try:
@@ -97,29 +111,28 @@ class Keeper:
 
     def _attend(self) -> None:
         self.watched.register(self.host.fileno(), select.POLLIN)
-        self._reap()  # its end may have been the very news that woke us for its beginning
         while not self.childless:
             ready = dict(self.watched.poll())
-            if self.life in ready or signals.drain(self.wake):
+            if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
                 self.ending = True
                 self._end_all(0)
                 break
-            if self.announce and self.starting.fileno() in ready:
-                self._note_start()
+            if self.starting is not None and self.starting.fileno() in ready:
+                self._note_start(self.starting)
             if self.host.fileno() in ready:
                 self._obey()
             self._reap()
         self.watched.unregister(self.host.fileno())
 
-    def _note_start(self) -> None:
+    def _note_start(self, starting: _socket.socket) -> None:
         """The child's end closes by itself when exec succeeds; else it says what failed."""
-        record = self.starting.recv(64)
-        if self.announce:
-            self.watched.unregister(self.starting.fileno())
-        self.starting.close()
+        record = starting.recv(64)
+        self.watched.unregister(starting.fileno())
+        starting.close()
+        self.starting = None
         if record:
             self._send(record)
-        elif self.announce:
+        else:
             self._tell(wire.STARTED, self.child, self.me)
 
     def _obey(self) -> None:
@@ -158,13 +171,16 @@ class Keeper:
             if pid == self.child:
                 self.status, ended = status, True
         if ended:
-            if self.starting.fileno() >= 0:
-                self._note_start()
-            if self.launcher:
-                tree.strike(self.me)  # what is left of a namespace is dying already
-            left = [] if self.childless or self.launcher else tree.descendants(self.me)
-            left = [pid for pid in left if tree.alive(pid)]
-            self._tell(wire.EXITED, self.status or 0, self.child, self.me, *left)
+            if self.starting is not None:
+                self._note_start(self.starting)
+            left: list[int] = []
+            if self.launcher and not self.childless:
+                # What is left of a namespace is dying already, and dies as one with its first.
+                tree.send(tree.children(self.me) or tree.descendants(self.me), tree.SIGKILL)
+            elif not self.childless:
+                left = [pid for pid in tree.descendants(self.me) if tree.alive(pid)]
+            status, gone = self.status or 0, int(self.childless)
+            self._tell(wire.EXITED, status, self.child, self.me, gone, *left)
 
     def _end_all(self, grace_ms: int) -> None:
         """End the tree: SIGTERM, a while to clean up, then stop and kill until nobody is left."""

@@ -100,10 +100,17 @@ def landlock_abi() -> int:
     return _checked(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ABI_QUERY))
 
 
-def landlock(rules: tuple[tuple[bytes, int], ...], net: bool, scoped: int) -> None:
-    """Confine this process: every right the kernel knows is denied but for the rules' paths."""
+def landlock(rules: tuple[tuple[bytes, int], ...] | None, net: bool, scoped: int) -> None:
+    """Confine this process: every right the kernel knows is denied but for the rules' paths.
+
+    Without rules files are left alone, and only the scopes hold.
+    """
     abi = landlock_abi()
-    handled = max(mask for since, mask in _FILE_RIGHTS.items() if since <= abi)
+    handled = 0
+    if rules is not None:
+        handled = max(mask for since, mask in _FILE_RIGHTS.items() if since <= abi)
+    elif abi < _SCOPE_ABI:
+        return
     attributes = _Ruleset(
         handled,
         _NET_RIGHTS if net and abi >= _NET_ABI else 0,
@@ -118,7 +125,7 @@ def landlock(rules: tuple[tuple[bytes, int], ...], net: bool, scoped: int) -> No
             0,
         )
     )
-    for path, mask in rules:
+    for path, mask in rules or ():
         _allow(ruleset, path, mask & handled)
     _checked(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)

@@ -1,4 +1,4 @@
-"""The child from fork to exec: wait for a command, then descriptors, terminal, confinement."""
+"""From a request to a running program: descriptors, terminal, confinement, exec."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _SEALS = 0xF  # seal, shrink, grow, write
 _ADD_SEALS = 1033
 _EXEC_FAILED = 127
 _INVALID = 22
+_NO_PROCESS = (11, 12)  # EAGAIN, ENOMEM
 
 Request = tuple[
     tuple[bytes, ...],  # argv
@@ -29,65 +30,27 @@ Request = tuple[
     int,  # Landlock scopes
     bytes | None,  # seccomp program
     tuple[tuple[int, int, int], ...],  # limits
-    bool,  # tell the host as soon as the program runs, not only with its end
     bool,  # the command is a launcher with a pid namespace of its own
 ]
 
-# Harmless everywhere: the null device onto the null device, the root folder again.
-_REHEARSAL: Request = (
-    (b"true",),
-    b"/",
-    ((b"PATH", b"/"),),
-    False,
-    ((0, wire.NULL), (1, wire.NULL), (2, wire.NULL)),
-    (),
-    None,
-    False,
-    0,
-    None,
-    (),
-    False,
-    False,
-)
+
+class Failed(Exception):
+    """A program could not be started: at which step, and the error number."""
+
+    def __init__(self, step: str, number: int) -> None:
+        super().__init__(step, number)
+        self.step = wire.STEPS.index(step)
+        self.number = number
 
 
-def serve(requests: int, keeper: _socket.socket, parent: int) -> None:
-    """Wait for a request, hand its link to the keeper, become its command; never returns.
+def receive(requests: _socket.socket) -> tuple[int, bytes, list[int]] | None:
+    """One request: the command's socket, its payload, the child's descriptors; None at the end.
 
-    All that does not depend on the command is done before it comes; that includes touching the
-    memory that the rest will need, which the fork left shared.
+    Does not wait; BlockingIOError when there is none.
     """
-    step = [wire.STEPS.index("session")]
-    try:
-        signals.forget()
-        os.setsid()
-        kernel.die_with_parent(9)
-        if os.getppid() != parent:
-            return
-        _prepare(marshal.loads(marshal.dumps(_REHEARSAL)), [], step)  # noqa: S302
-        received = receive(requests)
-        if received is not None:
-            link, data, fds = received
-            request: Request = marshal.loads(data)  # noqa: S302 - our own host wrote it
-            rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", link))]
-            keeper.sendmsg([wire.pack(*request[-2:])], rights, _socket.MSG_NOSIGNAL)
-            _prepare(request, fds, step)
-            _enter(step, "exec")
-            _exec(request[0], dict(request[2]))
-    except OSError as error:
-        keeper.send(wire.pack(wire.FAILED, step[0], error.errno or 0), _socket.MSG_NOSIGNAL)
-    except (ValueError, OverflowError):
-        keeper.send(wire.pack(wire.FAILED, step[0], _INVALID), _socket.MSG_NOSIGNAL)
-    finally:
-        os._exit(_EXEC_FAILED)
-
-
-def receive(requests: int) -> tuple[int, bytes, list[int]] | None:
-    """One request: the command's socket, its payload, the child's descriptors; None at the end."""
-    entry = _socket.socket(fileno=requests)
     size = _socket.CMSG_SPACE(wire.MAX_FDS * 4)
-    data, ancillary, _, _ = entry.recvmsg(wire.INLINE, size, _socket.MSG_CMSG_CLOEXEC)
-    entry.detach()
+    flags = _socket.MSG_CMSG_CLOEXEC | _socket.MSG_DONTWAIT
+    data, ancillary, _, _ = requests.recvmsg(wire.INLINE, size, flags)
     fds: list[int] = []
     for level, kind, raw in ancillary:
         if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
@@ -99,11 +62,108 @@ def receive(requests: int) -> tuple[int, bytes, list[int]] | None:
     return (fds[0], data, fds[1:]) if data and fds else None
 
 
+def decode(payload: bytes) -> Request:
+    """The request in a payload."""
+    request: Request = marshal.loads(payload)  # noqa: S302 - our own host wrote it
+    return request
+
+
+def needs_fork(request: Request) -> bool:
+    """Whether the child itself has something to do before exec."""
+    _, _, _, terminal, _, _, rules, _, scoped, program, limits, _ = request
+    return terminal or rules is not None or bool(scoped) or program is not None or bool(limits)
+
+
+def spawn(request: Request, fds: list[int]) -> int:
+    """Start a program that needs nothing but descriptors; its pid. Raises Failed.
+
+    The new process borrows our memory until exec instead of copying it, which is what makes this
+    the fast way; so nothing of ours can run in it.
+    """
+    argv, cwd, env, _, plan, files = request[:6]
+    ours: list[int] = []
+    try:
+        try:
+            placed = _placed(plan, files, fds, ours)
+        except OSError as error:
+            raise Failed("descriptors", error.errno or 0) from None
+        try:
+            os.chdir(cwd)
+        except OSError as error:
+            raise Failed("workdir", error.errno or 0) from None
+        actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in placed]
+        return _spawn(argv, dict(env), actions)
+    finally:
+        os.chdir("/")
+        for fd in ours:
+            os.close(fd)
+
+
+def _spawn(
+    argv: tuple[bytes, ...], env: dict[bytes, bytes], actions: list[tuple[int, int, int]]
+) -> int:
+    problem: OSError = FileNotFoundError(2, "No such file or directory")
+    try:
+        for path in _paths(argv[0], env):
+            try:
+                return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except PermissionError as error:
+                problem = error
+    except OSError as error:
+        problem = error
+    except (ValueError, OverflowError):
+        raise Failed("exec", _INVALID) from None
+    number = problem.errno or 0
+    raise Failed("fork" if number in _NO_PROCESS else "exec", number)
+
+
+def fork(request: Request, fds: list[int], parent: int) -> tuple[int, _socket.socket]:
+    """Start a program in a child that first confines itself: its pid, and the news of its exec.
+
+    The socket ends silently when exec succeeded; else it says what failed.
+    """
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    try:
+        pid = os.fork()
+    except OSError as error:
+        ours.close()
+        raise Failed("fork", error.errno or 0) from None
+    finally:
+        if os.getpid() == parent:
+            theirs.close()
+    if pid == 0:
+        _become(request, fds, theirs, parent)
+    return pid, ours
+
+
+def _become(request: Request, fds: list[int], keeper: _socket.socket, parent: int) -> None:
+    """In the child: everything up to exec; never returns."""
+    step = [wire.STEPS.index("session")]
+    try:
+        signals.forget()
+        os.setsid()
+        kernel.die_with_parent(9)
+        if os.getppid() != parent:
+            return
+        _prepare(request, fds, step)
+        _enter(step, "exec")
+        _exec(request[0], dict(request[2]))
+    except OSError as error:
+        keeper.send(wire.pack(wire.FAILED, step[0], error.errno or 0), _socket.MSG_NOSIGNAL)
+    except (ValueError, OverflowError):
+        keeper.send(wire.pack(wire.FAILED, step[0], _INVALID), _socket.MSG_NOSIGNAL)
+    finally:
+        os._exit(_EXEC_FAILED)
+
+
 def _prepare(request: Request, fds: list[int], step: list[int]) -> None:
-    _, cwd, _, terminal, plan, files, rules, net, scoped, program, limits, _, _ = request
+    _, cwd, _, terminal, plan, files, rules, net, scoped, program, limits, _ = request
 
     _enter(step, "descriptors")
-    _place(plan, files, fds)
+    for target, source in _placed(plan, files, fds, []):
+        os.dup2(source, target, inheritable=True)
     _enter(step, "terminal")
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -126,12 +186,12 @@ def _confine(
     program: bytes | None,
     step: list[int],
 ) -> None:
-    if rules is None and program is None:
+    if rules is None and program is None and not scoped:
         return
     _enter(step, "no_new_privs")
     kernel.no_new_privileges()
     _enter(step, "landlock")
-    if rules is not None:
+    if rules is not None or scoped:
         kernel.landlock(rules, net, scoped)
     _enter(step, "seccomp")
     if program is not None:
@@ -148,22 +208,33 @@ def _within(which: int, soft: int, hard: int) -> tuple[int, int]:
     return soft, hard
 
 
-def _place(
-    plan: tuple[tuple[int, int], ...], files: tuple[tuple[int, bytes], ...], fds: list[int]
-) -> None:
-    """Put every descriptor at its number; all others close themselves at exec.
+def _placed(
+    plan: tuple[tuple[int, int], ...],
+    files: tuple[tuple[int, bytes], ...],
+    fds: list[int],
+    made: list[int],
+) -> list[tuple[int, int]]:
+    """Which descriptor goes to which number, as pairs of target and source.
 
-    Sources first move above every target, so that no dup2 can overwrite one still needed.
+    Sources lie above every target, so that no dup2 can overwrite one still needed; what had to be
+    made for that is noted in `made`. All other descriptors close themselves at exec.
     """
     above = max([2, *(target for target, _ in plan), *(target for target, _ in files)]) + 1
-    moved: list[tuple[int, int]] = []
+
+    def lifted(fd: int) -> int:
+        if fd >= above:
+            return fd
+        made.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above))
+        return made[-1]
+
+    pairs: list[tuple[int, int]] = []
     for target, index in plan:
-        source = os.open("/dev/null", os.O_RDWR) if index == wire.NULL else fds[index]
-        moved.append((target, fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, above)))
+        # Our own standard input is the null device.
+        pairs.append((target, lifted(0 if index == wire.NULL else fds[index])))
     for target, contents in files:
-        moved.append((target, fcntl.fcntl(_memory(contents), fcntl.F_DUPFD_CLOEXEC, above)))
-    for target, source in moved:
-        os.dup2(source, target, inheritable=True)
+        made.append(_memory(contents))
+        pairs.append((target, lifted(made[-1])))
+    return pairs
 
 
 def _memory(contents: bytes) -> int:
@@ -176,17 +247,19 @@ def _memory(contents: bytes) -> int:
     return fd
 
 
-def _exec(argv: tuple[bytes, ...], env: dict[bytes, bytes]) -> None:
-    """Exec by path, or by the PATH of the child's environment (absolute entries only)."""
-    name = argv[0]
+def _paths(name: bytes, env: dict[bytes, bytes]) -> list[bytes]:
+    """Where a program may be: at its path, or in the PATH of its environment's absolute entries."""
     if b"/" in name:
-        os.execve(name, argv, env)  # noqa: S606 - no shell is the point
+        return [name]
+    folders = env.get(b"PATH", b"/usr/bin:/bin").split(b":")
+    return [folder + b"/" + name for folder in folders if folder.startswith(b"/")]
+
+
+def _exec(argv: tuple[bytes, ...], env: dict[bytes, bytes]) -> None:
     problem: OSError = FileNotFoundError(2, "No such file or directory")
-    for folder in env.get(b"PATH", b"/usr/bin:/bin").split(b":"):
-        if not folder.startswith(b"/"):
-            continue
+    for path in _paths(argv[0], env):
         try:
-            os.execve(folder + b"/" + name, argv, env)  # noqa: S606
+            os.execve(path, argv, env)  # noqa: S606 - no shell is the point
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:

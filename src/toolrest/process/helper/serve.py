@@ -107,7 +107,13 @@ class Owner:
             os._exit(_BROKEN)
 
     def _refuse(self) -> None:
-        received = launch.receive(wire.SOCKET_FD)
+        entry = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, wire.SOCKET_FD)
+        try:
+            received = launch.receive(entry)
+        except BlockingIOError:
+            return
+        finally:
+            entry.detach()
         if received is not None:
             link, _, fds = received
             answer = _socket.socket(fileno=link)

@@ -12,7 +12,7 @@ import struct
 # keeper → host
 STARTED = 1  # pid of the command, pid of its keeper
 FAILED = 2  # index into STEPS, errno
-EXITED = 3  # wait status, the two pids again, then those that are left of the tree
+EXITED = 3  # wait status, the two pids again, 1 if nothing is left of the tree, else what is
 SURVIVORS = 4  # pids that a kill could not end in time (none: the tree is gone)
 
 # host → keeper
