@@ -165,6 +165,17 @@ class ApprovalRequested(Event):
     keys: tuple[str, ...] = ()
 
 
+class ApprovalDeferred(Event):
+    """A question waits under this id until somebody answers it or it expires."""
+
+    type: ClassVar[str] = "approval_deferred"
+    call_id: str
+    approval_id: str
+    tool: str
+    reason: str
+    expires: float
+
+
 class HookRan(Event):
     """A program of the user was run around a call, or at a session's start or end.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolrest.agent.hook_setup import session_hooks
+from toolrest.agent.resume import deferring
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
 from toolrest.gate.approval import Approvals, OnAsk
@@ -79,7 +80,7 @@ def assemble(
         files,
         bus,
         redactor,
-        Approvals(bus, on_ask, settings.on_ask),
+        Approvals(bus, on_ask, settings.on_ask, lambda: deferring(config, files, session_id, bus)),
         make_runner=lambda: _runner(
             config, files, session_id, environ, bus=bus, tally=services.tally
         ),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.approval import OnAsk
     from toolrest.gate.hooks import Hooks
+    from toolrest.gate.pending import PendingApproval
+    from toolrest.gate.review import Answer
     from toolrest.gate.walk import Gate
     from toolrest.policy.effects import Effects
 
@@ -289,6 +291,26 @@ class Toolrest:
         turn = Turn(self._gate, before_mutation, commit, self._session.saver)
         self._turns.add(turn)
         return turn
+
+    @property
+    def pending(self) -> list[PendingApproval]:
+        """Questions of this session that wait for an answer (`on_ask="defer"`), oldest first."""
+        from toolrest.agent.resume import waiting
+
+        return waiting(self._gate.services.approvals)
+
+    async def resume(
+        self, pending: PendingApproval, answer: Answer | None = "approved", note: str = ""
+    ) -> ToolOutput:
+        """Answer a pending approval, also of another process, and run its call at most once.
+
+        With `answer=None` the answer that somebody else gave counts. PendingError says why it
+        cannot be used: changed, expired, used up, of another workspace. A call that is not
+        exactly the one that was approved (its files changed meanwhile) asks anew.
+        """
+        from toolrest.agent.resume import resume
+
+        return await resume(self, self._gate.services.approvals, pending, answer, note)
 
     async def cancel(self, call_id: str) -> ToolOutput:
         """Cancel a running call and return its aborted output, once its work is gone."""

@@ -12,6 +12,7 @@ from toolrest.errors import ToolrestError
 
 COMMANDS = {
     "acp": ("toolrest.cli.acp", "Be the agent of an editor (Agent Client Protocol)."),
+    "approvals": ("toolrest.cli.approvals", "Answer questions that other processes left behind."),
     "apply-patch": ("toolrest.cli.apply_patch", "Apply a patch to the files it names."),
     "audit": ("toolrest.cli.audit", "Check or read the audit log."),
     "call": ("toolrest.cli.call", "Call one tool and print what a model would read."),

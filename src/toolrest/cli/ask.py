@@ -94,6 +94,8 @@ def describe(request: ApprovalRequest) -> Iterator[str]:
     """Everything a person needs to decide, line by line, nothing left out."""
     where = ", OUTSIDE THE SANDBOX" if request.leaves else ""
     yield f"{shown(request.tool)} wants to run ({request.risk.label}{where}):"
+    if request.agent:
+        yield f"  asked by:  the sub-agent {shown(request.agent)}"
     if request.command:
         yield "  command:"
         yield from block(_command_line(request.command))

@@ -14,7 +14,7 @@ ApprovalPolicy: TypeAlias = Literal[
     "untrusted", "on-failure", "on-request", "never", "auto", "strict"
 ]
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
-OnAsk: TypeAlias = Literal["deny", "allow", "fail"]
+OnAsk: TypeAlias = Literal["deny", "allow", "fail", "defer"]
 TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
 FileTool: TypeAlias = Literal["read_file", "list_dir", "grep_files"]
 
@@ -200,6 +200,13 @@ def _matcher(value: Any) -> Any:
         isinstance(value, str) and set("*?[") & set(value) and not set("|()+^$\\{") & set(value)
     )
     return value if is_glob else _regex(value)
+
+
+class Approvals(Table):
+    """`[approvals]`: for `on_ask = "defer"`, how long to wait for an answer, to keep a question."""
+
+    wait_sec: Annotated[float, Field(ge=0, le=30 * 86400, allow_inf_nan=False)] = 0.0
+    expire_sec: Seconds = 86_400.0
 
 
 class HookRow(Table):
@@ -398,6 +405,7 @@ class Settings(Table):
     max_calls_per_session: Count | None = None
     tools: Tools = Tools.model_construct()
     tool_security: ToolSecurity = ToolSecurity.model_construct()
+    approvals: Approvals = Approvals.model_construct()
     hooks: Hooks = Hooks.model_construct()
 
     checkpoints: Checkpoints = Checkpoints.model_construct()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolrest.errors import Fatal, Rejected
@@ -17,8 +18,9 @@ from toolrest.policy.effects import Risk
 if TYPE_CHECKING:
     from toolrest.gate.bus import Bus
     from toolrest.gate.context import Context
+    from toolrest.gate.defer import Deferring
 
-Unasked: TypeAlias = Literal["deny", "allow", "fail"]
+Unasked: TypeAlias = Literal["deny", "allow", "fail", "defer"]
 """What becomes of a call that needs approval when there is nobody to ask."""
 OnAsk: TypeAlias = "Unasked | Approver"
 
@@ -26,10 +28,36 @@ OnAsk: TypeAlias = "Unasked | Approver"
 class Approvals:
     """Asks the session's approver. When there is none, or it cannot ask, `unasked` decides."""
 
-    def __init__(self, bus: Bus, on_ask: OnAsk = "deny", unasked: Unasked = "deny") -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        on_ask: OnAsk = "deny",
+        unasked: Unasked = "deny",
+        make_deferring: Callable[[], Deferring] | None = None,
+    ) -> None:
         self._bus = bus
         self._approver = on_ask if callable(on_ask) else None
         self._unasked: Unasked = unasked if callable(on_ask) else on_ask
+        self._make_deferring = make_deferring
+        self._deferring: Deferring | None = None
+        self._admitted: dict[str, tuple[str, Review]] = {}
+
+    @property
+    def deferring(self) -> Deferring | None:
+        """Where questions wait for other processes, made on first use."""
+        if self._deferring is None and self._make_deferring is not None:
+            self._deferring = self._make_deferring()
+        return self._deferring
+
+    def admit(self, call_id: str, pin: str, review: Review) -> None:
+        """Answer the next question about this call, if it is exactly the one with this pin."""
+        self._admitted[call_id] = (pin, review)
+
+    def _was_admitted(self, request: ApprovalRequest) -> Review | None:
+        pin, review = self._admitted.pop(request.call_id, ("", None))
+        if review is None or self.deferring is None or request.exact is None:
+            return None
+        return review if self.deferring.around.pin(request) == pin else None
 
     async def ask(self, request: ApprovalRequest, turn_id: str) -> Review:
         """Return the yes when the call may run; raise Rejected when it may not."""
@@ -43,9 +71,11 @@ class Approvals:
                 turn_id=turn_id,
             )
         )
-        review = await self.review(request)
+        review = self._was_admitted(request) if self._admitted else None
         if review is None:
-            return self._by_setting(request)
+            review = await self.review(request)
+        if review is None:
+            review = await self._by_setting(request)
         if review.answer == "denied":
             why = f": {review.note}" if review.note else ""
             raise Rejected(f"rejected by user{why}", kind="approval_denied")
@@ -57,7 +87,9 @@ class Approvals:
         """What the session's approver says; None when there is nobody to ask."""
         return await self._review(self._approver, request) if self._approver else None
 
-    def _by_setting(self, request: ApprovalRequest) -> Review:
+    async def _by_setting(self, request: ApprovalRequest) -> Review:
+        if self._unasked == "defer" and self.deferring is not None and request.exact is not None:
+            return await self.deferring.ask(request)
         if self._unasked == "fail":
             raise Fatal(
                 f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`",

@@ -70,6 +70,14 @@ class Choice:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The arguments as they will run, not redacted: for running the call later, not for show."""
+
+    text: str
+    freeform: bool = False
+
+
 @dataclass(slots=True)
 class ApprovalRequest:
     """What somebody is asked: this call, these effects, for this reason.
@@ -97,6 +105,7 @@ class ApprovalRequest:
     turn_id: str = ""
     agent: str = ""
     """Which sub-agent asks, as a path below the session that the user talks to."""
+    exact: Exact | None = field(default=None, repr=False)
 
     def choice(self, answer: Answer) -> Choice | None:
         """The choice that an answer takes, if it was offered."""

@@ -34,6 +34,7 @@ from toolrest.gate.limits import Limited, Limiter
 from toolrest.gate.loops import LoopWatch
 from toolrest.gate.output import checked, to_output
 from toolrest.gate.registry import Registry
+from toolrest.gate.review import Exact
 from toolrest.gate.router import Route, route
 from toolrest.gate.scheduler import Scheduler, Ticket
 from toolrest.gate.stale import note_written, refuse_stale
@@ -370,6 +371,8 @@ class Walk:
             call.effects,
             tuple(map(redactor.redact, call.effects.keys())),
         )
+        if self.route is not None:
+            request.exact = Exact(self.route.text, self.route.freeform)
         by: Source = "user"
         try:
             if self.gate.hooks is not None and await self.gate.hooks.answered(self, call, request):
