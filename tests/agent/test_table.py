@@ -33,6 +33,15 @@ DEFAULT: dict[str, Row] = {
     "view_image": READER,
 }
 
+# Only where there is somebody to run an agent; judged call by call, so they may start together.
+AGENTS: dict[str, Row] = {
+    "close_agent": PLAN,
+    "resume_agent": PLAN,
+    "send_input": ("function", "execute", True, True),
+    "spawn_agent": ("function", "execute", True, True),
+    "wait": READER,
+}
+
 
 def family(shell: dict[str, Row], patch: Row = PATCH) -> dict[str, Row]:
     rest = {name: row for name, row in DEFAULT.items() if row != COMMAND}
@@ -72,8 +81,9 @@ def test_the_table_of_the_command_line(tmp_path: Path) -> None:
         check=True,
     )
     table = json.loads(done.stdout)
-    assert rows(table) == DEFAULT
-    assert list(rows(table)) == list(DEFAULT)
+    expected = {**DEFAULT, **AGENTS}
+    assert rows(table) == expected
+    assert list(rows(table)) == list(expected)
     assert all(row["description"] for row in table)
 
 

@@ -53,9 +53,15 @@ def delegate(
         make_budget=_budget,
     )
     services.agents = agents
-    for tool in collab_tools(agents.roles, offered=True):
-        rest.add_tool(tool, override=True)
+    offer(rest)
     return agents
+
+
+def offer(rest: Toolrest) -> None:
+    """Tell models of the tools for sub-agents."""
+    known = {name: role.description for name, role in roles(rest.settings).items()}
+    for tool in collab_tools(known, offered=True):
+        rest.add_tool(tool, override=True)
 
 
 def _budget(role: Role) -> Budget:

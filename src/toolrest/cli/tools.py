@@ -21,7 +21,11 @@ def command(choices: Choices, wire: str | None, as_json: bool) -> None:
     With --wire the tools are printed in the form that a model API takes, one a line, or as one
     JSON array with --json.
     """
+    from toolrest.agent.delegation import offer
+
     rest = choices.open()
+    if rest.settings.tools.include_collab_tools:
+        offer(rest)  # as in a session of the agent
     from toolrest.wire.encode import dumps
 
     if wire is not None:
