@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
+from toolrest.errors import Rejected
+
 if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
     from toolrest.config import Settings
     from toolrest.gate.context import Services
     from toolrest.gate.hook_run import Hook
+    from toolrest.gate.hooks import Hooks
     from toolrest.gate.walk_hooks import HookedWalks
 
 
@@ -65,3 +69,35 @@ def _hooks(settings: Settings, environ: Mapping[str, str]) -> list[Hook]:
         for event in get_args(HookEvent)
         for row in getattr(settings.hooks, event)
     ]
+
+
+class AgentHooks:
+    """SessionStart and Stop hooks, as the agent's loop asks them."""
+
+    def __init__(self, hooks: Hooks, source: str) -> None:
+        self._hooks = hooks
+        self._source = source
+        self._held = False
+
+    async def session_start(self) -> Sequence[str]:
+        """What the hooks want the model to know; Rejected when one says not to start."""
+        found = await self._hooks.session_start(self._source)
+        if found.denies:
+            raise Rejected(f"a SessionStart hook says no: {found.reason}")
+        return [found.context] if found.context else []
+
+    async def stop(self, text: str) -> str | None:
+        """Words that make the model go on, or None; hooks are told when they just did that."""
+        found = await self._hooks.stop(text, again=self._held)
+        self._held = found.denies and not found.ends_turn
+        return found.reason if self._held else None
+
+
+def agent_hooks(rest: Toolrest, *, resumed: bool) -> AgentHooks | None:
+    """A session's own hooks; a sub-agent has none: its start and end are its parent's affair."""
+    if rest.gate.hooks is None:
+        return None
+    hooks = rest.gate.hooks.hooks
+    if not (hooks.has("SessionStart") or hooks.has("Stop")):
+        return None
+    return AgentHooks(hooks, "resume" if resumed else "startup")

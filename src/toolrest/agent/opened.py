@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolrest import __version__
 from toolrest.agent.delegation import delegate
+from toolrest.agent.hook_setup import agent_hooks
 from toolrest.agent.journal import Journal, NoJournal
 from toolrest.agent.opening import base_instructions, opening_for
 from toolrest.agent.rest import Toolrest
@@ -65,6 +66,7 @@ def open_session(
             usage=rollout.usage if rollout else None,
             opening=opening_for(rest, trusted=trusted),
             instructions=_instructions(config, rollout),
+            hooks=agent_hooks(rest, resumed=rollout is not None),
             agents=delegate(rest, make_model, environ=environ) if make_model else None,
         )
         if rollout is None and not ephemeral:

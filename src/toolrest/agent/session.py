@@ -19,7 +19,7 @@ from toolrest.agent.journal import Journal, NoJournal
 from toolrest.agent.loop import ABORTED, Loop
 from toolrest.agent.result import SessionHooks, TurnEnd, TurnResult
 from toolrest.agent.tokens import text_tokens, usage_json
-from toolrest.errors import Fatal
+from toolrest.errors import Fatal, Rejected
 from toolrest.events import Event
 from toolrest.items import JSONObject
 from toolrest.wire.model import ModelRequest, Usage
@@ -192,6 +192,8 @@ class AgentSession:
             return await loop.run(said)
         except asyncio.CancelledError:
             return self._interrupted(loop)
+        except Rejected as error:
+            return TurnEnd("failed", "denied", error.message, loop.text)
         except Exception as error:
             _log.exception("a turn ended by an error in Toolrest itself")
             words = f"an error in Toolrest itself: {type(error).__name__}: {error}"
