@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from toolrest.agent.history import OUTPUT_OF, call_id_of
 from toolrest.agent.rollout import read_rollout
 from toolrest.agent.session import AgentSession
 from toolrest.agent.store import stored_sessions
 from toolrest.testing import ScriptedModel
+from toolrest.wire.pairing import OUTPUT_OF, call_id_of
 
 Make = Callable[..., AgentSession]
 CHILD = Path(__file__).parent / "inside" / "crash.py"

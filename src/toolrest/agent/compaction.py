@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolrest.agent.history import call_id_of, is_user_turn, message, message_text
+from toolrest.agent.history import is_user_turn, message, message_text
 from toolrest.agent.tokens import text_tokens
 from toolrest.items import JSONObject
+from toolrest.wire.pairing import call_id_of
 
 USER_TOKENS = 20_000
 

@@ -7,16 +7,9 @@ from typing import Any
 
 from toolrest.agent.tokens import item_tokens
 from toolrest.items import JSONObject
+from toolrest.wire.pairing import OUTPUT_OF, call_id_of, is_call, is_output
 from toolrest.wire.text import dumps
 
-OUTPUT_OF = {
-    "function_call": "function_call_output",
-    "custom_tool_call": "custom_tool_call_output",
-    "local_shell_call": "function_call_output",
-    "view_image_call": "view_image_call_output",
-    "web_search_call": "web_search_call_output",
-}
-_OUTPUTS = frozenset(OUTPUT_OF.values())
 _NOT_USERS = (
     "# agents.md instructions for ",
     "<user_instructions>",
@@ -47,11 +40,11 @@ class History:
         self.items.append(item)
         self.tokens += tokens
         self.since_reply += tokens
-        kind, call_id = item.get("type"), call_id_of(item)
-        if kind in OUTPUT_OF and needs_output(item):
+        call_id = call_id_of(item)
+        if is_call(item):
             self._ids.add(call_id)
             self._open[call_id] = item
-        elif kind in _OUTPUTS:
+        elif is_output(item):
             self._open.pop(call_id, None)
 
     def replied(self) -> None:
@@ -82,19 +75,6 @@ class History:
             if item.get("type") == "message" and (text := message_text(item)).startswith(start):
                 return text
         return None
-
-
-def call_id_of(item: JSONObject) -> str:
-    """The id that ties a call to its output."""
-    value = item.get("call_id") or (item.get("id") if item.get("type") in OUTPUT_OF else None)
-    return value if isinstance(value, str) else ""
-
-
-def needs_output(item: JSONObject) -> bool:
-    """Whether a call is ours to answer; a server's finished search is not."""
-    if item.get("type") != "web_search_call":
-        return True
-    return "call_id" in item and item.get("status") not in ("completed", "failed")
 
 
 def output_item(call: JSONObject, text: str) -> JSONObject:

@@ -15,7 +15,7 @@ from toolrest.agent.agent_events import (
     ArgumentsPreview,
     StreamError,
 )
-from toolrest.agent.history import OUTPUT_OF, call_id_of, message_text, needs_output, output_item
+from toolrest.agent.history import message_text, output_item
 from toolrest.errors import Fatal
 from toolrest.items import Answered, JSONObject
 from toolrest.wire.decode import calls_in
@@ -29,6 +29,7 @@ from toolrest.wire.model import (
     Retrying,
     TextDelta,
 )
+from toolrest.wire.pairing import call_id_of, is_call
 
 if TYPE_CHECKING:
     from toolrest.agent.budget import Budget
@@ -129,7 +130,7 @@ class Sampling:
 
     def _item(self, event: ItemDone) -> None:
         item, kind = event.item, event.item.get("type")
-        if kind in OUTPUT_OF and needs_output(item):
+        if is_call(item):
             self._call(item)
         elif kind == "message" and item.get("role") == "assistant":
             text = message_text(item)
