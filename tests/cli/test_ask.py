@@ -8,6 +8,7 @@ import os
 import pty
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from toolrest import ApprovalRequest, Risk
 from toolrest.cli.ask import TerminalApprover, describe
 from toolrest.cli.terminal import Terminal
+from toolrest.cli.trust_ask import ask_trust
+from toolrest.config.trust import trust_of
 from toolrest.gate.review import Choice, Review
 from toolrest.policy.grant import GrantKey
 
@@ -200,3 +203,33 @@ def test_nothing_shown_can_act_on_the_terminal(
 def test_different_calls_look_different(one: str, other: str) -> None:
     shown = [list(describe(question(command=("bash", "-c", text)))) for text in (one, other)]
     assert (shown[0] == shown[1]) == (one == other)
+
+
+# Trust
+
+
+async def trusting(person: Person, folder: Path, *answers: str) -> None:
+    typing = asyncio.create_task(person.types(*answers, prompt="trust this folder? "))
+    try:
+        await asyncio.wait_for(ask_trust(person.terminal, str(folder)), 20)
+    finally:
+        typing.cancel()
+
+
+@pytest.mark.parametrize(
+    ("typed", "level"), [("y\n", "trusted"), ("n\n", "untrusted"), ("\n", None), ("\x04", None)]
+)
+async def test_a_folder_is_trusted_only_by_a_person(
+    person: Person, tmp_path: Path, typed: str, level: str | None
+) -> None:
+    await trusting(person, tmp_path)
+    assert person.saw == "", "a folder that brings nothing is nothing to ask about"
+    (tmp_path / ".toolrest").mkdir()
+    (tmp_path / ".toolrest" / "config.toml").write_text('model = "m"\n')
+    await trusting(person, tmp_path, typed)
+    assert str(tmp_path / ".toolrest" / "config.toml") in person.saw
+    assert trust_of(tmp_path) == level
+    before = person.saw
+    if level is not None:
+        await trusting(person, tmp_path)
+        assert person.saw == before, "an answer is not asked for twice"

@@ -48,7 +48,7 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
 async def _call(choices: Choices, name: str, text: str, *, ask: bool) -> Answered:
     from toolrest.items import Answered, CustomToolCall, FunctionCall
 
-    rest = _open(choices, ask)
+    rest = await _open(choices, ask)
     known = next((tool for tool in rest.tools if tool.name == name), None)
     raw = known is not None and known.kind == "custom"
     item = CustomToolCall("call-1", name, text) if raw else FunctionCall("call-1", name, text)
@@ -56,9 +56,14 @@ async def _call(choices: Choices, name: str, text: str, *, ask: bool) -> Answere
         return Answered(item, await turn.start(item).output())
 
 
-def _open(choices: Choices, ask: bool) -> Toolrest:
+async def _open(choices: Choices, ask: bool) -> Toolrest:
     if not ask:
         return choices.open()
+    from toolrest.agent.assemble import default_workspace
     from toolrest.cli.ask import TerminalApprover
+    from toolrest.cli.terminal import Terminal
+    from toolrest.cli.trust_ask import ask_trust
 
-    return choices.open(TerminalApprover())
+    terminal = Terminal()
+    await ask_trust(terminal, default_workspace(choices.folder))
+    return choices.open(TerminalApprover(terminal))

@@ -61,6 +61,11 @@ def trust(path: str | os.PathLike[str], *, home: str | None = None) -> str:
     return _store(_canonical(path), "trusted", _home(home))
 
 
+def distrust(path: str | os.PathLike[str], *, home: str | None = None) -> str:
+    """Mark a folder as untrusted, so that nobody is asked again; returns the stored path."""
+    return _store(_canonical(path), "untrusted", _home(home))
+
+
 def revoke(path: str | os.PathLike[str], *, home: str | None = None) -> str:
     """Take trust back, also where a folder above would still give it; returns the path."""
     from toolrest.config.write import edit_user_file
