@@ -394,7 +394,7 @@ async def test_events_come_in_order_with_begin_decision_and_end(tmp_path: Path) 
     assert isinstance(begin, ToolCallBegin)
     assert begin.unknown_fields == ("extra",)
     assert isinstance(decision, ToolCallDecision)
-    assert (decision.verdict, decision.rule) == ("allow", "risk.read")
+    assert (decision.verdict, decision.rule) == ("allow", "table.read")
     assert isinstance(end, ToolCallEnd)
     assert (end.call_id, end.success, end.bytes) == ("me", True, 1)
     assert json.loads(json.dumps(end.to_json()))["type"] == "tool_call_end"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolrest.agent.hook_setup import session_hooks
+from toolrest.agent.remember import Remembered, kept_from_writing, remembered
 from toolrest.agent.resume import deferring
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
@@ -43,6 +44,8 @@ class Session:
     gate: Gate
     spill: Spill
     audit: AuditLog | None
+    known: Remembered
+    """The user's rules, overrides and earlier answers."""
     saver: Saver | None = None
 
     async def aclose(self) -> None:
@@ -89,6 +92,8 @@ def assemble(
         approval_policy=settings.approval_policy,
         legacy_encoding=settings.legacy_encoding,
     )
+    known = remembered(config, files.workspace, session_id)
+    services.rules, services.memory = known.book.rules, known.memory
     tools = built_in(settings.tools, config.family, lambda: _surroundings(settings, files))
     gate = Gate(
         services,
@@ -98,6 +103,7 @@ def assemble(
             settings.approval_policy,
             full_access=settings.sandbox_mode == "danger-full-access",
             network=settings.sandbox_workspace_write.network_access,
+            overrides=known.overrides,
         ),
         limiter,
         Scheduler(settings.max_parallel_calls),
@@ -108,7 +114,7 @@ def assemble(
     audit = _listeners(config, session_id, files, bus)
     if audit is not None:
         gate.sync_soon = audit.sync_soon
-    return Session(gate, spill, audit, _saver(config, files, session_id))
+    return Session(gate, spill, audit, known, _saver(config, files, session_id))
 
 
 def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:
@@ -133,6 +139,7 @@ def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()
         hidden=settings.hidden_paths,
         toolrest_home=config.home,
         exceptions=exceptions,
+        protected=kept_from_writing(config, os.path.realpath(workspace)),
         max_file_size=settings.tool_security.max_file_access_size,
     )
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolrest.agent.undo.hook import Saver, TurnCheckpoint
     from toolrest.config import Config, Settings
     from toolrest.gate.approval import OnAsk
+    from toolrest.gate.explain import Explanation
     from toolrest.gate.hooks import Hooks
     from toolrest.gate.pending import PendingApproval
     from toolrest.gate.review import Answer
@@ -251,6 +252,18 @@ class Toolrest:
             except ToolDefinitionError as error:
                 registry.quarantine(tool, str(error))
         return rendered
+
+    def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
+        """What would become of a call, and by which rule; nothing runs and nobody is asked."""
+        from toolrest.gate.explain import explain
+
+        return explain(self._gate, FunctionCall("explain", name, arguments or {}))
+
+    def effective_policy(self) -> dict[str, Any]:
+        """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
+        from toolrest.agent.policy_view import effective_policy
+
+        return effective_policy(self.config, self._session)
 
     # Calling
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
-APPROVAL_MODES = ("untrusted", "on-failure", "on-request", "never", "auto", "strict")
+APPROVAL_MODES = (
+    *("untrusted", "on-failure", "on-request", "never", "auto", "strict", "dangerous"),
+    *("none", "required", "sandbox"),
+)
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ UNITED: frozenset[Key] = frozenset(
         ("hooks", "PermissionRequest"),
         ("hooks", "SessionStart"),
         ("hooks", "Stop"),
+        ("rules", "prefix_rules"),
     }
 )
 """What any layer forbids, hides or guards stays so: these lists are joined, never replaced."""
@@ -65,6 +66,12 @@ def _put(merged: Merged, key: Key, value: Any, source: str) -> None:
         merged.warnings.append(
             f"{format_key(key)} = {toml_text(value)} ({source}) is above the ceiling "
             f"{toml_text(old)} ({merged.sources[key]}); the lower one counts"
+        )
+        return
+    if key[0] == "approvals" and old == "deny" != value:
+        merged.warnings.append(
+            f"{format_key(key)} = {toml_text(value)} ({source}) does not take back "
+            f'"deny" ({merged.sources[key]}): a denial counts from any layer'
         )
         return
     merged.values[key] = value

@@ -55,7 +55,10 @@ def load(
     if profile:
         top.append(Layer("flags", "--profile", {("profile",): profile}))
     layers = [*below, *project, *profiles, *top]
-    return _assemble(start, level, layers, warnings, project)
+    folders, more = _rules_folders(start, level, user)
+    config = _assemble(start, level, layers, [*warnings, *more], project)
+    config.from_files, config.rules_folders = True, folders
+    return config
 
 
 def without_files(
@@ -145,6 +148,26 @@ def _project_layers(
         if layer is not None:
             layers.append(layer)
     return layers, warnings
+
+
+def _rules_folders(
+    start: _Start, level: TrustLevel | None, user: Layer | None
+) -> tuple[tuple[str, ...], list[str]]:
+    """The `.toolrest` folders of trusted projects that have rules, and what is left out."""
+    found: list[str] = []
+    warnings: list[str] = []
+    for folder in _project_folders(start):
+        own = os.path.join(folder, os.path.dirname(PROJECT_FILE))
+        if not os.path.isdir(os.path.join(own, "rules")):
+            continue
+        if level == "trusted" and nearest_level(folder, _projects(user)) == "trusted":
+            found.append(own)
+        else:
+            warnings.append(
+                f"{own}/rules is ignored because the folder is not trusted; "
+                f"read it, then run: toolrest trust {folder}"
+            )
+    return tuple(found), warnings
 
 
 def _project_layer(start: _Start, folder: str, file: str, below: Sequence[Layer]) -> Layer | None:

@@ -11,7 +11,7 @@ from toolrest.config.families import PatchForm, ShellForm, TruncationMode
 from toolrest.items import Wire
 
 ApprovalPolicy: TypeAlias = Literal[
-    "untrusted", "on-failure", "on-request", "never", "auto", "strict"
+    "untrusted", "on-failure", "on-request", "never", "auto", "strict", "dangerous"
 ]
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
 OnAsk: TypeAlias = Literal["deny", "allow", "fail", "defer"]
@@ -245,6 +245,43 @@ class Checkpoints(Table):
     max_size: Size = 2_000_000_000
 
 
+Saying: TypeAlias = Literal["allow", "ask", "deny"]
+
+
+class Approvals(Table):
+    """`[approvals]`: single tools (names or globs), MCP servers, folders, beginnings of commands.
+
+    `allow` lifts an ordinary question; it lifts no denial, nothing on the dangerous list, and
+    does not let a call out of the sandbox (but a command that is allowed runs where its rule does).
+    """
+
+    tools: dict[str, Saying] = {}
+    mcp_servers: dict[str, Saying] = {}
+    paths: dict[str, Saying] = {}
+    commands: dict[str, Saying] = {}
+
+
+class RuleToken(Table):
+    """One word of a command: exactly this, or any of these."""
+
+    token: Text | None = None
+    any_of: Texts | None = None
+
+
+class PrefixRuleRow(Table):
+    """A rule for commands that begin with these words; it can only tighten."""
+
+    pattern: Annotated[tuple[RuleToken, ...], BeforeValidator(_listed)]
+    decision: Literal["prompt", "forbidden"]
+    justification: Text | None = None
+
+
+class CommandRules(Table):
+    """`[rules]`: rules for commands besides those of the rules files."""
+
+    prefix_rules: Annotated[tuple[PrefixRuleRow, ...], BeforeValidator(_listed)] = ()
+
+
 class Redact(Table):
     """`[redact]`: regular expressions and names of variables whose values are secret."""
 
@@ -389,6 +426,8 @@ class Settings(Table):
     max_tokens: Count | None = None
     approval_policy: Approval = "on-request"
     on_ask: OnAsk = "deny"
+    approvals: Approvals = Approvals.model_construct()
+    rules: CommandRules = CommandRules.model_construct()
     sandbox_mode: SandboxMode = "workspace-write"
     sandbox_policy: Literal["docker", "vm", "chroot"] | None = None
     sandbox_workspace_write: SandboxWorkspaceWrite = SandboxWorkspaceWrite.model_construct()

@@ -7,7 +7,6 @@ from typing import Any
 from toolrest.config.keys import Key, find, parse_key
 
 PENDING_KEYS = {
-    "rules": "rules files for commands",
     "mcp_servers": "MCP servers",
     "active_mcp_servers": "MCP servers",
     "model_catalog_json": "model providers",

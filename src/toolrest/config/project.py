@@ -15,7 +15,7 @@ from toolrest.errors import ConfigError
 Rule: TypeAlias = Callable[[Any, Any, str], str | None]
 """(wanted, value without the project, workspace) -> why not, or None when it may be set."""
 
-_APPROVAL = ("never", "on-failure", "on-request", "untrusted", "auto", "strict")
+_APPROVAL = ("dangerous", "never", "on-failure", "on-request", "untrusted", "auto", "strict")
 _SANDBOX = ("danger-full-access", "workspace-write", "read-only")
 _DEFAULT_TOKENS = 10_000
 
@@ -31,6 +31,13 @@ def _ranked(order: Sequence[str]) -> Rule:
         return f"it would loosen {toml_text(base)}"
 
     return rule
+
+
+def _stricter(wanted: Any, base: Any, workspace: str) -> str | None:
+    order = ("allow", "ask", "deny")
+    if wanted == "allow" or (base is not None and order.index(wanted) < order.index(base)):
+        return "it would loosen what you have set" if base else "a project can only ask or deny"
+    return None
 
 
 def _on_ask(wanted: Any, base: Any, workspace: str) -> str | None:
@@ -106,6 +113,11 @@ RULES: dict[Key, Rule] = {
     ("max_tokens",): _at_most,
     ("approval_policy",): _ranked(_APPROVAL),
     ("on_ask",): _on_ask,
+    ("approvals", "tools", ANY): _stricter,
+    ("approvals", "mcp_servers", ANY): _stricter,
+    ("approvals", "paths", ANY): _stricter,
+    ("approvals", "commands", ANY): _stricter,
+    ("rules", "prefix_rules"): _free,
     ("sandbox_mode",): _ranked(_SANDBOX),
     ("sandbox_workspace_write", "network_access"): _only(False),
     ("sandbox_workspace_write", "exclude_tmpdir_env_var"): _only(True),

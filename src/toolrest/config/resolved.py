@@ -38,6 +38,10 @@ class Config:
     warnings: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     sources: Mapping[Key, str] = field(default_factory=dict)
+    from_files: bool = False
+    """Whether the user's files were read: settings, rules and stored grants count together."""
+    rules_folders: tuple[str, ...] = ()
+    """Folders of trusted projects whose rules files count, outermost first."""
 
     @classmethod
     def default(

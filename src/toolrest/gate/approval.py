@@ -85,7 +85,8 @@ class Approvals:
 
     async def review(self, request: ApprovalRequest) -> Review | None:
         """What the session's approver says; None when there is nobody to ask."""
-        return await self._review(self._approver, request) if self._approver else None
+        approver = self._approver
+        return None if approver is None else await self._review(approver, request)
 
     async def _by_setting(self, request: ApprovalRequest) -> Review:
         if self._unasked == "defer" and self.deferring is not None and request.exact is not None:

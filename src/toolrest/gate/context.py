@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from toolrest.errors import RespondToModel
 from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
 from toolrest.gate.threads import run_in_thread
+from toolrest.policy.rules import Rules
 
 if TYPE_CHECKING:
     from toolrest.gate.approval import Approvals
     from toolrest.gate.bus import Bus
     from toolrest.gate.limits import Collector, Limit, Limiter
+    from toolrest.gate.memory import Memory
     from toolrest.gate.redact import Redactor, StreamRedactor
     from toolrest.gate.runner import Runner, Tally
     from toolrest.policy.paths import PathPolicy
@@ -51,6 +53,8 @@ class Services:
     limiter: Limiter | None = None
     approval_policy: str = "on-request"
     legacy_encoding: str | None = None
+    rules: Rules = field(default_factory=Rules)
+    memory: Memory | None = None
     mcp: Any = None
     agents: Any = None
     tally: Tally | None = None
@@ -151,6 +155,16 @@ class Context:
     def legacy_encoding(self) -> str | None:
         """What files that are neither UTF-8 nor UTF-16 are written in, if the user said so."""
         return self._services.legacy_encoding
+
+    @property
+    def rules(self) -> Rules:
+        """The rules for commands that are in force."""
+        return self._services.rules
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the session remembers of earlier answers."""
+        return self._services.memory
 
     @property
     def writable_files(self) -> PathPolicy:

@@ -1,31 +1,24 @@
-"""May this call run? One small table over risk, mode and paths.
+"""May this call run? Its strictest effect is looked up in the table of `policy/modes.py`.
 
-| risk    | strict | auto, untrusted | on-request, on-failure  | never | danger-full-access |
-|---------|--------|-----------------|-------------------------|-------|--------------------|
-| none    | allow  | allow           | allow                   | allow | allow              |
-| read    | ask    | allow           | allow                   | allow | allow              |
-| write   | ask    | ask             | allow inside the roots  | same  | allow              |
-| connect | ask    | ask             | ask, allow with network | deny  | allow              |
-| confined| ask    | ask             | allow in the sandbox    | same  | allow              |
-| execute | ask    | ask             | ask                     | allow | allow              |
-| critical| ask    | ask             | ask                     | deny  | ask                |
-
-The last column is for on-request, on-failure and never; strict, auto and untrusted ask there too.
 A hidden path is denied in every mode, and so is a write that the path policy refuses.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from toolrest.events import Verdict
 from toolrest.policy.effects import Effects, Risk
+from toolrest.policy.grant import GrantKey
+from toolrest.policy.modes import Mode, Need, What, need
 
 if TYPE_CHECKING:
+    from toolrest.policy.overrides import Overrides
     from toolrest.policy.paths import PathPolicy
 
-ApprovalMode = Literal["untrusted", "on-failure", "on-request", "never", "auto", "strict"]
+_VERDICTS: dict[Need, Verdict] = {"skip": "allow", "ask": "ask", "forbid": "deny"}
+_ORDER: tuple[Need, ...] = ("skip", "ask", "forbid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +29,16 @@ class Decision:
     rule: str
     reason: str = ""
     leaves: bool = False
-    """A yes to this question is a yes to running outside the sandbox; the reason says so."""
+    """A yes to this is a yes to running outside the sandbox; the reason says so."""
+    what: What = "execute"
+    """The row of the table that decided; says how far a yes may reach."""
+    prefix: tuple[str, ...] = ()
+    """The words that a yes could put into the user's rules file, if any."""
+    keys: tuple[GrantKey, ...] | None = None
+    """What a yes may be remembered by, where the tool knows better than its effects."""
 
 
-_ALLOW_READ = Decision("allow", "risk.read")
+_ALLOW_READ = Decision("allow", "table.read")
 
 
 @dataclass(slots=True)
@@ -47,9 +46,10 @@ class Decider:
     """Decides by effects. Explicit denies come first, so no mode can lift them."""
 
     files: PathPolicy
-    mode: ApprovalMode = "on-request"
+    mode: Mode = "on-request"
     full_access: bool = False
     network: bool = False
+    overrides: Overrides | None = None
 
     @property
     def retries_outside(self) -> bool:
@@ -58,39 +58,44 @@ class Decider:
 
     def decide(self, effects: Effects, risk: Risk) -> Decision:
         """The verdict on a call with these effects and this risk."""
-        return self._denied(effects) or self._asked(effects, risk) or self._allowed(effects, risk)
-
-    def _denied(self, effects: Effects) -> Decision | None:
         if effects.reads or effects.writes:
-            return self._paths(effects)
-        return None
-
-    def _asked(self, effects: Effects, risk: Risk) -> Decision | None:
-        """What asks whatever the sandbox is."""
-        if risk == Risk.READ and not (self.mode == "strict" and effects.reads):
+            denied = self._paths(effects)
+            if denied is not None:
+                return denied
+        if risk == Risk.READ and self.mode != "strict" and not effects.is_unknown:
             return _ALLOW_READ
-        if self.mode in ("untrusted", "auto", "strict"):
-            leaves = effects.escalates is not None
-            return Decision("ask", f"mode.{self.mode}", _why(effects, risk), leaves=leaves)
-        if risk == Risk.CRITICAL:
-            verdict: Verdict = "deny" if self.mode == "never" else "ask"
-            return Decision(verdict, "risk.critical", _why(effects, risk))
-        return None
+        what, answer = self._strictest(effects, risk)
+        if answer == "skip":
+            return Decision("allow", f"table.{what}", what=what)
+        leaves = effects.escalates is not None
+        reason = self._reason(effects, risk, what)
+        return Decision(_VERDICTS[answer], f"table.{what}", reason, leaves=leaves, what=what)
 
-    def _allowed(self, effects: Effects, risk: Risk) -> Decision:
-        if self.full_access:
-            return Decision("allow", "sandbox.danger-full-access")
-        if effects.connects and not self.network and not effects.confined:
-            return self._no_network(effects)
-        if effects.escalates is not None:
-            return Decision("ask", "sandbox.escalate", _why(effects, risk), leaves=True)
-        if effects.confined:
-            return Decision("allow", "sandbox.confined")
-        if risk == Risk.WRITE:
-            return Decision("allow", "path.writable")
-        if self.mode == "never":
-            return Decision("allow", "mode.never")
-        return Decision("ask", f"mode.{self.mode}", _why(effects, risk))
+    def _strictest(self, effects: Effects, risk: Risk) -> tuple[What, Need]:
+        """The row that asks most; of several the last, which is the gravest."""
+        found: tuple[What, Need] = ("nothing", "skip")
+        for what in self._rows(effects, risk):
+            answer = need(what, self.mode, sandboxed=not self.full_access)
+            if _ORDER.index(answer) >= _ORDER.index(found[1]):
+                found = (what, answer)
+        return found
+
+    def _rows(self, effects: Effects, risk: Risk) -> list[What]:
+        rows: list[What] = []
+        if effects.reads:
+            rows.append("read")
+        if effects.writes or effects.connects or risk == Risk.WRITE:
+            rows.append("write")
+        if risk >= Risk.EXECUTE or effects.is_unknown:
+            rows.append("confined" if effects.confined else "execute")
+        if effects.escalates is not None or self._off_limits(effects):
+            rows.append("leave")
+        if risk == Risk.CRITICAL:
+            rows.append("critical")
+        return rows
+
+    def _off_limits(self, effects: Effects) -> bool:
+        return bool(effects.connects) and not self.network and not effects.confined
 
     def _paths(self, effects: Effects) -> Decision | None:
         for path in effects.reads:
@@ -103,14 +108,14 @@ class Decider:
                 return Decision("deny", "path.write", reason)
         return None
 
-    def _no_network(self, effects: Effects) -> Decision:
-        verdict: Verdict = "deny" if self.mode == "never" else "ask"
-        hosts = ", ".join(effects.connects)
-        reason = (
-            f"it connects to {hosts}, and the network is off "
-            "(sandbox_workspace_write.network_access = true turns it on)"
-        )
-        return Decision(verdict, "network.off", reason)
+    def _reason(self, effects: Effects, risk: Risk, what: What) -> str:
+        if what == "leave" and effects.escalates is None:
+            hosts = ", ".join(effects.connects)
+            return (
+                f"it connects to {hosts}, and the network is off "
+                "(sandbox_workspace_write.network_access = true turns it on)"
+            )
+        return _why(effects, risk)
 
 
 def _why(effects: Effects, risk: Risk) -> str:

@@ -143,6 +143,12 @@ class FunctionTool(Tool):
             words = str(error).split("\n", 1)[0]
             raise ToolDefinitionError(f"{self.name}: bad JSON Schema: {words}") from None
 
+    @cached_property
+    def undeclared(self) -> bool:
+        """Whether the author said nothing at all about what it touches."""
+        nothing = self._declared is None and not self._places
+        return nothing and self._mutating is None and self.risk is None
+
     def effects(self, args: Any, ctx: Context) -> Effects:
         """What this call touches: everything that the author declared, joined."""
         declared = self._declared

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from toolrest.gate.context import Context
     from toolrest.gate.decide import Decision
+    from toolrest.policy.words import NameRisk
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
 Group: TypeAlias = Literal[
@@ -49,6 +50,15 @@ class Grammar:
 
     syntax: Literal["lark", "regex"]
     definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is shown who is asked about a call: its command line and where, its diff."""
+
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    diff: str = ""
 
 
 class Tool:
@@ -88,6 +98,13 @@ class Tool:
     mcp: tuple[str, str] | None = None
     """(server, tool) when another MCP server runs it."""
 
+    may_escalate: bool = True
+    """Whether a call that the sandbox blocked may be tried once more outside, after a yes."""
+    may_ask_to_leave: bool = False
+    """Whether the model may ask for a run without the sandbox."""
+    skips_second_question: bool = True
+    """Whether a yes to this very call is also one to that second try; the question says so."""
+
     def effects(self, args: Any, ctx: Context) -> Effects:
         """What this very call will touch. Must be quick and change nothing."""
         return self.typical
@@ -111,6 +128,10 @@ class Tool:
 
         Raise RespondToModel for a call that cannot work: nobody should be asked about that.
         """
+
+    def question(self, args: Any, ctx: Context) -> Question:
+        """What somebody who is asked about a call should see besides its arguments."""
+        return Question()
 
     async def run(self, args: Any, ctx: Context) -> Any:
         """Do it. Return text, a ToolOutput or any JSON value; raise RespondToModel to explain."""
@@ -172,9 +193,24 @@ class Tool:
         """Whether a usual call of this tool may run beside others."""
         return not self.typical.runs_alone and not self.typical.serial and not self.typical.writes
 
+    @property
+    def undeclared(self) -> bool:
+        """Whether its author said nothing at all about what it touches."""
+        own = type(self).effects is not Tool.effects
+        return self.typical.is_unknown and self.risk is None and not own
+
+    @cached_property
+    def named(self) -> NameRisk:
+        """What its name suggests; counts only where nothing is declared."""
+        from toolrest.policy.words import name_risk
+
+        return name_risk(self.name)
+
     def level(self, effects: Effects) -> Risk:
         """The risk of a call with these effects."""
         risk = effects.risk
+        if effects.is_unknown and effects.critical is None and self.undeclared:
+            risk = self.named.risk
         return risk if self.risk is None else max(risk, self.risk)
 
 

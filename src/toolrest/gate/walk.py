@@ -24,17 +24,18 @@ from toolrest.errors import (
     ToolCallError,
 )
 from toolrest.events import FileChange, ToolCallBegin, ToolCallDecision, ToolCallEnd
-from toolrest.gate.approval import ApprovalRequest
 from toolrest.gate.arguments import Decoded
+from toolrest.gate.asking import may_retry, request_for
 from toolrest.gate.context import Context, Services
 from toolrest.gate.deadline import Deadline, Deadlines
 from toolrest.gate.decide import Decider, Decision
 from toolrest.gate.files import hash_file
+from toolrest.gate.judge import judge_call
 from toolrest.gate.limits import Limited, Limiter
 from toolrest.gate.loops import LoopWatch
 from toolrest.gate.output import checked, to_output
 from toolrest.gate.registry import Registry
-from toolrest.gate.review import Exact
+from toolrest.gate.review import Review
 from toolrest.gate.router import Route, route
 from toolrest.gate.scheduler import Scheduler, Ticket
 from toolrest.gate.stale import note_written, refuse_stale
@@ -55,6 +56,7 @@ _NOTHING = Effects.none()
 _LARGE = 1 << 20
 _QUICK_HASH = 8 << 20
 
+RETRY_REASON = "command failed; retry without sandbox?"
 LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left behind"
 
 
@@ -115,6 +117,8 @@ class Walk:
     deadline: Deadline | None = None
     ctx: Context | None = None
     limited: Limited | None = None
+    approved: bool = False
+    """Somebody was asked about this very call, and said yes."""
     refused: Fatal | None = None
     """Set when the turn had already failed before this call came."""
     route: Route | None = None
@@ -231,13 +235,12 @@ class Walk:
     def _decode(self, found: Route) -> Decoded:
         self.route, self.tool = found, found.tool
         self.arguments = self.gate.services.redactor.redact(found.text)
-        raw = found.text if found.freeform else _loads(found.text)
-        self.fingerprint = fingerprint(found.tool.name, raw)
+        self.fingerprint = fingerprint_of(found)
         return found.decode()
 
     def _understood(self, tool: Tool, args: Any) -> Ready:
         ctx = self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
-        self.effects = _canonical(tool.effects(args, ctx), ctx)
+        self.effects = canonical_effects(tool.effects(args, ctx), ctx)
         return Ready(tool, args, ctx, self.effects, tool.level(self.effects))
 
     def rewrite(self, values: JSONObject) -> Ready:
@@ -288,9 +291,11 @@ class Walk:
         if decision.verdict == "deny":
             raise Rejected(decision.reason)
         if decision.verdict == "ask":
-            await self._ask(call, decision)
-            # Only here, after somebody said yes, may a call leave the sandbox.
-            call.ctx.outside = decision.leaves
+            review = await self._ask(call, decision)
+            # A yes to later calls as well says nothing about a second try of this one.
+            self.approved = review.answer == "approved"
+        # Only here, after somebody said yes or a rule of the user's, may a call leave the sandbox.
+        call.ctx.outside = decision.leaves
         output = await self._run_decided(call)
         if len(output.text) > _LARGE:
             # Redacting and cutting a large text takes long enough to hold up everybody else.
@@ -313,18 +318,20 @@ class Walk:
     async def _escalating(self, call: Ready) -> ToolOutput:
         """Run it; if the sandbox blocked it and the mode allows asking, once more outside.
 
-        A yes to running it inside is no yes to running it outside: this is always asked.
+        Who was asked about this very call was told so, and is not asked again; a yes from
+        earlier does not reach outside.
         """
         try:
             return await self._watched(call)
         except SandboxDenied as denied:
-            if call.ctx.outside or not self.gate.decider.retries_outside:
+            if call.ctx.outside or not may_retry(self.gate, call):
                 return _denied(denied)
-            reason = "command failed; retry without sandbox?"
-            try:
-                await self._ask(call, Decision("ask", "sandbox.retry", reason))
-            except Rejected:
-                return _denied(denied)
+            if not (self.approved and call.tool.skips_second_question):
+                question = Decision("ask", "sandbox.retry", RETRY_REASON, leaves=True)
+                try:
+                    await self._ask(call, question, retry=True)
+                except Rejected:
+                    return _denied(denied)
             call.ctx.outside = True
             return await self._watched(call)
 
@@ -335,11 +342,7 @@ class Walk:
             if refusal is not None:
                 self.looping = True
                 return Decision("deny", "loop", refusal)
-        if call.tool.decides:
-            own = call.tool.decide(call.args, call.effects, call.ctx)
-            if own is not None:
-                return own
-        return self.gate.decider.decide(call.effects, call.risk)
+        return judge_call(self.gate, call, self.fingerprint)
 
     def _say(self, call: Ready, decision: Decision, source: Source = "policy") -> None:
         self.gate.services.bus.emit(
@@ -360,30 +363,25 @@ class Walk:
             )
         )
 
-    async def _ask(self, call: Ready, decision: Decision) -> None:
-        redactor = self.gate.services.redactor
-        request = ApprovalRequest(
-            self.call_id,
-            call.tool.name,
-            self.arguments,
-            redactor.redact(decision.reason),
-            call.risk,
-            call.effects,
-            tuple(map(redactor.redact, call.effects.keys())),
-        )
-        if self.route is not None:
-            request.exact = Exact(self.route.text, self.route.freeform)
+    async def _ask(self, call: Ready, decision: Decision, *, retry: bool = False) -> Review:
+        gate = self.gate
+        request = request_for(self, call, decision, retry=retry)
         by: Source = "user"
         try:
-            if self.gate.hooks is not None and await self.gate.hooks.answered(self, call, request):
-                by = "hook"
+            if gate.hooks is not None and await gate.hooks.answered(self, call, request):
+                by, review = "hook", Review("approved")
             else:
-                await self.gate.services.approvals.ask(request, self.turn.id)
+                review = await gate.services.approvals.ask(request, self.turn.id)
         except ToolCallError as error:
             self._say(call, Decision("deny", decision.rule, error.message), source="user")
             error.message = call.tool.rejected_text(error.message)
             raise
-        self._say(call, Decision("allow", decision.rule, decision.reason), source=by)
+        reason = decision.reason
+        if gate.services.memory is not None and by == "user":
+            problem = gate.services.memory.keep(request, review)
+            reason = f"{reason}; {problem}" if problem else reason
+        self._say(call, Decision("allow", decision.rule, reason), source=by)
+        return review
 
     def refused_by_hook(
         self, call: Ready, rule: str, words: str, ends_turn: bool = False
@@ -591,7 +589,7 @@ def _hash_all(paths: tuple[str, ...], most: int | None = None) -> dict[str, str 
     return {path: hash_file(path, most) for path in paths}
 
 
-def _canonical(effects: Effects, ctx: Context) -> Effects:
+def canonical_effects(effects: Effects, ctx: Context) -> Effects:
     """Two spellings of one path are one path to the scheduler and to the policy."""
     if not (effects.reads or effects.writes):
         return effects
@@ -601,6 +599,11 @@ def _canonical(effects: Effects, ctx: Context) -> Effects:
     if reads == effects.reads and writes == effects.writes:
         return effects
     return replace(effects, reads=reads, writes=writes)
+
+
+def fingerprint_of(found: Route) -> str:
+    """The short name of a call: the same tool with the same arguments has the same one."""
+    return fingerprint(found.tool.name, found.text if found.freeform else _loads(found.text))
 
 
 def _loads(text: str) -> Any:

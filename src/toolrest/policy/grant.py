@@ -15,6 +15,7 @@ from toolrest.policy.names import inside
 
 KeyKind: TypeAlias = Literal["write", "run", "connect", "call", "tool"]
 KINDS: tuple[KeyKind, ...] = get_args(KeyKind)
+_DEFAULTS: dict[str, Any] = {"root": "", "exact": False, "outside": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,10 @@ class GrantKey:
         kind, words = data.get("kind"), data.get("words")
         if kind not in KINDS or not _is_texts(words):
             raise ValueError("a key needs a known kind and words")
-        key = GrantKey(
-            cast("KeyKind", kind),
-            tuple(cast("list[str]", words)),
-            data.get("root", ""),
-            data.get("exact", False),
-            data.get("outside", False),
-        )
+        root, exact, outside = (data.get(name, d) for name, d in _DEFAULTS.items())
+        if not (isinstance(root, str) and isinstance(exact, bool) and isinstance(outside, bool)):
+            raise ValueError("root must be a text, exact and outside true or false")
+        key = GrantKey(cast("KeyKind", kind), tuple(cast("list[str]", words)), root, exact, outside)
         if key.to_json() != dict(data):
             raise ValueError(f"a key of kind {kind} has other fields than it should")
         return key

@@ -89,7 +89,9 @@ def _managed(item: object, source: str, rules: Rules) -> None:
     for token in item["pattern"]:
         if not isinstance(token, Mapping) or set(token) not in ({"token"}, {"any_of"}):
             raise ValueError("each pattern entry must be {token = …} or {any_of = […]}")
-        pattern.append(token.get("token", token.get("any_of")))
+        any_of = token.get("any_of")
+        alternatives = list(any_of) if isinstance(any_of, tuple) else any_of
+        pattern.append(token.get("token", alternatives))
     for rule in _expand(pattern, DECISIONS[decision], item.get("justification"), source):
         rules.add(rule)
 

@@ -33,7 +33,10 @@ def wordset(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_CALM_NAME = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|COLUMNS|LINES|CLICOLOR|FORCE_COLOR")
+_CALM_NAME = re.compile(
+    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|COLUMNS|LINES|CLICOLOR|FORCE_COLOR|CI|PY_COLORS"
+    r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|RUST_BACKTRACE|CARGO_TERM_COLOR"
+)
 _CALM_VALUE = re.compile(r"[A-Za-z0-9_.@:+/-]*")
 
 

@@ -38,7 +38,8 @@ class Segment:
     """One simple command of a command line, and what is known about it.
 
     `depth` counts the wrappers and nested scripts around it. `writes` are the command's own,
-    `redirected` those that the shell opens for it. Paths are absolute, by name only.
+    `redirected` those that the shell opens for it. Paths are absolute, by name only. `assigns`
+    means that variables are set for it which may change what it does.
     """
 
     argv: tuple[str, ...]
@@ -54,6 +55,7 @@ class Segment:
     writes: tuple[str, ...] = ()
     redirected: tuple[str, ...] = ()
     connects: tuple[str, ...] = ()
+    assigns: bool = False
 
     def raise_to(self, kind: Kind, rule: str, why: str) -> None:
         """Make the segment at least this strict."""

@@ -148,6 +148,7 @@ class Judge:
         self.plain = False
         for name, value, mark in simple.assignments:
             if mark or not is_calm(name, value):
+                segment.assigns = True
                 segment.raise_to(Kind.RUNS, "runs.assignment", f"it sets {name}")
 
     def _program(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:

@@ -1,35 +1,26 @@
 """May this command run? A verdict, the rules, a mode and a sandbox give one requirement.
 
-A segment that rules match is decided by the strictest of them. The others by this table:
-
-| segment              | never  | on-failure | untrusted, auto | on-request              | strict |
-|----------------------|--------|------------|-----------------|-------------------------|--------|
-| safe                 | allow  | allow      | allow           | allow, but not escalated| prompt*|
-| touches, runs        | allow  | allow      | prompt          | allow in the sandbox    | prompt |
-| … outside the roots  | prompt | allow      | prompt          | prompt                  | prompt |
-| … network is off     | prompt | allow      | prompt          | prompt                  | prompt |
-| git, unconfined read | allow  | allow      | prompt          | prompt                  | prompt |
-| unknown              | prompt | prompt     | prompt          | prompt                  | prompt |
-| dangerous            | forbid | prompt     | prompt          | prompt                  | prompt |
-| refused              | forbid | forbid     | forbid          | forbid                  | forbid |
-
-Without a sandbox nothing is outside the roots and the network is on. The strictest segment
-decides; a prompt in `never` is forbidden. (*) unless it reads nothing at all.
+A segment that rules match is decided by the strictest of them, the others by the table of
+`modes`: a safe one does nothing or reads, one that touches files or runs a program is confined
+(or executes, without a sandbox), one that writes outside the roots or connects while the network
+is off has to leave. Without a sandbox nothing is outside the roots and the network is on. The
+strictest segment decides; where nobody is asked, what would ask is forbidden.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolrest.policy.commands_net import is_loopback
+from toolrest.policy.modes import Mode, What, need
 from toolrest.policy.names import inside
 from toolrest.policy.rules import Decision, RuleMatch, Rules
 from toolrest.policy.verdict import Kind, Segment, Verdict
 from toolrest.policy.verdict_amend import is_banned
 
-ExecMode: TypeAlias = Literal["untrusted", "on-failure", "on-request", "never", "auto", "strict"]
+ExecMode: TypeAlias = Mode
 SandboxMode: TypeAlias = Literal[
     "read-only", "workspace-write", "danger-full-access", "external-sandbox"
 ]
@@ -37,8 +28,23 @@ SandboxPermissions: TypeAlias = Literal[
     "use_default", "require_escalated", "with_additional_permissions"
 ]
 Amendment: TypeAlias = "tuple[str, ...] | None"
+Granted: TypeAlias = Callable[[Segment], bool]
+"""Whether somebody has said yes to such a command before."""
 
 NEVER = "approval required by policy, but AskForApproval is set to Never"
+DANGEROUS = "approval required by policy, but approval_policy is dangerous, which asks nobody"
+_GRAVE: dict[Kind, What] = {
+    Kind.REFUSED: "refused",
+    Kind.DANGEROUS: "critical",
+    Kind.UNKNOWN: "unread",
+}
+_ROWS: dict[What, str] = {
+    "refused": "refused",
+    "critical": "dangerous",
+    "unread": "unknown",
+    "git": "git.unconfined",
+    "leave": "escalated",
+}
 FORCED_RM = "rm -f style commands are not permitted. Use a safer approach"
 
 
@@ -142,9 +148,14 @@ def outcome(
     setting: Setting,
     *,
     prefix_rule: Sequence[str] | None = None,
+    granted: Granted | None = None,
 ) -> Outcome:
-    """Decide. `prefix_rule` is the prefix that the model proposes to remember, if any."""
-    decided = _decide(verdict, rules, setting)
+    """Decide. `prefix_rule` is the prefix that the model proposes to remember, if any.
+
+    What is `granted` may run where the table alone would ask; it lifts no rule and nothing that
+    is dangerous or cannot be understood.
+    """
+    decided = _decide(verdict, rules, setting, granted)
     decision = max((d.decision for d in decided), default=Decision.ALLOW)
     if decision == Decision.FORBIDDEN:
         requirement: Requirement = _forbidden(verdict, decided)
@@ -152,8 +163,9 @@ def outcome(
         requirement = Skip(
             verdict.plain and bool(decided) and all(d.by_rule for d in decided), _after(decided)
         )
-    elif setting.mode == "never":
-        requirement = Forbidden(NEVER, _detail(decided, decision))
+    elif setting.mode in ("never", "dangerous"):
+        words = NEVER if setting.mode == "never" else DANGEROUS
+        requirement = Forbidden(words, _detail(decided, decision))
     else:
         amendment = _amendment(verdict, rules, setting, decided, prefix_rule)
         requirement = NeedsApproval(
@@ -162,7 +174,9 @@ def outcome(
     return Outcome(requirement, tuple(decided))
 
 
-def _decide(verdict: Verdict, rules: Rules, setting: Setting) -> list[Decided]:
+def _decide(
+    verdict: Verdict, rules: Rules, setting: Setting, granted: Granted | None = None
+) -> list[Decided]:
     roots = () if setting.sandbox == "read-only" else verdict.roots
     decided: list[Decided] = []
     covering: Decided | None = None
@@ -170,7 +184,10 @@ def _decide(verdict: Verdict, rules: Rules, setting: Setting) -> list[Decided]:
         if covering is not None and segment.depth <= covering.segment.depth:
             covering = None
         found = _one(segment, rules, setting, roots, covering)
-        if covering is None and found.by_rule and found.decision == Decision.ALLOW:
+        if granted is not None and _liftable(found) and granted(segment):
+            found = found._replace(decision=Decision.ALLOW, row="grant")
+        spoken_for = found.row in ("rule", "grant") and found.decision == Decision.ALLOW
+        if covering is None and spoken_for:
             covering = found
         decided.append(found)
     return decided
@@ -192,9 +209,10 @@ def _one(
                 return Decided(segment, Decision.PROMPT, "write.outside", matches)
             return Decided(segment, decision, "rule", matches)
     elif covering is not None and segment.kind <= Kind.RUNS and not segment.redirected:
-        return Decided(segment, Decision.ALLOW, "rule", covering.matches)
+        return Decided(segment, Decision.ALLOW, covering.row, covering.matches)
     decision, row = _heuristic(segment, setting)
-    if decision == Decision.ALLOW and setting.limited and setting.mode != "on-failure":
+    may_stay = need("leave", setting.mode, command=True) == "skip"
+    if decision == Decision.ALLOW and setting.limited and not may_stay:
         if _outside(segment.writes + segment.redirected, roots, setting):
             return Decided(segment, Decision.PROMPT, "write.outside", matches)
         if not setting.network and not all(map(is_loopback, segment.connects)):
@@ -203,7 +221,12 @@ def _one(
 
 
 def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
-    """An allow rule speaks for ordinary commands; for a dangerous one only word by word."""
+    """An allow rule speaks for ordinary commands; for a dangerous one only word by word.
+
+    It does not speak for variables that are set for the command: they may make it another one.
+    """
+    if segment.assigns:
+        return False
     if segment.kind <= Kind.RUNS:
         return True
     spelled_out = any(len(match.prefix) == len(segment.argv) for match in matches)
@@ -216,33 +239,52 @@ def _outside(paths: tuple[str, ...], roots: tuple[str, ...], setting: Setting) -
     return any(not any(inside(path, root) for root in roots) for path in paths)
 
 
+def _liftable(found: Decided) -> bool:
+    """Whether an earlier yes can speak for a segment that the table asks about.
+
+    It speaks for the command, not for a file that the shell writes or a variable that it sets.
+    """
+    segment = found.segment
+    return (
+        found.decision == Decision.PROMPT
+        and not found.by_rule
+        and bool(segment.argv)
+        and segment.kind <= Kind.RUNS
+        and not segment.assigns
+        and not segment.redirected
+    )
+
+
 def _heuristic(segment: Segment, setting: Setting) -> tuple[Decision, str]:
-    kind, mode = segment.kind, setting.mode
-    if kind == Kind.REFUSED:
-        return Decision.FORBIDDEN, "refused"
-    if kind == Kind.DANGEROUS:
-        return (Decision.FORBIDDEN if mode == "never" else Decision.PROMPT), "dangerous"
-    if kind == Kind.UNKNOWN:
-        return Decision.PROMPT, "unknown"
-    if kind == Kind.SAFE and (setting.confined or not segment.needs_disarmed_git):
-        return _safe(segment, setting)
-    if mode in ("never", "on-failure"):
-        return Decision.ALLOW, f"mode.{mode}"
-    if mode != "on-request":
-        return Decision.PROMPT, f"mode.{mode}"
-    if kind == Kind.SAFE:
-        return Decision.PROMPT, "git.unconfined"
-    if setting.limited and setting.escalated:
-        return Decision.PROMPT, "escalated"
-    return Decision.ALLOW, "sandboxed" if setting.limited else "sandbox.off"
+    what = _what(segment, setting)
+    answer = need(what, setting.mode, sandboxed=setting.limited)
+    if answer == "skip":
+        return Decision.ALLOW, _allowed_row(what, setting)
+    row = _ROWS.get(what, f"mode.{setting.mode}")
+    forbidden = answer == "forbid" and what in ("critical", "refused")
+    return (Decision.FORBIDDEN if forbidden else Decision.PROMPT), row
 
 
-def _safe(segment: Segment, setting: Setting) -> tuple[Decision, str]:
+def _what(segment: Segment, setting: Setting) -> What:
+    """The row of the table that a segment belongs to."""
+    grave = _GRAVE.get(segment.kind)
+    if grave is not None:
+        return grave
     if setting.limited and setting.escalated:
-        return Decision.PROMPT, "escalated"
-    if setting.mode == "strict" and (segment.read_words or segment.reads):
-        return Decision.PROMPT, "mode.strict"
-    return Decision.ALLOW, "safe"
+        return "leave"
+    if segment.kind == Kind.SAFE:
+        if segment.needs_disarmed_git and not setting.confined:
+            return "git"
+        return "read" if segment.read_words or segment.reads else "nothing"
+    return "confined" if setting.limited else "execute"
+
+
+def _allowed_row(what: What, setting: Setting) -> str:
+    if what in ("nothing", "read"):
+        return "safe"
+    if setting.mode != "on-request":
+        return f"mode.{setting.mode}"
+    return "sandboxed" if setting.limited else "sandbox.off"
 
 
 def _longest(decided: list[Decided], decision: Decision) -> RuleMatch | None:

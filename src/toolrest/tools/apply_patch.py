@@ -10,12 +10,13 @@ from toolrest.errors import Failure, Rejected, RespondToModel
 from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
 from toolrest.gate import arguments
 from toolrest.gate.context import Context
-from toolrest.gate.tool import Grammar, Group, Tool
+from toolrest.gate.tool import Grammar, Group, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 
 if TYPE_CHECKING:
     from toolrest.config.families import PatchForm
+    from toolrest.patch.changes import Change
     from toolrest.patch.plan import Record
     from toolrest.patch.policy_files import PolicyFiles
     from toolrest.patch.run import Outcome
@@ -132,6 +133,10 @@ class ApplyPatch(Tool):
             return await ctx.in_thread(dry_run, request, ctx)
         return await ctx.in_thread(apply, request, ctx.cwd, ctx)
 
+    def question(self, args: str | Mapping[str, Any], ctx: Context) -> Question:
+        """The change as a diff."""
+        return patch_question(read(args), ctx.cwd, ctx)
+
     def rejected_text(self, message: str) -> str:
         """A no is a no to the patch."""
         return "patch rejected by user" if message == "rejected by user" else message
@@ -176,14 +181,32 @@ def _not_ours(paths: list[str], ctx: Context) -> list[str]:
 
 async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
     """Verify it; where nobody may be asked, a patch that leaves the project ends here."""
-    await ctx.in_thread(verify, request, cwd, ctx)
+    ctx.memo["records"] = await ctx.in_thread(verify, request, cwd, ctx)
     if (
-        ctx.approval_policy == "never"
+        ctx.approval_policy in ("never", "dangerous")
         and not request.dry_run
         and _not_ours(request.paths(cwd), ctx)
     ):
         reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
         raise Rejected(f"patch rejected: {reason}")
+
+
+def patch_question(request: Request, cwd: str, ctx: Context) -> Question:
+    """What a person is shown: every file that it changes, as a diff, nothing left out."""
+    from toolrest.patch.changes import changes
+
+    shown = (_shown(change) for change in changes(ctx.memo.get("records", ())))
+    return Question(cwd=cwd, diff="\n".join(shown))
+
+
+def _shown(change: Change) -> str:
+    from toolrest.patch.diff import unified_diff
+
+    moved = f" -> {change.move_path}" if change.move_path else ""
+    body = change.text
+    if change.type != "update":
+        body = unified_diff("", body) if change.type == "add" else unified_diff(body, "")
+    return f"{change.type} {change.path}{moved}\n{body}"
 
 
 def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:

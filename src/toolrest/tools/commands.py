@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AliasChoices, BaseModel, Field
 
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
-from toolrest.gate.tool import Group, Tool
+from toolrest.gate.tool import Group, Question, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.apply_patch import apply, failed, patch_effects, prepare_patch, read
+from toolrest.tools.apply_patch import (
+    apply,
+    failed,
+    patch_effects,
+    patch_question,
+    prepare_patch,
+    read,
+)
 
 if TYPE_CHECKING:
     from toolrest.gate.decide import Decision
     from toolrest.gate.limits import Collected
     from toolrest.patch.select import Request
     from toolrest.policy.verdict import Verdict
-    from toolrest.policy.verdict_outcome import ExecMode
 
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
-_LEAVING = ("escalated", "write.outside", "network.off")
-"""Rows whose yes would mean nothing inside the sandbox."""
 _PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
 _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
@@ -130,37 +134,11 @@ def command_effects(
     )
 
 
-def decision_on(verdict: Verdict, args: Escalation, ctx: Context) -> Decision:
-    """May this command run, by the mode, the sandbox and what it does?"""
-    from toolrest.gate.decide import Decision
-    from toolrest.policy.rules import Rules
-    from toolrest.policy.verdict_outcome import Forbidden, NeedsApproval, Setting, outcome
-
-    setting = Setting(
-        cast("ExecMode", ctx.approval_policy),
-        ctx.files.mode,
-        network=ctx.runner.confinement.network != "off",
-        permissions="require_escalated" if args.asks_to_leave() else "use_default",
-    )
-    found = outcome(verdict, Rules(), setting, prefix_rule=args.prefix_rule)
-    required = found.requirement
-    rows = [decided.row for decided in found.decided]
-    if isinstance(required, Forbidden):
-        words = f"{required.reason} ({required.detail})" if required.detail else required.reason
-        return Decision("deny", "command", words)
-    if not isinstance(required, NeedsApproval):
-        return Decision("allow", f"command.{rows[0]}" if rows else "command")
-    leaves = ctx.runner.is_confined and any(row in _LEAVING for row in rows)
-    asked = args.justification if setting.escalated else None
-    words = asked or required.reason or required.detail or "it asks to run"
-    where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
-    return Decision("ask", "command", words + where, leaves=leaves)
-
-
 class CommandTool(Tool):
     """A tool that runs commands. One that is nothing but a patch goes through apply_patch."""
 
     group: Group = "shell"
+    may_ask_to_leave = True
 
     def argv(self, args: Any, ctx: Context) -> tuple[str, ...]:
         """The argument vector that the call means, as people are shown it."""
@@ -219,12 +197,22 @@ class CommandTool(Tool):
         """By what the command line does; a patch is decided like any write."""
         if not effects.runs:
             return None
+        from toolrest.tools.command_decision import decision_on
+
         return decision_on(self.verdict(args, ctx), args, ctx)
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
         """A command that is a patch is one to hooks too."""
         names = super().hook_names(effects)
         return names if effects.runs else (*names, "apply_patch")
+
+    def question(self, args: Any, ctx: Context) -> Question:
+        """The argument vector and the folder, or the patch as a diff."""
+        argv = self.argv(args, ctx)
+        patch = patch_in(argv, args.workdir, ctx)
+        if patch is not None:
+            return patch_question(patch.request, patch.cwd, ctx)
+        return Question(argv, ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd)
 
     async def prepare(self, args: Any, ctx: Context) -> None:
         """A patch is verified before anybody is asked about it."""

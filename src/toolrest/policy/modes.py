@@ -1,0 +1,104 @@
+"""Which modes there are, and when each of them asks: the one table of approvals.
+
+Every decision about a call, whatever tool it is for, looks its strictest row up here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+Mode: TypeAlias = Literal[
+    "strict", "auto", "untrusted", "on-request", "on-failure", "never", "dangerous"
+]
+MODES: tuple[Mode, ...] = get_args(Mode)
+Need: TypeAlias = Literal["skip", "ask", "forbid"]
+What: TypeAlias = Literal[
+    "nothing",
+    "read",
+    "write",
+    "confined",
+    "execute",
+    "git",
+    "leave",
+    "unread",
+    "critical",
+    "refused",
+]
+
+SKIP: Need = "skip"
+ASK: Need = "ask"
+FORBID: Need = "forbid"
+
+#                            strict  auto    untrust on-req  on-fail never   dangerous
+_TABLE: dict[What, tuple[Need, ...]] = {
+    "nothing": (SKIP, SKIP, SKIP, SKIP, SKIP, SKIP, SKIP),
+    "read": (ASK, SKIP, SKIP, SKIP, SKIP, SKIP, SKIP),
+    "write": (ASK, ASK, ASK, SKIP, SKIP, SKIP, SKIP),
+    "confined": (ASK, ASK, ASK, SKIP, SKIP, SKIP, SKIP),
+    "execute": (ASK, ASK, ASK, ASK, ASK, SKIP, SKIP),
+    "git": (ASK, ASK, ASK, ASK, SKIP, SKIP, SKIP),
+    "leave": (ASK, ASK, ASK, ASK, ASK, FORBID, FORBID),
+    "unread": (ASK, ASK, ASK, ASK, ASK, FORBID, SKIP),
+    "critical": (ASK, ASK, ASK, ASK, ASK, FORBID, SKIP),
+    "refused": (FORBID, FORBID, FORBID, FORBID, FORBID, FORBID, FORBID),
+}
+_PLACE = {mode: place for place, mode in enumerate(MODES)}
+_TRUSTS_FULL_ACCESS: frozenset[Mode] = frozenset(("on-request", "on-failure"))
+"""Where the user took the sandbox away, these take that as a yes to running things."""
+_TRIES_INSIDE: frozenset[Mode] = frozenset(("on-failure", "dangerous"))
+"""What should leave the sandbox is first tried in it: there it can only fail."""
+
+WORDS: dict[What, str] = {
+    "nothing": "touches nothing",
+    "read": "reads",
+    "write": "writes inside the writable roots; connects, when the network is on",
+    "confined": "runs a program in the sandbox",
+    "execute": "runs a program without a sandbox, calls another server, or tells nothing",
+    "git": "git reading a repository without a sandbox",
+    "leave": "has to leave: writes elsewhere, connects while the network is off, or asks to",
+    "unread": "a command that cannot be understood beforehand",
+    "critical": "on the dangerous list",
+    "refused": "too large to be judged",
+}
+"""What each row is about, for people."""
+
+
+def need(what: What, mode: Mode, *, sandboxed: bool = True, command: bool = False) -> Need:
+    """What a call of this kind needs. `command`: it runs in the sandbox unless it may leave."""
+    if what == "execute" and not sandboxed and mode in _TRUSTS_FULL_ACCESS:
+        return SKIP
+    if what == "leave" and (not sandboxed or (command and mode in _TRIES_INSIDE)):
+        return need("confined", mode)
+    return _TABLE[what][_PLACE[mode]]
+
+
+def remembers(mode: Mode, what: What) -> tuple[str, ...]:
+    """The scopes that a yes may have, beyond this call, in a mode."""
+    if mode == "strict" or what in ("unread", "critical"):
+        return ()
+    if mode == "auto":
+        return ("session",) if what == "write" else ()
+    return ("session", "project", "user")
+
+
+def table() -> str:
+    """The table as Markdown, for the manual; a test holds the manual against it."""
+    lines = [
+        f"| what a call does | {' | '.join(MODES)} |",
+        f"|---|{'---|' * len(MODES)}",
+    ]
+    for what, words in WORDS.items():
+        cells = [_cell(what, mode) for mode in MODES]
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(what: What, mode: Mode) -> str:
+    usual = need(what, mode)
+    notes = []
+    if need(what, mode, command=True) != usual:
+        notes.append(f"a command: {need(what, mode, command=True)}, inside")
+    bare = need(what, mode, sandboxed=False)
+    if bare != usual:
+        notes.append(f"full access: {bare}")
+    return f"{usual} ({'; '.join(notes)})" if notes else usual

@@ -1,0 +1,62 @@
+"""What the user says about single tools, servers and folders, over what the mode says.
+
+The strictest of all that fit counts. `allow` lifts an ordinary question, never a denial, the
+dangerous list or the border of the sandbox; `ask` and `deny` always count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple, TypeAlias
+
+from toolrest.policy.effects import Effects
+from toolrest.policy.names import inside
+
+Say: TypeAlias = Literal["allow", "ask", "deny"]
+SAYINGS: tuple[Say, ...] = ("allow", "ask", "deny")
+
+
+class Said(NamedTuple):
+    """An override that fits a call, and the setting that says it."""
+
+    say: Say
+    setting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """The tables of `[approvals]`, but for commands: those are rules."""
+
+    tools: Mapping[str, Say]
+    servers: Mapping[str, Say]
+    paths: Mapping[str, Say]
+    """Absolute paths; each stands for all that is beneath it."""
+
+    def on(self, names: Sequence[str], server: str | None, effects: Effects) -> Said | None:
+        """The strictest that fits a call of a tool with these names."""
+        fitting = [*self._by_name(names), *self._by_server(server), *self._by_path(effects)]
+        return max(fitting, key=lambda said: SAYINGS.index(said.say), default=None)
+
+    def _by_name(self, names: Sequence[str]) -> Iterable[Said]:
+        for pattern, say in self.tools.items():
+            if any(fnmatchcase(name, pattern) for name in names):
+                yield Said(say, f'approvals.tools."{pattern}"')
+
+    def _by_server(self, server: str | None) -> Iterable[Said]:
+        if server is not None and server in self.servers:
+            yield Said(self.servers[server], f'approvals.mcp_servers."{server}"')
+
+    def _by_path(self, effects: Effects) -> Iterable[Said]:
+        allowed = []
+        for path in effects.writes:
+            fitting = {root: say for root, say in self.paths.items() if inside(path, root)}
+            for root, say in fitting.items():
+                if say != "allow":
+                    yield Said(say, f'approvals.paths."{root}"')
+            allowed += [root for root, say in fitting.items() if say == "allow"][:1]
+        # A yes to a folder is a yes to the writing in it, and to nothing else that a call does.
+        only = not (effects.runs or effects.connects or effects.calls or effects.is_unknown)
+        if allowed and only and len(allowed) == len(effects.writes):
+            yield Said("allow", f'approvals.paths."{allowed[0]}"')
