@@ -253,7 +253,7 @@ async def test_a_denied_call_is_told_and_the_turn_goes_on(agent: Make) -> None:
     result = await agent([[Call("deploy")], "understood"], tools=[deploy]).run("go")
     assert (result.status, result.text) == ("completed", "understood")
     (denial,) = result.denials
-    assert denial["rule"] == "mode.on-request"
+    assert denial["rule"] == "table.execute"
     assert "on_ask" in denial["reason"]
 
 

@@ -477,7 +477,7 @@ async def test_a_hook_answers_a_question(
     assert bool(asked) == (kind == "asked")
     if kind is None:
         assert output.text == "sent hi"
-        assert decided(events)[-1] == ("allow", "mode.on-request", "hook")
+        assert decided(events)[-1] == ("allow", "table.execute", "hook")
     else:
         assert output.failure is not None
         assert output.failure.kind == "approval_denied"
