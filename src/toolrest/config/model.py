@@ -202,13 +202,6 @@ def _matcher(value: Any) -> Any:
     return value if is_glob else _regex(value)
 
 
-class Approvals(Table):
-    """`[approvals]`: for `on_ask = "defer"`, how long to wait for an answer, to keep a question."""
-
-    wait_sec: Annotated[float, Field(ge=0, le=30 * 86400, allow_inf_nan=False)] = 0.0
-    expire_sec: Seconds = 86_400.0
-
-
 class HookRow(Table):
     """`[[hooks.EVENT]]`: a program of yours that is run around tool calls.
 
@@ -253,7 +246,11 @@ class Approvals(Table):
 
     `allow` lifts an ordinary question; it lifts no denial, nothing on the dangerous list, and
     does not let a call out of the sandbox (but a command that is allowed runs where its rule does).
+    For `on_ask = "defer"`: how long to wait for an answer, and to keep a question.
     """
+
+    wait_sec: Annotated[float, Field(ge=0, le=30 * 86400, allow_inf_nan=False)] = 0.0
+    expire_sec: Seconds = 86_400.0
 
     tools: dict[str, Saying] = {}
     mcp_servers: dict[str, Saying] = {}
@@ -444,7 +441,6 @@ class Settings(Table):
     max_calls_per_session: Count | None = None
     tools: Tools = Tools.model_construct()
     tool_security: ToolSecurity = ToolSecurity.model_construct()
-    approvals: Approvals = Approvals.model_construct()
     hooks: Hooks = Hooks.model_construct()
 
     checkpoints: Checkpoints = Checkpoints.model_construct()
