@@ -18,7 +18,7 @@ COMMANDS = {
     "call": ("toolrest.cli.call", "Call one tool and print what a model would read."),
     "completion": ("toolrest.cli.completion", "Print a shell's completion script."),
     "config": ("toolrest.cli.config", "Show, change or import settings."),
-    "demo": ("toolrest.cli.demo", "A short tour: real tools, real gate, a temporary folder."),
+    "demo": ("toolrest.cli.demo", "Watch a model repair a small project with real tools."),
     "doctor": ("toolrest.cli.doctor", "Say what can be enforced on this machine."),
     "mcp": ("toolrest.cli.mcp", "MCP servers for this agent, and this agent as a server."),
     "exec": ("toolrest.cli.exec", "Give a model a task and run it to its end."),

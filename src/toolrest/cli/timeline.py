@@ -34,13 +34,18 @@ _WIDTH = 110
 _LINES = 6
 _KEPT = 20_000
 _MARKS = {"add": "A", "delete": "D", "update": "M"}
+_TOLD_OTHERWISE = frozenset({"update_plan"})
 _STEPS = {"completed": "✔", "in_progress": "▸"}
 
 
 class Timeline:
-    """A listener that prints to stderr. The last message is held back: it is the answer."""
+    """A listener that prints, to stderr unless told otherwise.
 
-    def __init__(self) -> None:
+    The last message is held back: it is the answer, and whoever runs this prints it.
+    """
+
+    def __init__(self, *, err: bool = True) -> None:
+        self._err = err
         self._start = monotonic()
         self._begun: dict[str, ToolCallBegin] = {}
         self._shown: set[str] = set()
@@ -62,7 +67,7 @@ class Timeline:
 
     def _print(self, text: str, mark: str = "", **style: Any) -> None:
         body = "\n".join(visible(line) for line in text.splitlines()) or ""
-        click.echo(click.style(f"{mark}{body}", **style), err=True)
+        click.echo(click.style(f"{mark}{body}", **style), err=self._err)
 
     def _message(self, event: AgentMessage) -> None:
         self._said = event.message
@@ -93,7 +98,8 @@ class Timeline:
         if begun is None or call_id in self._shown:
             return
         self._shown.add(call_id)
-        self._print(f"{begun.tool} {_arguments(begun.arguments)}".rstrip(), bold=True)
+        if begun.tool not in _TOLD_OTHERWISE:
+            self._print(_call_line(begun), bold=True)
 
     def _end(self, event: ToolCallEnd) -> None:
         self._announce(event.call_id)
@@ -167,16 +173,24 @@ def _line(command: tuple[str, ...]) -> str:
     return shlex.join(command)
 
 
-def _arguments(text: str) -> str:
-    """A call's arguments in one line: the value alone when there is one."""
+def _call_line(begun: ToolCallBegin) -> str:
+    """A call in one line: a command as it would be typed, a single argument by itself."""
     try:
-        values = json.loads(text)
+        values = json.loads(begun.arguments)
     except ValueError:
         values = None
-    if isinstance(values, dict) and len(values) == 1:
-        (value,) = values.values()
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text.split())
+    text = begun.arguments
+    if isinstance(values, dict):
+        line = values.get("cmd", values.get("command"))
+        if line is not None:
+            return _cut(f"$ {shlex.join(map(str, line)) if isinstance(line, list) else line}")
+        if len(values) == 1:
+            (value,) = values.values()
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _cut(f"{begun.tool} {' '.join(text.split())}".rstrip())
+
+
+def _cut(text: str) -> str:
     return text if len(text) < _WIDTH else text[: _WIDTH - 1] + "…"
 
 
