@@ -284,6 +284,33 @@ class FilesChanged(Event):
     files_in_all: int = 0
 
 
+class McpToolCallBegin(Event):
+    """A call goes to another server; `invocation` has its server, tool and arguments."""
+
+    type: ClassVar[str] = "mcp_tool_call_begin"
+    call_id: str
+    invocation: JSONObject
+
+
+class McpToolCallEnd(Event):
+    """Another server has answered, or not: `result` is `{"Ok": result}` or `{"Err": words}`."""
+
+    type: ClassVar[str] = "mcp_tool_call_end"
+    call_id: str
+    invocation: JSONObject
+    duration: float
+    result: JSONObject
+
+
+class McpServerState(Event):
+    """An MCP server is starting, ready, degraded or failed; `reason` says why."""
+
+    type: ClassVar[str] = "mcp_startup_update"
+    server: str
+    state: str
+    reason: str = ""
+
+
 class PlanUpdate(Event):
     """The model wrote down its plan."""
 

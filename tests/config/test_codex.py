@@ -77,6 +77,7 @@ def test_what_can_be_taken_over_is(codex: Path, desk: Any) -> None:
             "network_access": True,
         },
         "tools": {"shell_type": "unified_exec", "include_view_image_tool": False},
+        "mcp_servers": {"db": {"command": "db-mcp"}},
         "profiles": {
             "fast": {"model": "gpt-5-mini", "model_reasoning_effort": "low"},
             "night": {"sandbox_mode": "read-only"},
@@ -99,11 +100,11 @@ def test_what_is_left_out_is_named_with_the_reason(codex: Path) -> None:
         "tools.web_search",
         "model_providers.corp.experimental_bearer_token",
         "model_providers.corp.http_headers",
-        "mcp_servers",
+        "mcp_servers.db.env.DB_PASSWORD",
         "projects",
         "profiles.fast.approval_policy",
     }
-    assert reasons["mcp_servers"] == "not available yet: MCP servers"
+    assert "env_vars" in reasons["mcp_servers.db.env.DB_PASSWORD"]
     assert reasons["made_up"] == "Toolrest has no such setting"
     assert "toolrest trust" in reasons["projects"]
 

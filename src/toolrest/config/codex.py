@@ -9,6 +9,7 @@ from typing import Any
 from toolrest.config.check import Place, check_layer
 from toolrest.config.home import user_home
 from toolrest.config.keys import Key, flatten, format_key, nest
+from toolrest.config.known import pattern_of
 from toolrest.config.pending import PENDING_KEYS
 from toolrest.config.read import read_toml
 from toolrest.errors import ConfigError
@@ -63,6 +64,7 @@ _PROVIDER = frozenset(
     }
 )
 _PROVIDER_TABLES = frozenset({"query_params", "env_http_headers"})
+_HOLD_SECRETS = frozenset({"env", "headers", "http_headers"})
 
 LEFT_OUT = {
     "projects": "trust is not taken over; run `toolrest trust PATH` for the folders you trust",
@@ -113,7 +115,7 @@ def _convert(
     taken: dict[Key, Any] = {}
     reasons: dict[str, str] = {}
     for key, value in flatten(table).items():
-        target = TAKEN.get(key) or _provider_key(key)
+        target = TAKEN.get(key) or _provider_key(key) or _server_key(key)
         if target is None:
             shown, reason = _why_not(key)
             reasons.setdefault(format_key((*prefix, *shown)), reason)
@@ -135,9 +137,20 @@ def _provider_key(key: Key) -> Key | None:
     return key if known else None
 
 
+def _server_key(key: Key) -> Key | None:
+    """Our key for a setting of an MCP server; what may hold a secret is not copied."""
+    if key[0] != "mcp_servers" or len(key) < 3 or key[2] in _HOLD_SECRETS:
+        return None
+    return key if pattern_of(key) is not None else None
+
+
 def _why_not(key: Key) -> tuple[Key, str]:
     """How much of the key to show (a whole table is one line), and why it is left out."""
     head = key[0]
+    if head == "mcp_servers" and len(key) > 2:
+        held = key[2] in _HOLD_SECRETS
+        reason = "values are not copied; name the variable in env_vars, or write ${NAME}"
+        return key, reason if held else "Toolrest has no such setting"
     if head == "approval_policy":
         return (head,), "granular approval has no counterpart"
     if head == "model_providers":

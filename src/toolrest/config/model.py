@@ -97,6 +97,10 @@ Patterns: TypeAlias = Annotated[tuple[_Pattern, ...], BeforeValidator(_listed)]
 _FileName: TypeAlias = Annotated[Text, BeforeValidator(_file_name)]
 FileNames: TypeAlias = Annotated[tuple[_FileName, ...], BeforeValidator(_listed)]
 Encoding: TypeAlias = Annotated[str, BeforeValidator(_encoding)]
+Arguments: TypeAlias = Annotated[
+    tuple[Annotated[str, Field(max_length=32_768)], ...], BeforeValidator(_listed)
+]
+ToolApproval: TypeAlias = Literal["auto", "prompt", "approve"]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=2**53)]
 Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=2**60)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=30 * 86400, allow_inf_nan=False)]
@@ -399,6 +403,56 @@ class Project(Table):
     trust_level: TrustLevel
 
 
+class McpServerTool(Table):
+    """`[mcp_servers.NAME.tools.TOOL]`: how one tool of the server is approved."""
+
+    approval_mode: ToolApproval = "auto"
+
+
+class McpServer(Table):
+    """`[mcp_servers.NAME]`: a program that speaks MCP (`command`), or an address (`url`).
+
+    A layer may say only a part of it; whether the whole makes sense is asked when it is used.
+    """
+
+    type: Literal["stdio", "streamable_http", "http", "sse"] | None = None
+    command: Text | None = None
+    args: Arguments = ()
+    env: dict[str, str] = {}
+    env_vars: Texts = ()
+    cwd: Text | None = None
+    url: Text | None = None
+    headers: dict[str, str] = {}
+    http_headers: dict[str, str] = {}
+    env_http_headers: dict[str, str] = {}
+    bearer_token_env_var: Text | None = None
+    scopes: Texts = ()
+    oauth_client_id: Text | None = None
+    enabled: bool = True
+    required: bool = False
+    trusted: bool = False
+    enabled_tools: Patterns | None = None
+    disabled_tools: Patterns = ()
+    startup_timeout_sec: Seconds = 10.0
+    tool_timeout_sec: Seconds = 60.0
+    tool_timeout_max_sec: Seconds = 600.0
+    default_tools_approval_mode: ToolApproval = "auto"
+    tools: dict[str, McpServerTool] = {}
+    supports_parallel_tool_calls: bool = False
+    always_load: bool = False
+    result_view: Literal["auto", "content", "structured", "both"] = "auto"
+    network: bool | Texts = True
+    writable_roots: Texts = ()
+
+
+class McpOptions(Table):
+    """`[mcp]`: what concerns all servers. `tool_budget` is a share of the model's window."""
+
+    tool_budget: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.10
+    oauth_credentials_store: Literal["auto", "keyring", "file"] = "auto"
+    oauth_callback_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+
+
 class Settings(Table):
     """Every setting that can be honoured today, with its default."""
 
@@ -447,6 +501,9 @@ class Settings(Table):
     redact: Redact = Redact.model_construct()
     agents: Agents = Agents.model_construct()
     otel: Otel = Otel.model_construct()
+    mcp_servers: dict[str, McpServer] = {}
+    active_mcp_servers: Texts | None = None
+    mcp: McpOptions = McpOptions.model_construct()
     model_families: dict[str, FamilyRow] = {}
     projects: dict[str, Project] = {}
     profile: Text | None = None

@@ -7,8 +7,6 @@ from typing import Any
 from toolrest.config.keys import Key, find, parse_key
 
 PENDING_KEYS = {
-    "mcp_servers": "MCP servers",
-    "active_mcp_servers": "MCP servers",
     "model_catalog_json": "model providers",
     "hide_agent_reasoning": "the terminal app",
     "show_raw_agent_reasoning": "the terminal app",

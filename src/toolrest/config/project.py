@@ -85,6 +85,12 @@ def _fewer(wanted: Any, base: Any, workspace: str) -> str | None:
     return None if base is None or set(wanted) <= set(base) else f"you allow only {toml_text(base)}"
 
 
+def _fewer_servers(wanted: Any, base: Any, workspace: str) -> str | None:
+    if base is None:
+        return "it could start what you have not chosen; set active_mcp_servers yourself"
+    return _fewer(wanted, base, workspace)
+
+
 def _shell_form(wanted: Any, base: Any, workspace: str) -> str | None:
     return "you have switched the shell off" if base == "disabled" != wanted else None
 
@@ -99,6 +105,7 @@ def _beneath(path: str, roots: Sequence[str]) -> bool:
 # writable roots (inside the workspace they could only lift the protection of a folder) and
 # patterns of redaction (they are run over every output, and a slow one stops everything).
 RULES: dict[Key, Rule] = {
+    ("active_mcp_servers",): _fewer_servers,
     ("model",): _free,
     ("model_family",): _free,
     ("model_reasoning_effort",): _free,

@@ -14,6 +14,7 @@ from toolrest.errors import ToolDefinitionError
 from toolrest.gate import arguments
 from toolrest.gate.context import Context
 from toolrest.gate.declared import LOST, Places, join, raw_value
+from toolrest.gate.raw_schema import RawSchema
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Grammar, Tool
 from toolrest.items import JSONObject
@@ -106,42 +107,21 @@ class FunctionTool(Tool):
     @cached_property
     def parameters(self) -> JSONObject:
         """The JSON Schema of the arguments."""
-        if self._raw_schema is None:
-            return super().parameters
-        from toolrest.gate.schema import normalise
+        return super().parameters if self._raw is None else self._raw.parameters
 
-        return normalise(self._raw_schema, tool=self.name)
+    @cached_property
+    def _raw(self) -> RawSchema | None:
+        return None if self._raw_schema is None else RawSchema(self._raw_schema, self.name)
 
     def validate(self) -> None:
         """Also a raw schema must be one."""
         super().validate()
-        if self._raw_schema is not None:
-            _ = self._validator
+        if self._raw is not None:
+            self._raw.check()
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
         """Typed arguments, or the dict itself when the tool brought a raw schema."""
-        if self._raw_schema is None:
-            return super().decode(raw)
-        from toolrest.gate.nulls import fill_nulls
-
-        value = fill_nulls(self._raw_schema, arguments.parse_object(raw))
-        problems = list(self._validator.iter_errors(value))
-        if problems:
-            fields = tuple(_field(problem) for problem in problems)
-            raise arguments.invalid(
-                [f"`{f}`: {p.message}" for f, p in zip(fields, problems, strict=True)], fields
-            )
-        return arguments.Decoded(value)
-
-    @cached_property
-    def _validator(self) -> Any:
-        import jsonschema_rs
-
-        try:
-            return jsonschema_rs.validator_for(self._raw_schema or True, retriever=_no_retrieval)
-        except (ValueError, TypeError) as error:
-            words = str(error).split("\n", 1)[0]
-            raise ToolDefinitionError(f"{self.name}: bad JSON Schema: {words}") from None
+        return super().decode(raw) if self._raw is None else self._raw.decode(raw)
 
     @cached_property
     def undeclared(self) -> bool:
@@ -376,20 +356,6 @@ async def _pieces(
     except BaseException:
         await ctx.in_thread(generator.close)
         raise
-
-
-def _no_retrieval(address: str) -> Any:
-    """A `$ref` must not read files or fetch addresses."""
-    raise ValueError(f"{address} is outside of the schema, and is not fetched")
-
-
-def _field(problem: Any) -> str:
-    """Where it is wrong; a missing field by its own path, not by that of the object around it."""
-    path = list(problem.instance_path)
-    missing = getattr(problem.kind, "property", None)
-    if isinstance(missing, str):
-        path.append(missing)
-    return arguments.dotted(path)
 
 
 def caller_locals() -> Mapping[str, Any]:

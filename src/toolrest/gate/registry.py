@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.deferred import Deferred
@@ -25,6 +25,10 @@ class Registry:
         self._found: dict[str, Tool] = {}
         self._set_aside: dict[str, str] = {}
         self.quarantined: dict[str, str] = {}
+        self.version = 0
+        """Changes whenever what is offered may have changed."""
+        self.explain: Callable[[str], str | None] = _no_words
+        """Why a name means no tool now, when somebody knows (a server that is still starting)."""
         for tool in tools:
             self.add(tool)
 
@@ -108,6 +112,7 @@ class Registry:
         return tool
 
     def _forget(self) -> None:
+        self.version += 1
         self._map = None
         self._found.clear()
 
@@ -136,3 +141,7 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self._tools)
+
+
+def _no_words(_name: str) -> None:
+    """Nobody knows more about an unknown name."""

@@ -126,6 +126,8 @@ def _unknown(
         hint = f" (the tool is set aside: {reason})"
     elif namespace and registry.get(name) is not None:
         hint = f" (there is no {name} in the namespace {namespace}; call it without a namespace)"
+    elif why := registry.explain(name):
+        hint = f" ({why})"
     else:
         near = registry.nearest(name)
         hint = f" (did you mean {near}?)" if near else ""

@@ -1,0 +1,272 @@
+"""One server: one task that starts it, listens to it, and starts it again when it is lost.
+
+Everything is entered and left in that task, so nothing of one server can end another's work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from toolrest.items import JSONObject
+from toolrest.mcp.definitions import Definition, read_definitions
+from toolrest.mcp.errors import McpError, McpUnavailable
+from toolrest.mcp.talk import OnProgress, Talk, talk_over
+from toolrest.mcp.wires import Host, Wire, open_wire
+from toolrest.process.news import News
+
+if TYPE_CHECKING:
+    from toolrest.mcp.servers import Server
+
+State: TypeAlias = Literal["configured", "starting", "ready", "degraded", "failed"]
+
+FIRST_PAUSE = 0.25
+LONGEST_PAUSE = 30.0
+TRIES = 5
+"""How often a lost connection is made anew before somebody has to ask for it."""
+_STEADY = 30.0
+_CLOSING = 8.0
+
+
+class Never(McpError):
+    """The server will not be started in this session, whoever asks."""
+
+
+class Connection:
+    """A server's state, what it offers, and requests to it."""
+
+    def __init__(
+        self,
+        server: Server,
+        host: Host,
+        prepare: Callable[[], Awaitable[None]],
+        on_change: Callable[[Connection], None],
+    ) -> None:
+        self.server = server
+        self.state: State = "configured"
+        self.reason = ""
+        self.definitions: dict[str, Definition] = {}
+        self.rejected: dict[str, str] = {}
+        self.listed = False
+        self.info: JSONObject = {}
+        self.instructions: str | None = None
+        self.capabilities: JSONObject = {}
+        self._host = host
+        self._prepare = prepare
+        self._on_change = on_change
+        self._talk: Talk | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._news = News()
+        self._nudge = asyncio.Event()
+        self._stale = False
+        self._lost = ""
+        self._retry_at = 0.0
+        self._wanted = asyncio.Event()
+
+    # For everybody else
+
+    def start(self) -> None:
+        """Begin to connect, unless that has begun."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+
+    async def ready(self) -> Talk:
+        """The open session; waits for it while the server starts, McpUnavailable says why not."""
+        self.start()
+        if self.state == "failed":
+            if asyncio.get_running_loop().time() < self._retry_at:
+                raise McpUnavailable(self.reason)
+            self._set("starting", "")
+            self._wanted.set()
+        while self._talk is None:
+            if self.state == "failed":
+                raise McpUnavailable(self.reason)
+            if self._task is None or self._task.done():
+                raise McpUnavailable("the session is closed")
+            await self._news.wait()
+        return self._talk
+
+    async def settled(self) -> None:
+        """Wait until the server is ready or has failed."""
+        self.start()
+        while self.state in ("configured", "starting") and self._task and not self._task.done():
+            await self._news.wait()
+
+    async def request(
+        self,
+        method: str,
+        params: JSONObject | None,
+        *,
+        at_most: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> JSONObject:
+        """Ask the server, within its `tool_timeout_sec`."""
+        talk = await self.ready()
+        try:
+            return await talk.request(
+                method,
+                params,
+                seconds=self.server.row.tool_timeout_sec,
+                at_most=at_most,
+                on_progress=on_progress,
+            )
+        except McpUnavailable as error:
+            self._note_loss(talk, str(error))
+            raise
+
+    async def pages(self, method: str, key: str) -> list[object]:
+        """Every entry of one of the server's lists."""
+        talk = await self.ready()
+        return await talk.pages(method, key, self.server.row.tool_timeout_sec)
+
+    async def aclose(self) -> None:
+        """End the server and its task."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        await asyncio.wait({task}, timeout=_CLOSING)
+        self._news.tell()
+
+    # The task
+
+    async def _run(self) -> None:
+        losses = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            if self.state != "degraded":
+                self._set("starting", "")
+            began = loop.time()
+            was_ready, reason, for_good = await self._once()
+            losses = 0 if was_ready and loop.time() - began > _STEADY else losses + 1
+            pause = min(FIRST_PAUSE * 2 ** (losses - 1), LONGEST_PAUSE) if losses else FIRST_PAUSE
+            again = was_ready or self.state == "degraded"
+            if again and losses < TRIES and not for_good:
+                self._set("degraded", reason)
+                await self._news_or(pause)
+                continue
+            self._retry_at = float("inf") if for_good else loop.time() + pause
+            self._wanted.clear()
+            self._set("failed", reason)
+            await self._wanted.wait()
+
+    async def _news_or(self, seconds: float) -> None:
+        """A pause before the next try; cut short by nobody, so that a crash loop stays slow."""
+        await asyncio.sleep(seconds)
+
+    async def _once(self) -> tuple[bool, str, bool]:
+        """One connection from beginning to end: was it ever ready, why did it end, for good?"""
+        was_ready = False
+        try:
+            if self.server.problem is not None:
+                raise Never(self.server.problem)
+            await self._prepare()
+            await self._permitted()
+            async with AsyncExitStack() as stack:
+                opened = await self._open(stack)
+                if isinstance(opened, str):
+                    return False, opened, False
+                was_ready = True
+                try:
+                    return True, await self._attend(*opened), False
+                finally:
+                    self._talk = None
+        except Never as error:
+            return was_ready, str(error), True
+        except Exception as error:
+            return was_ready, words(error), False
+
+    async def _permitted(self) -> None:
+        refused = self._host.may_connect(self.server)
+        if refused is None and self._host.may_start is not None:
+            refused = await self._host.may_start(self.server)
+        if refused is not None:
+            raise Never(refused)
+
+    async def _open(self, stack: AsyncExitStack) -> tuple[Talk, Wire] | str:
+        """Connect, shake hands, list the tools; or the reason why not.
+
+        Reasons are returned, not raised: what passes through the SDK's task groups comes out
+        wrapped in groups of exceptions.
+        """
+        limit = self.server.row.startup_timeout_sec
+        wire: Wire | None = None
+        try:
+            async with asyncio.timeout(limit):
+                wire = await stack.enter_async_context(open_wire(self.server, self._host))
+                wire.read.on_end = self._nudge.set
+                talk = await stack.enter_async_context(
+                    talk_over(wire, self.server, self._host, self._on_notice)
+                )
+                await talk.hello()
+                self._take(await talk.tools(limit))
+        except TimeoutError:
+            said = wire.said() if wire is not None else ""
+            return f"it did not get ready within {limit:g} s (startup_timeout_sec){said}"
+        except Exception as error:
+            if wire is not None and (wire.read.ended.is_set() or isinstance(error, McpUnavailable)):
+                return await wire.ending()
+            return words(error) + (wire.said() if wire is not None else "")
+        self._stale, self._lost = False, ""
+        self.info, self.instructions = talk.server_info, talk.instructions
+        self.capabilities = talk.capabilities
+        self._talk = talk
+        self._set("ready", "")
+        return talk, wire
+
+    async def _attend(self, talk: Talk, wire: Wire) -> str:
+        """Stay until the connection is lost; list the tools anew when the server says so."""
+        while True:
+            await self._nudge.wait()
+            self._nudge.clear()
+            if wire.read.ended.is_set():
+                return await wire.ending()
+            if self._lost:
+                return self._lost
+            if self._stale:
+                self._stale = False
+                try:
+                    self._take(await talk.tools(self.server.row.startup_timeout_sec))
+                except McpError as error:
+                    self.reason = f"its tools could not be listed again: {error}"
+                self._tell()
+
+    def _take(self, raw: list[object]) -> None:
+        good, bad = read_definitions(self.server.name, raw)
+        self.definitions = {name: d for name, d in good.items() if self.server.offers(name)}
+        self.rejected = {name: why for name, why in bad.items() if self.server.offers(name)}
+        self.listed = True
+
+    def _on_notice(self, method: str) -> None:
+        if method == "notifications/tools/list_changed":
+            self._stale = True
+            self._nudge.set()
+
+    def _note_loss(self, talk: Talk, reason: str) -> None:
+        if self._talk is talk:
+            self._talk = None
+            self._lost = reason
+            self.state = "degraded"
+            self._nudge.set()
+
+    def _set(self, state: State, reason: str) -> None:
+        changed = (state, reason) != (self.state, self.reason)
+        self.state, self.reason = state, reason
+        if changed:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._news.tell()
+        self._on_change(self)
+
+
+def words(error: BaseException) -> str:
+    """An error in words, out of any groups that wrap it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, McpError):
+        return str(error)
+    text = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

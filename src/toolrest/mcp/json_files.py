@@ -1,0 +1,78 @@
+"""`.mcp.json` and `mcp.json`: servers that a folder brings along, in the shape of other agents."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from toolrest.config.model import McpServer
+from toolrest.config.read import read_text
+from toolrest.errors import ConfigError
+
+FILES = (".mcp.json", "mcp.json")
+# Approval, network and writable folders are the user's to give, so a folder cannot say them.
+_TAKEN = ("type", "command", "args", "env", "cwd", "url", "headers")
+_TYPES = {"streamable-http": "streamable_http", "streamableHttp": "streamable_http"}
+
+
+def project_servers(
+    folder: str, trusted: bool, warnings: list[str]
+) -> Iterator[tuple[str, McpServer, str]]:
+    """The servers of a folder's files, if it is trusted; what is wrong becomes a warning."""
+    for file in (os.path.join(folder, name) for name in FILES):
+        if not os.path.lexists(file):
+            continue
+        if not trusted:
+            warnings.append(
+                f"{file} is ignored because the folder is not trusted; "
+                f"read it, then run: toolrest trust {folder}"
+            )
+            continue
+        try:
+            yield from read_servers(file, warnings)
+        except ConfigError as error:
+            warnings.append(str(error))
+
+
+def read_servers(file: str, warnings: list[str]) -> Iterator[tuple[str, McpServer, str]]:
+    """The servers of one file; a row that makes no sense is left out with a warning."""
+    if os.path.realpath(file) != os.path.join(
+        os.path.realpath(os.path.dirname(file)), os.path.basename(file)
+    ):
+        raise ConfigError(f"{file}: may not be reached through a symlink")
+    table = _table(file)
+    for name, raw in table.items():
+        if not isinstance(raw, dict):
+            warnings.append(f"{file}: mcpServers.{name} is not an object")
+            continue
+        if raw.get("disabled") is True:
+            continue
+        try:
+            yield name, McpServer.model_validate(_row(raw)), file
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in problem["loc"])
+            warnings.append(f"{file}: mcpServers.{name}.{where}: {problem['msg']}")
+
+
+def _table(file: str) -> dict[str, Any]:
+    text = read_text(file)
+    try:
+        document = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: not valid JSON: {error}") from None
+    table = document.get("mcpServers", {}) if isinstance(document, dict) else None
+    if not isinstance(table, dict):
+        raise ConfigError(f'{file}: expected {{"mcpServers": {{NAME: {{...}}}}}}')
+    return table
+
+
+def _row(raw: dict[str, Any]) -> dict[str, Any]:
+    row = {name: raw[name] for name in _TAKEN if raw.get(name) is not None}
+    if row.get("type") in _TYPES:
+        row["type"] = _TYPES[row["type"]]
+    return row

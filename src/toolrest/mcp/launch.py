@@ -1,0 +1,63 @@
+"""A server's program: found, pinned to its path, and with an environment of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from toolrest.mcp.errors import McpUnavailable
+from toolrest.process.command import Command
+from toolrest.process.environ import EnvironmentPolicy, build
+from toolrest.sandbox.programs import find_program
+
+if TYPE_CHECKING:
+    from toolrest.mcp.servers import Server
+
+_FORCED = {"GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1"}
+
+
+def command_of(
+    server: Server, workspace: str, environ: Mapping[str, str], roots: Sequence[str]
+) -> Command:
+    """The command to confine and start; McpUnavailable when there is no such program.
+
+    The server gets a small environment: the basics, the variables that `env_vars` names and what
+    `env` sets. Keys of model providers are given to nobody.
+    """
+    cwd = os.path.join(workspace, server.cwd) if server.cwd else workspace
+    if not os.path.isdir(cwd):
+        raise McpUnavailable(f"its working folder {cwd} (cwd) is not a folder")
+    policy = EnvironmentPolicy(inherit="core", set=server.env)
+    variables = build(policy, environ, forced=_FORCED).variables
+    program = program_of(server.argv[0], cwd, variables.get("PATH", os.defpath), roots)
+    return Command((program, *server.argv[1:]), cwd, variables)
+
+
+def program_of(name: str, cwd: str, path: str, roots: Sequence[str]) -> str:
+    """The absolute path of a program. A bare name is never found where a tool could write."""
+    if "/" in name:
+        program = os.path.join(cwd, name)
+        if not os.access(program, os.X_OK) or os.path.isdir(program):
+            raise McpUnavailable(f"its command {program} is not a program that can be run")
+        return program
+    found = find_program(name, roots, path)
+    if found is not None:
+        return found
+    elsewhere = find_program(name, (), path)
+    if elsewhere is not None:
+        raise McpUnavailable(
+            f"its command `{name}` is only found as {elsewhere}, which the tools of this session "
+            "could have written; give the whole path if you mean it"
+        )
+    raise McpUnavailable(f"its command `{name}` is not found on PATH")
+
+
+def withheld_hint(said: str, server: Server, environ: Mapping[str, str]) -> str:
+    """Which withheld variables the server's last words mention, as advice."""
+    given = {*server.env, *server.row.env_vars}
+    named = [name for name in environ if len(name) > 3 and name in said and name not in given]
+    if not named:
+        return ""
+    listed = ", ".join(sorted(named)[:3])
+    return f" (not given to it: {listed}; list it in mcp_servers.{server.name}.env_vars if needed)"

@@ -1,0 +1,213 @@
+"""All servers of one session: started together in the background, used one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toolrest.items import JSONObject
+from toolrest.mcp.connection import Connection, State
+from toolrest.mcp.definitions import Definition
+from toolrest.mcp.errors import McpError, McpUnavailable
+from toolrest.mcp.talk import OnProgress
+
+if TYPE_CHECKING:
+    from toolrest.mcp.servers import Server
+    from toolrest.mcp.wires import Host
+
+HEAD_START = 0.25
+"""Seconds that the session has for its first request before the servers want the processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How one server stands, for people and models."""
+
+    name: str
+    state: State
+    reason: str
+    tools: tuple[str, ...]
+    rejected: Mapping[str, str]
+    transport: str
+    target: str
+
+    def line(self) -> str:
+        """One line that says it all."""
+        if self.state in ("ready", "configured") and not self.reason:
+            return f"{self.name}: {self.state}, {len(self.tools)} tools"
+        return f"{self.name}: {self.state}{f' ({self.reason})' if self.reason else ''}"
+
+
+class Pool:
+    """The session's servers. Nothing is started before `start`, or before somebody needs it."""
+
+    def __init__(
+        self,
+        servers: Iterable[Server],
+        host: Host,
+        on_change: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._host = host
+        self._listeners: list[Callable[[Connection], None]] = [on_change] if on_change else []
+        self._sdk: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self.connections = {
+            server.name: Connection(server, host, self._load_sdk, self._tell) for server in servers
+        }
+        self._closed = False
+
+    # Life
+
+    def start(self, names: Iterable[str] | None = None, delay: float = HEAD_START) -> None:
+        """Begin to connect to these servers, or to all, after a moment; returns at once."""
+        chosen = list(self.connections) if names is None else list(names)
+        if self._closed or not chosen or self._starting is not None:
+            return
+
+        async def later() -> None:
+            await asyncio.sleep(delay)
+            for name in chosen:
+                self.connections[name].start()
+
+        self._starting = asyncio.ensure_future(later())
+
+    async def wait(self, names: Iterable[str] | None = None) -> None:
+        """Start these servers, or all, now; return when each is ready or has failed."""
+        chosen = list(self.connections) if names is None else list(names)
+        await asyncio.gather(*(self._known(name).settled() for name in chosen))
+
+    async def aclose(self) -> None:
+        """End every server; all at once, each in its own task."""
+        self._closed = True
+        for task in (self._starting, self._sdk):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        await asyncio.gather(*(connection.aclose() for connection in self.connections.values()))
+
+    async def _load_sdk(self) -> None:
+        """Import the SDK once, beside the event loop: it takes longer than anybody should wait."""
+        if self._sdk is None or self._sdk.cancelled():
+            self._sdk = asyncio.ensure_future(asyncio.to_thread(_import_sdk))
+        await asyncio.shield(self._sdk)
+
+    def subscribe(self, listener: Callable[[Connection], None]) -> None:
+        """Call `listener` whenever a server's state or tools change."""
+        self._listeners.append(listener)
+
+    def _tell(self, connection: Connection) -> None:
+        if not self._closed:
+            for listener in self._listeners:
+                listener(connection)
+
+    # What there is
+
+    def __len__(self) -> int:
+        return len(self.connections)
+
+    def server(self, name: str) -> Server:
+        """The settings of a server."""
+        return self._known(name).server
+
+    def status(self) -> list[Status]:
+        """Every server, by name."""
+        return [
+            Status(
+                name,
+                connection.state,
+                connection.reason,
+                tuple(sorted(connection.definitions)),
+                dict(connection.rejected),
+                connection.server.transport,
+                connection.server.url or " ".join(connection.server.argv),
+            )
+            for name, connection in sorted(self.connections.items())
+        ]
+
+    def definitions(self) -> list[Definition]:
+        """Every tool of every server, by server and name."""
+        return [
+            definition
+            for _, connection in sorted(self.connections.items())
+            for _, definition in sorted(connection.definitions.items())
+        ]
+
+    # Asking
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> JSONObject:
+        """Call a tool; the result as the server sent it. McpError says what went wrong."""
+        connection = self._known(server)
+        if not connection.server.offers(tool):
+            raise McpError(f"tool '{tool}' is disabled for MCP server '{server}'")
+        params: JSONObject = {"name": tool, "arguments": dict(arguments or {})}
+        row = connection.server.row
+        return await connection.request(
+            "tools/call", params, at_most=row.tool_timeout_max_sec, on_progress=on_progress
+        )
+
+    async def page(self, server: str, method: str, cursor: str | None) -> JSONObject:
+        """One page of one of a server's lists."""
+        params = {"cursor": cursor} if cursor is not None else None
+        return await self._known(server).request(method, params)
+
+    async def every(
+        self, method: str, key: str, capability: str
+    ) -> tuple[dict[str, list[Any]], dict[str, str]]:
+        """All entries of all servers that have such a list, and the failures, by server."""
+        found: dict[str, list[Any]] = {}
+        failed: dict[str, str] = {}
+
+        async def one(name: str, connection: Connection) -> None:
+            try:
+                await connection.ready()
+                if capability in connection.capabilities:
+                    found[name] = await connection.pages(method, key)
+            except McpError as error:
+                failed[name] = str(error)
+
+        await asyncio.gather(*(one(*pair) for pair in self.connections.items()))
+        return dict(sorted(found.items())), dict(sorted(failed.items()))
+
+    async def read_resource(self, server: str, uri: str) -> JSONObject:
+        """The contents of a resource, as the server sent them."""
+        return await self._known(server).request("resources/read", {"uri": uri})
+
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None
+    ) -> JSONObject:
+        """A prompt of a server, filled in."""
+        params: JSONObject = {"name": name, "arguments": dict(arguments or {})}
+        return await self._known(server).request("prompts/get", params)
+
+    def _known(self, name: str) -> Connection:
+        if self._closed:
+            raise McpUnavailable("the session is closed")
+        if name not in self.connections:
+            known = ", ".join(sorted(self.connections)) or "none is configured"
+            raise McpError(f"unknown MCP server '{name}' (there are: {known})")
+        return self.connections[name]
+
+
+def _import_sdk() -> None:
+    import logging
+
+    try:
+        import mcp.client.session
+        import mcp.shared.jsonrpc_dispatcher
+    except ImportError:
+        raise McpUnavailable(
+            "MCP servers need the package `mcp`; install it with: pip install 'toolrest[mcp]'"
+        ) from None
+    # What the SDK logs about odd servers is for a log, not for a terminal that has none.
+    for name in ("mcp", "client"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    del mcp

@@ -1,0 +1,168 @@
+"""Which MCP servers a session has: the user's settings and a trusted folder's `.mcp.json`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from toolrest.mcp.errors import McpError
+from toolrest.mcp.expand import expand
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.config.model import McpServer
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+Origin: TypeAlias = Literal["user", "project"]
+_LONGEST_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server as it will be started or reached. `row` is what was written, variables and all.
+
+    `problem` says why it can never be used as it is configured.
+    """
+
+    name: str
+    row: McpServer
+    origin: Origin
+    file: str
+    transport: Transport = "stdio"
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    problem: str | None = None
+
+    @property
+    def host(self) -> str | None:
+        """The host that a server over HTTP is reached at."""
+        return urlsplit(self.url).hostname if self.url else None
+
+    def offers(self, tool: str) -> bool:
+        """Whether `enabled_tools` and `disabled_tools` leave a tool; the latter wins."""
+        if any(fnmatchcase(tool, pattern) for pattern in self.row.disabled_tools):
+            return False
+        enabled = self.row.enabled_tools
+        return enabled is None or any(fnmatchcase(tool, pattern) for pattern in enabled)
+
+    def secrets(self) -> dict[str, str]:
+        """Values that must not be shown, by a name for each."""
+        held = {f"{self.name}.{name}": value for name, value in self.headers.items()}
+        for name, value in self.env.items():
+            held[f"{self.name}.env.{name}"] = value
+        return held
+
+
+@dataclass(slots=True)
+class Configured:
+    """The servers by name, and what a person should know about those left out."""
+
+    servers: dict[str, Server]
+    warnings: list[str] = field(default_factory=list)
+
+
+def configured(config: Config, environ: Mapping[str, str], workspace: str) -> Configured:
+    """Every server that is switched on, the user's own before those of the folder."""
+    rows: dict[str, tuple[McpServer, Origin, str]] = {
+        name: (row, "user", config.file) for name, row in config.value.mcp_servers.items()
+    }
+    found = Configured({})
+    if _may_have_file(workspace):
+        from toolrest.mcp.json_files import project_servers
+
+        for name, row, file in project_servers(workspace, config.trusted, found.warnings):
+            if name in rows:
+                found.warnings.append(f"{file}: {name} is left out; you have a server of that name")
+            else:
+                rows[name] = (row, "project", file)
+    _choose(rows, config.value.active_mcp_servers, found.warnings)
+    for name, (row, origin, file) in sorted(rows.items()):
+        if row.enabled:
+            found.servers[name] = resolve(name, row, origin, file, environ)
+    return found
+
+
+def _may_have_file(workspace: str) -> bool:
+    return any(os.path.lexists(os.path.join(workspace, name)) for name in (".mcp.json", "mcp.json"))
+
+
+def _choose(
+    rows: dict[str, tuple[McpServer, Origin, str]],
+    active: tuple[str, ...] | None,
+    warnings: list[str],
+) -> None:
+    if active is None:
+        return
+    for name in active:
+        if name not in rows:
+            warnings.append(f"active_mcp_servers names {name}, but there is no such server")
+    for name in [name for name in rows if name not in active]:
+        del rows[name]
+
+
+def resolve(
+    name: str, row: McpServer, origin: Origin, file: str, environ: Mapping[str, str]
+) -> Server:
+    """A server from its settings; what is wrong with them is its `problem`."""
+    server = Server(name, row, origin, file)
+    try:
+        _check(name, row)
+        if row.url is None:
+            return _program(server, environ)
+        return _address(server, environ)
+    except McpError as error:
+        return replace(server, problem=str(error))
+
+
+def _check(name: str, row: McpServer) -> None:
+    where = f"mcp_servers.{name}"
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise McpError(f"{where}: a name has 1 to {_LONGEST_NAME} printable characters")
+    if row.command is None and row.url is None:
+        raise McpError(f"{where} has neither command nor url; give one of them")
+    if row.command is not None and row.url is not None:
+        raise McpError(f"{where} has both command and url; keep one of them")
+    if row.type is not None and (row.type == "stdio") != (row.url is None):
+        kind = "a command" if row.type == "stdio" else "a url"
+        raise McpError(f'{where}: type = "{row.type}" goes with {kind}')
+
+
+def _program(server: Server, environ: Mapping[str, str]) -> Server:
+    row, where = server.row, f"mcp_servers.{server.name}"
+    command = expand(row.command or "", environ, f"{where}.command")
+    args = [expand(arg, environ, f"{where}.args") for arg in row.args]
+    env = {name: environ[name] for name in row.env_vars if name in environ}
+    for name, value in row.env.items():
+        env[name] = expand(value, environ, f"{where}.env.{name}")
+    cwd = expand(row.cwd, environ, f"{where}.cwd") if row.cwd else None
+    if cwd is not None:
+        cwd = os.path.expanduser(cwd)
+    return replace(server, argv=(os.path.expanduser(command), *args), env=env, cwd=cwd)
+
+
+def _address(server: Server, environ: Mapping[str, str]) -> Server:
+    row, where = server.row, f"mcp_servers.{server.name}"
+    url = expand(row.url or "", environ, f"{where}.url")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise McpError(f"{where}.url must start with http:// or https:// and name a host")
+    headers = {
+        name: expand(value, environ, f"{where}.headers.{name}")
+        for name, value in (row.headers | row.http_headers).items()
+    }
+    for name, variable in row.env_http_headers.items():
+        if environ.get(variable):
+            headers[name] = expand(f"${{{variable}}}", environ, f"{where}.env_http_headers")
+    variable = row.bearer_token_env_var
+    if variable is not None and "authorization" not in {name.lower() for name in headers}:
+        token = expand(f"${{{variable}}}", environ, f"{where}.bearer_token_env_var")
+        headers["Authorization"] = f"Bearer {token}"
+    transport: Transport = "sse" if row.type == "sse" else "http"
+    return replace(server, transport=transport, url=url, headers=headers)

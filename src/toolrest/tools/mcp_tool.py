@@ -1,0 +1,145 @@
+"""A tool of another server, in the one registry, behind the one gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import RespondToModel
+from toolrest.events import McpToolCallBegin, McpToolCallEnd
+from toolrest.gate.arguments import Decoded
+from toolrest.gate.context import Context
+from toolrest.gate.decide import Decision
+from toolrest.gate.names import full_name
+from toolrest.gate.raw_schema import RawSchema
+from toolrest.gate.schema import clean_text
+from toolrest.gate.tool import Group, Tool
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.mcp.errors import McpError, McpTimeout
+from toolrest.policy.effects import Effects
+from toolrest.tools.mcp_result import output_of
+
+if TYPE_CHECKING:
+    from toolrest.mcp.definitions import Definition
+    from toolrest.mcp.pool import Pool
+    from toolrest.mcp.servers import Server
+
+LONGEST_DESCRIPTION = 2048
+_SPARE = 30.0
+
+
+class McpTool(Tool):
+    """Calls one tool of one server. What the server says about it can raise its risk only."""
+
+    group: Group = "mcp"
+
+    def __init__(self, definition: Definition, server: Server, *, offered: bool = True) -> None:
+        self.definition = definition
+        self.server = server
+        self.mcp = definition.key
+        self.name = full_name(definition.key)
+        words = clean_text(definition.description, LONGEST_DESCRIPTION)
+        self.description = words or f"Tool from {server.name}: {definition.name}"
+        self.offered = offered
+        self._schema = RawSchema(_known_part(definition.input_schema), self.name)
+        row = server.row
+        # The pool has the server's own limits; the gate's stands behind them.
+        longest = max(row.tool_timeout_sec, row.tool_timeout_max_sec)
+        self.timeout = longest + row.startup_timeout_sec + _SPARE
+        self.typical = Effects(
+            calls=(self.name,),
+            exclusive=not self._beside_others(),
+            critical="the server says that it may destroy data" if self._destroys() else None,
+        )
+
+    def _beside_others(self) -> bool:
+        row = self.server.row
+        read_only = row.trusted and self.definition.hint("readOnlyHint") is True
+        return row.supports_parallel_tool_calls or read_only
+
+    def _destroys(self) -> bool:
+        return self.definition.hint("destructiveHint") is True
+
+    @property
+    def parameters(self) -> JSONObject:  # type: ignore[override]
+        """The server's schema in the form that models are offered."""
+        return self._schema.parameters
+
+    def validate(self) -> None:
+        """The schema must be one that can be offered and checked."""
+        self._schema.check()
+        _ = self._schema.parameters
+
+    def decode(self, raw: str | Mapping[str, Any]) -> Decoded:
+        """The arguments, checked by the server's own schema."""
+        return self._schema.decode(raw)
+
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """What the user's settings for this server say, if they say anything."""
+        row = self.server.row
+        own = row.tools.get(self.definition.name)
+        mode = own.approval_mode if own is not None else row.default_tools_approval_mode
+        if mode == "approve" and (own is not None or effects.critical is None):
+            return Decision("allow", "mcp.approve")
+        if mode == "prompt":
+            key = f"mcp_servers.{self.server.name}"
+            reason = f"{key} says that its tools are asked about"
+            if ctx.approval_policy == "never":
+                return Decision("deny", "mcp.prompt", f"{reason}, and approval_policy is never")
+            return Decision("ask", "mcp.prompt", reason)
+        return None
+
+    async def run(self, args: Any, ctx: Context) -> ToolOutput:
+        """Call it; an error of the server is an answer, not an exception."""
+        server, tool = self.definition.key
+        pool: Pool = ctx.mcp
+        result = await reported(
+            ctx,
+            {"server": server, "tool": tool, "arguments": args},
+            lambda: pool.call(server, tool, args, on_progress=_progress(ctx)),
+        )
+        return output_of(result, self.server.row.result_view)
+
+
+async def reported(ctx: Context, invocation: JSONObject, ask: Any) -> JSONObject:
+    """Ask a server between its two events; RespondToModel in the words of the tool's contract."""
+    began = monotonic()
+    ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))
+    outcome: JSONObject = {"Err": "cancelled"}
+    try:
+        result: JSONObject = await ask()
+        outcome = {"Ok": result}
+        return result
+    except McpError as error:
+        kind = "timed_out" if isinstance(error, McpTimeout) else "execution_failed"
+        text = failure_text(str(invocation["server"]), str(invocation["tool"]), str(error))
+        outcome = {"Err": text}
+        raise RespondToModel(text, kind=kind) from None  # type: ignore[arg-type]
+    finally:
+        ctx.emit(
+            McpToolCallEnd(
+                call_id=ctx.call_id,
+                invocation=invocation,
+                duration=monotonic() - began,
+                result=outcome,
+            )
+        )
+
+
+def failure_text(server: str, tool: str, cause: str) -> str:
+    """What a model reads when a call never got a result."""
+    return f"tool call error: tool call failed for `{server}/{tool}`\n\nCaused by:\n    {cause}"
+
+
+def _progress(ctx: Context) -> Any:
+    def progress(done: float, total: float | None, message: str | None) -> None:
+        fraction = done / total if total else None
+        ctx.progress(message or (f"{done:g}" + (f" of {total:g}" if total else "")), fraction)
+
+    return progress
+
+
+def _known_part(schema: JSONObject) -> JSONObject:
+    """The arguments are an object, whatever a server forgot to say."""
+    return {**schema, "type": "object", "properties": schema.get("properties") or {}}
