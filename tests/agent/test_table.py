@@ -24,6 +24,9 @@ PLAN: Row = ("function", "read", False, False)
 DEFAULT: dict[str, Row] = {
     "exec_command": COMMAND,
     "write_stdin": COMMAND,
+    "list_mcp_resource_templates": READER,
+    "list_mcp_resources": READER,
+    "read_mcp_resource": READER,
     "update_plan": PLAN,
     "apply_patch": PATCH,
     "glob_files": READER,

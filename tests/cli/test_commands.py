@@ -107,7 +107,7 @@ def test_tools_prints_the_table_and_the_specs(run: Run) -> None:
 
 
 def test_tools_can_be_narrowed(run: Run) -> None:
-    rows = json.loads(run("tools", "--json", "--tools", "read_*, list_dir").stdout)
+    rows = json.loads(run("tools", "--json", "--tools", "read_f*, list_dir").stdout)
     assert [row["name"] for row in rows] == ["list_dir", "read_file"]
     assert run("call", "--tools", "list_dir", "read_file", "{}").stdout.startswith(
         "unsupported call: read_file"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolrest.agent.hook_setup import session_hooks
+from toolrest.agent.mcp_setup import mcp_session
 from toolrest.agent.remember import Remembered, kept_from_writing, remembered
 from toolrest.agent.resume import deferring
 from toolrest.errors import ConfigError
@@ -26,6 +27,7 @@ from toolrest.gate.walk import Gate
 from toolrest.policy.paths import PathPolicy
 
 if TYPE_CHECKING:
+    from toolrest.agent.mcp_session import McpSession
     from toolrest.agent.undo.hook import Saver
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
@@ -47,9 +49,12 @@ class Session:
     known: Remembered
     """The user's rules, overrides and earlier answers."""
     saver: Saver | None = None
+    mcp: McpSession | None = None
 
     async def aclose(self) -> None:
         """End the session's programs and close its own files."""
+        if self.mcp is not None:
+            await self.mcp.aclose()
         runner = self.gate.services.runner
         if runner is not None:
             await runner.aclose()
@@ -114,7 +119,8 @@ def assemble(
     audit = _listeners(config, session_id, files, bus)
     if audit is not None:
         gate.sync_soon = audit.sync_soon
-    return Session(gate, spill, audit, known, _saver(config, files, session_id))
+    servers = mcp_session(config, services, gate.registry, environ)
+    return Session(gate, spill, audit, known, _saver(config, files, session_id), servers)
 
 
 def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:

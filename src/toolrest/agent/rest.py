@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from toolrest.gate.pending import PendingApproval
     from toolrest.gate.review import Answer
     from toolrest.gate.walk import Gate
+    from toolrest.mcp.pool import Pool
     from toolrest.policy.effects import Effects
 
 
@@ -130,6 +131,7 @@ class Toolrest:
         self._turns: WeakSet[Turn] = WeakSet()
         self._closing: asyncio.Task[None] | None = None
         self._specs: dict[str, list[JSONObject]] = {}
+        self._specs_version = -1
         self._closed = False
         for value in tools:
             tool = as_tool(value)
@@ -137,7 +139,27 @@ class Toolrest:
             self.add_tool(tool, override=chosen)
 
     async def __aenter__(self) -> Self:
+        self._start_servers()
         return self
+
+    def _start_servers(self) -> None:
+        if self._session.mcp is not None and not self._closed:
+            self._session.mcp.start()
+
+    @property
+    def mcp(self) -> Pool | None:
+        """The session's MCP servers, if any are configured."""
+        return None if self._session.mcp is None else self._session.mcp.pool
+
+    async def wait_for_mcp(self, *names: str, required: bool = False) -> None:
+        """Wait until MCP servers are ready or have failed: these, all, or the `required` ones."""
+        session = self._session.mcp
+        if session is None:
+            return
+        if required:
+            await session.wait_required()
+        else:
+            await session.wait(names or None)
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
@@ -232,6 +254,11 @@ class Toolrest:
 
     def offered(self, wire: Wire) -> list[JSONObject]:
         """What `specs` gives, without a copy and the same list each time: not to be changed."""
+        version = self._gate.registry.version
+        if version != self._specs_version:
+            # A server's tools have come or gone since.
+            self._specs.clear()
+            self._specs_version = version
         if wire not in self._specs:
             self._specs[wire] = self._render(wire)
         return self._specs[wire]
@@ -301,6 +328,7 @@ class Toolrest:
         """
         if self._closed:
             raise RuntimeError("this Toolrest is closed")
+        self._start_servers()
         turn = Turn(self._gate, before_mutation, commit, self._session.saver)
         self._turns.add(turn)
         return turn

@@ -7,6 +7,11 @@ from importlib import import_module
 import click
 
 SUBCOMMANDS = {
+    "add": ("toolrest.cli.mcp_edit", "Write a server into your settings."),
+    "get": ("toolrest.cli.mcp_show", "Show one server's settings."),
+    "list": ("toolrest.cli.mcp_show", "Start every server and say how it stands."),
+    "remove": ("toolrest.cli.mcp_edit", "Take a server out of your settings."),
+    "test": ("toolrest.cli.mcp_show", "Start one server and show all that it offers."),
     "serve": ("toolrest.cli.mcp_serve", "Offer Toolrest's tools to an MCP client."),
 }
 
@@ -35,4 +40,6 @@ def command() -> None:
 
     \b
     toolrest mcp serve -C ~/project
+    toolrest mcp add time -- uvx mcp-server-time
+    toolrest mcp list
     """

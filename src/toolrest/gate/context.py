@@ -58,6 +58,7 @@ class Services:
     mcp: Any = None
     agents: Any = None
     tally: Tally | None = None
+    make_mcp: Callable[[], Any] | None = None
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     turn_state: dict[str, Any] = field(default_factory=dict)
@@ -118,9 +119,12 @@ class Context:
     @property
     def mcp(self) -> Any:
         """The session's MCP pool."""
-        if self._services.mcp is None:
-            raise RespondToModel("MCP pool is not initialized")
-        return self._services.mcp
+        services = self._services
+        if services.mcp is None:
+            if services.make_mcp is None:
+                raise RespondToModel("MCP pool is not initialized")
+            services.mcp = services.make_mcp()
+        return services.mcp
 
     @property
     def agents(self) -> Any:

@@ -6,8 +6,9 @@ Everything is entered and left in that task, so nothing of one server can end an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolrest.items import JSONObject
@@ -27,11 +28,31 @@ LONGEST_PAUSE = 30.0
 TRIES = 5
 """How often a lost connection is made anew before somebody has to ask for it."""
 _STEADY = 30.0
+_HASTY = 2.0
 _CLOSING = 8.0
 
 
 class Never(McpError):
     """The server will not be started in this session, whoever asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How one server stands, for people and models."""
+
+    name: str
+    state: State
+    reason: str
+    tools: tuple[str, ...]
+    rejected: Mapping[str, str]
+    transport: str
+    target: str
+
+    def line(self) -> str:
+        """One line that says it all."""
+        if self.state in ("ready", "configured") and not self.reason:
+            return f"{self.name}: {self.state}, {len(self.tools)} tools"
+        return f"{self.name}: {self.state}{f' ({self.reason})' if self.reason else ''}"
 
 
 class Connection:
@@ -66,6 +87,19 @@ class Connection:
         self._wanted = asyncio.Event()
 
     # For everybody else
+
+    def status(self) -> Status:
+        """How the server stands now."""
+        server = self.server
+        return Status(
+            server.name,
+            self.state,
+            self.reason,
+            tuple(sorted(self.definitions)),
+            dict(self.rejected),
+            server.transport,
+            server.url or " ".join(server.argv),
+        )
 
     def start(self) -> None:
         """Begin to connect, unless that has begun."""
@@ -142,19 +176,20 @@ class Connection:
             was_ready, reason, for_good = await self._once()
             losses = 0 if was_ready and loop.time() - began > _STEADY else losses + 1
             pause = min(FIRST_PAUSE * 2 ** (losses - 1), LONGEST_PAUSE) if losses else FIRST_PAUSE
+            # A program that ends at once often met an accident; one that hangs did not.
+            hasty = losses == 1 and not self.listed and loop.time() - began < _HASTY
             again = was_ready or self.state == "degraded"
+            if hasty and not again and not for_good:
+                await asyncio.sleep(pause)
+                continue
             if again and losses < TRIES and not for_good:
                 self._set("degraded", reason)
-                await self._news_or(pause)
+                await asyncio.sleep(pause)
                 continue
             self._retry_at = float("inf") if for_good else loop.time() + pause
             self._wanted.clear()
             self._set("failed", reason)
             await self._wanted.wait()
-
-    async def _news_or(self, seconds: float) -> None:
-        """A pause before the next try; cut short by nobody, so that a crash loop stays slow."""
-        await asyncio.sleep(seconds)
 
     async def _once(self) -> tuple[bool, str, bool]:
         """One connection from beginning to end: was it ever ready, why did it end, for good?"""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolrest.items import JSONObject
-from toolrest.mcp.connection import Connection, State
+from toolrest.mcp.connection import Connection, Status
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError, McpUnavailable
 from toolrest.mcp.talk import OnProgress
@@ -19,25 +18,6 @@ if TYPE_CHECKING:
 
 HEAD_START = 0.25
 """Seconds that the session has for its first request before the servers want the processor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How one server stands, for people and models."""
-
-    name: str
-    state: State
-    reason: str
-    tools: tuple[str, ...]
-    rejected: Mapping[str, str]
-    transport: str
-    target: str
-
-    def line(self) -> str:
-        """One line that says it all."""
-        if self.state in ("ready", "configured") and not self.reason:
-            return f"{self.name}: {self.state}, {len(self.tools)} tools"
-        return f"{self.name}: {self.state}{f' ({self.reason})' if self.reason else ''}"
 
 
 class Pool:
@@ -113,18 +93,7 @@ class Pool:
 
     def status(self) -> list[Status]:
         """Every server, by name."""
-        return [
-            Status(
-                name,
-                connection.state,
-                connection.reason,
-                tuple(sorted(connection.definitions)),
-                dict(connection.rejected),
-                connection.server.transport,
-                connection.server.url or " ".join(connection.server.argv),
-            )
-            for name, connection in sorted(self.connections.items())
-        ]
+        return [connection.status() for _, connection in sorted(self.connections.items())]
 
     def definitions(self) -> list[Definition]:
         """Every tool of every server, by server and name."""

@@ -45,6 +45,12 @@ class Server:
         """The host that a server over HTTP is reached at."""
         return urlsplit(self.url).hostname if self.url else None
 
+    @property
+    def port(self) -> int:
+        """The port that a server over HTTP is reached at."""
+        parts = urlsplit(self.url or "")
+        return parts.port or (80 if parts.scheme == "http" else 443)
+
     def offers(self, tool: str) -> bool:
         """Whether `enabled_tools` and `disabled_tools` leave a tool; the latter wins."""
         if any(fnmatchcase(tool, pattern) for pattern in self.row.disabled_tools):
@@ -150,8 +156,11 @@ def _program(server: Server, environ: Mapping[str, str]) -> Server:
 def _address(server: Server, environ: Mapping[str, str]) -> Server:
     row, where = server.row, f"mcp_servers.{server.name}"
     url = expand(row.url or "", environ, f"{where}.url")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise McpError(f"{where}.url is no address: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or _odd_port(url):
         raise McpError(f"{where}.url must start with http:// or https:// and name a host")
     headers = {
         name: expand(value, environ, f"{where}.headers.{name}")
@@ -160,9 +169,16 @@ def _address(server: Server, environ: Mapping[str, str]) -> Server:
     for name, variable in row.env_http_headers.items():
         if environ.get(variable):
             headers[name] = expand(f"${{{variable}}}", environ, f"{where}.env_http_headers")
-    variable = row.bearer_token_env_var
-    if variable is not None and "authorization" not in {name.lower() for name in headers}:
-        token = expand(f"${{{variable}}}", environ, f"{where}.bearer_token_env_var")
+    bearer = row.bearer_token_env_var
+    if bearer is not None and "authorization" not in {name.lower() for name in headers}:
+        token = expand(f"${{{bearer}}}", environ, f"{where}.bearer_token_env_var")
         headers["Authorization"] = f"Bearer {token}"
     transport: Transport = "sse" if row.type == "sse" else "http"
     return replace(server, transport=transport, url=url, headers=headers)
+
+
+def _odd_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port == 0
+    except ValueError:
+        return True

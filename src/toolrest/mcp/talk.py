@@ -86,7 +86,7 @@ class Talk:
                 raise McpUnavailable(f"{method} failed: the connection was closed") from None
             raise McpRefused(f"{method} failed: {error.message}", error.code) from None
         except (OSError, RuntimeError) as error:
-            raise McpUnavailable(f"{method} failed: {error or type(error).__name__}") from None
+            raise McpUnavailable(f"{method} failed: {str(error) or type(error).__name__}") from None
 
     def _options(
         self,
@@ -173,5 +173,3 @@ def _closed_code() -> int:
     from mcp_types import CONNECTION_CLOSED
 
     return CONNECTION_CLOSED
-
-

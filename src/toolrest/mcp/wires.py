@@ -1,4 +1,4 @@
-"""How a connection is made: what the connection needs to know of a transport, and which there are."""
+"""How a connection is made: what it needs to know of a transport, and which there are."""
 
 from __future__ import annotations
 

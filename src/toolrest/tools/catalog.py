@@ -40,8 +40,27 @@ def built_in(
         tools.append(Deferred("view_image", "images", _view_image))
     if settings.include_collab_tools:
         tools += collab_tools({}, offered=False)
+    tools += _mcp_resources()
     form = family.shell if settings.shell_type == "family" else settings.shell_type
     return [*tools, *_shell_tools(form, surroundings)]
+
+
+def _mcp_resources() -> list[Tool]:
+    def load(name: str) -> Tool:
+        from toolrest.tools import mcp_resources
+
+        made: Tool = getattr(mcp_resources, name)()
+        return made
+
+    return [
+        Deferred("list_mcp_resources", "mcp_resources", lambda: load("ListMcpResources")),
+        Deferred(
+            "list_mcp_resource_templates",
+            "mcp_resources",
+            lambda: load("ListMcpResourceTemplates"),
+        ),
+        Deferred("read_mcp_resource", "mcp_resources", lambda: load("ReadMcpResource")),
+    ]
 
 
 def _update_plan() -> Tool:

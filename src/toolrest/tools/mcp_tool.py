@@ -62,7 +62,7 @@ class McpTool(Tool):
         return self.definition.hint("destructiveHint") is True
 
     @property
-    def parameters(self) -> JSONObject:  # type: ignore[override]
+    def parameters(self) -> JSONObject:
         """The server's schema in the form that models are offered."""
         return self._schema.parameters
 

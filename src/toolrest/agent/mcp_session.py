@@ -1,0 +1,162 @@
+"""A session's MCP servers: their pool, and the registry kept in step with what they offer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from toolrest import events
+from toolrest.agent.mcp_confine import ServerBoxes
+from toolrest.errors import ToolDefinitionError, ToolrestError
+from toolrest.events import McpServerState
+from toolrest.mcp.definitions import Definition
+from toolrest.mcp.pool import Pool
+from toolrest.mcp.wires import Host
+from toolrest.process.owner import Owner
+from toolrest.tools.catalog import is_on
+from toolrest.tools.mcp_tool import McpTool
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.events import Event
+    from toolrest.gate.context import Services
+    from toolrest.gate.registry import Registry
+    from toolrest.mcp.connection import Connection
+    from toolrest.mcp.servers import Configured, Server
+
+_log = logging.getLogger("toolrest")
+
+
+class McpSession:
+    """The servers of one session. Made only when some are configured."""
+
+    def __init__(
+        self,
+        config: Config,
+        found: Configured,
+        services: Services,
+        registry: Registry,
+        environ: Mapping[str, str],
+    ) -> None:
+        from toolrest import __version__
+
+        self._config = config
+        self._services = services
+        self._registry = registry
+        self._boxes = ServerBoxes(config, services.files, services.session_id, environ)
+        self._owner = Owner()
+        self._states: dict[str, tuple[str, str]] = {}
+        self._tools: dict[tuple[str, str], McpTool] = {}
+        self.warnings = list(found.warnings)
+        host = Host(
+            confine=self._boxes.confine,
+            owner=lambda: self._owner,
+            roots=(services.files.workspace,),
+            may_connect=self._may_connect,
+            client_version=__version__,
+            environ=environ,
+        )
+        self.pool = Pool(found.servers.values(), host, self._on_change)
+        registry.explain = self._explain
+
+    def start(self) -> None:
+        """Begin to connect in the background. Twice does no harm."""
+        for warning in self.warnings:
+            self._emit(events.Warning(message=warning))
+        self.warnings.clear()
+        self.pool.start()
+
+    async def wait(self, names: Iterable[str] | None = None) -> None:
+        """Wait until these servers, or all, are ready or have failed."""
+        await self.pool.wait(names)
+
+    async def wait_required(self) -> None:
+        """Wait for the servers that the user cannot do without."""
+        needed = [n for n, c in self.pool.connections.items() if c.server.row.required]
+        if needed:
+            await self.pool.wait(needed)
+
+    async def aclose(self) -> None:
+        """End every server and what it ran in."""
+        await self.pool.aclose()
+        await self._owner.aclose()
+        await self._boxes.aclose()
+
+    def _may_connect(self, server: Server) -> str | None:
+        """The list of allowed domains, where there is one, holds for MCP over HTTP too."""
+        allowed = self._config.value.tool_security.allowed_network_domains
+        if server.host is None or not allowed:
+            return None
+        from toolrest.sandbox.hosts import Allowlist, parse_host
+
+        if Allowlist(allowed).allows_name(parse_host(server.host), server.port):
+            return None
+        return (
+            f"its host {server.host} is not in tool_security.allowed_network_domains; "
+            "add it there to use this server"
+        )
+
+    # Keeping the registry in step
+
+    def _on_change(self, connection: Connection) -> None:
+        name, state = connection.server.name, (connection.state, connection.reason)
+        if self._states.get(name) != state:
+            self._states[name] = state
+            self._emit(McpServerState(server=name, state=state[0], reason=state[1]))
+        if connection.listed:
+            self._offer(connection.server, connection.definitions, connection.rejected)
+
+    def _emit(self, event: Event) -> None:
+        try:
+            self._services.bus.emit(event)
+        except ToolrestError:
+            # The next call meets the same problem and can say so; a background task cannot.
+            _log.exception("an event of the MCP servers could not be told")
+
+    def _offer(
+        self, server: Server, wanted: Mapping[str, Definition], rejected: Mapping[str, str]
+    ) -> None:
+        for key in [key for key in self._tools if key[0] == server.name]:
+            if wanted.get(key[1]) != self._tools[key].definition:
+                self._registry.remove(self._tools.pop(key))
+        for definition in wanted.values():
+            if definition.key not in self._tools and self._is_on(definition):
+                self._add(McpTool(definition, server))
+        for name, reason in rejected.items():
+            self._registry.quarantined[f"mcp__{server.name}__{name}"] = reason
+
+    def _is_on(self, definition: Definition) -> bool:
+        settings = self._config.value.tools
+        spellings = (f"mcp__{definition.server}__{definition.name}", "/".join(definition.key))
+        if any(fnmatchcase(name, glob) for name in spellings for glob in settings.disabled):
+            return False
+        return any(is_on(name, settings) for name in spellings)
+
+    def _add(self, tool: McpTool) -> None:
+        try:
+            tool.validate()
+            self._registry.add(tool, override=True)
+            self._tools[tool.definition.key] = tool
+        except ToolDefinitionError as error:
+            self._registry.quarantine(tool.name, str(error))
+
+    def _explain(self, name: str) -> str | None:
+        """For a name that means no tool: how its server stands."""
+        for server, connection in self.pool.connections.items():
+            if name.startswith((f"mcp__{server}__", f"{server}/")):
+                if connection.state == "ready":
+                    return f"the MCP server {server} has no such tool"
+                reason = f": {connection.reason}" if connection.reason else ""
+                return f"the MCP server {server} is {_WORDS[connection.state]}{reason}"
+        return None
+
+
+_WORDS = {
+    "configured": "not connected yet",
+    "starting": "still starting; try again in a moment",
+    "degraded": "lost and being connected again",
+    "failed": "not available",
+    "ready": "ready",
+}

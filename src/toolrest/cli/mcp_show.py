@@ -1,0 +1,150 @@
+"""`toolrest mcp list`, `get` and `test`: what is configured, and the truth about it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+if TYPE_CHECKING:
+    from toolrest.mcp.connection import Connection, Status
+    from toolrest.mcp.servers import Server
+
+
+@click.command("list")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_command(choices: Choices, as_json: bool) -> None:
+    """Start every server as a session would, and say how each of them stands.
+
+    Exit code 1 when one of them failed.
+    """
+    rows = [connection.status() for connection in asyncio.run(_settled(choices, None))]
+    if as_json:
+        from toolrest.wire.encode import dumps
+
+        click.echo(dumps([_as_json(row) for row in rows]))
+    elif not rows:
+        click.echo("no MCP servers are configured; see: toolrest mcp add --help")
+    else:
+        _print_table(rows)
+    sys.exit(1 if any(row.state == "failed" for row in rows) else 0)
+
+
+@click.command("test")
+@session_options
+@click.argument("name")
+def test_command(choices: Choices, name: str) -> None:
+    """Start the server NAME and show its tools, in full."""
+    found = asyncio.run(_settled(choices, name))
+    if not found:
+        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+    connection = found[0]
+    if connection.state == "failed" or not connection.listed:
+        click.echo(f"{name}: {connection.state}: {connection.reason}", err=True)
+        sys.exit(1)
+    info = connection.info
+    click.echo(f"{name}: ready; {info.get('name', '?')} {info.get('version', '')}".rstrip())
+    for tool in sorted(connection.definitions.values(), key=lambda each: each.name):
+        click.echo(f"\n{_safe(tool.name)}\n  {_safe(tool.description) or '(no description)'}")
+        for parameter in tool.input_schema.get("properties", {}):
+            click.echo(f"    {_safe(str(parameter))}")
+    for tool_name, why in connection.rejected.items():
+        click.echo(f"toolrest: {_safe(tool_name)} is set aside: {why}", err=True)
+
+
+@click.command("get")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("name")
+def get_command(choices: Choices, name: str, as_json: bool) -> None:
+    """Show the settings of the server NAME; values of variables and headers are not shown."""
+    import os
+
+    from toolrest.mcp.servers import configured
+
+    config = choices.load()
+    found = configured(config, os.environ, config.workspace or os.getcwd()).servers
+    server = found.get(name)
+    if server is None:
+        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+    facts = _facts(server)
+    if as_json:
+        from toolrest.wire.encode import dumps
+
+        click.echo(dumps(facts))
+        return
+    for key, value in facts.items():
+        click.echo(f"{key} = {value}")
+
+
+def _facts(server: Server) -> dict[str, Any]:
+    row = server.row
+    facts = {
+        "name": server.name,
+        "from": server.file,
+        **{
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in row.model_dump(exclude_unset=True).items()
+            if key not in ("env", "headers", "http_headers", "tools")
+        },
+    }
+    for key in ("env", "headers", "http_headers"):
+        if names := getattr(row, key):
+            facts[key] = dict.fromkeys(names, "(hidden)")
+    if row.tools:
+        facts["tools"] = {name: tool.approval_mode for name, tool in row.tools.items()}
+    if server.problem is not None:
+        facts["problem"] = server.problem
+    return facts
+
+
+async def _settled(choices: Choices, name: str | None) -> list[Connection]:
+    """The servers (or that one), as a session finds them; what was found outlives its end."""
+    rest = choices.open(_asker())
+    async with rest:
+        pool = rest.mcp
+        names = [] if pool is None else [n for n in pool.connections if name in (None, n)]
+        if pool is None or not names:
+            return []
+        await pool.wait(names)
+        return [pool.connections[each] for each in sorted(names)]
+
+
+def _print_table(rows: list[Status]) -> None:
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        what = f"{len(row.tools)} tools" if row.state == "ready" else row.reason
+        aside = f", {len(row.rejected)} set aside" if row.rejected else ""
+        click.echo(f"{row.name:<{width}}  {row.state:<8}  {_safe(what)}{aside}  [{row.target}]")
+
+
+def _as_json(row: Status) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "state": row.state,
+        "reason": row.reason,
+        "transport": row.transport,
+        "tools": list(row.tools),
+        "rejected": dict(row.rejected),
+    }
+
+
+def _safe(text: str) -> str:
+    from toolrest.policy.display import display_safe
+
+    return display_safe(text, keep_newlines=True)
+
+
+def _asker() -> Any:
+    from toolrest.cli.terminal import is_terminal
+
+    if not is_terminal():
+        return None
+    from toolrest.cli.ask import TerminalApprover
+
+    return TerminalApprover()

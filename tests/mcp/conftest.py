@@ -1,0 +1,50 @@
+"""A session with servers of one's choice."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from toolrest import Toolrest
+
+FAKE = Path(__file__).parent / "data" / "fake_server.py"
+Open: TypeAlias = Callable[..., Toolrest]
+
+
+def fake(mode: str = "plain", *more: str, **settings: Any) -> dict[str, Any]:
+    """The settings of a server that behaves as told."""
+    # -S -E: a test server needs no packages, and starts in a third of the time.
+    args = ["-S", "-E", "fake_server.py", mode, *more]
+    return {"command": sys.executable, "args": args, **settings}
+
+
+@pytest.fixture
+def fake_server() -> Callable[..., dict[str, Any]]:
+    """Makes a server's settings."""
+    return fake
+
+
+@pytest.fixture
+def open_rest(tmp_path: Path) -> Open:
+    """Opens a session with these servers, in a folder of its own."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    # The session's own /tmp is private, so the script has to be where servers can see it.
+    shutil.copy(FAKE, workspace)
+
+    def opened(servers: dict[str, dict[str, Any]], **options: Any) -> Toolrest:
+        settings = {
+            f"mcp_servers.{name}.{key}": value
+            for name, row in servers.items()
+            for key, value in row.items()
+        }
+        settings |= options.pop("settings", {})
+        options.setdefault("on_ask", "allow")
+        return Toolrest(workspace, settings=settings, **options)
+
+    return opened

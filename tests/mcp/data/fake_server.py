@@ -1,0 +1,185 @@
+"""A small MCP server for tests, without the SDK: quick to start, and as odd as it is told to be.
+
+Usage: fake_server.py MODE [STATE_FILE]. It speaks newline-delimited JSON-RPC on its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+MODE = sys.argv[1] if len(sys.argv) > 1 else "plain"
+STATE = sys.argv[2] if len(sys.argv) > 2 else ""
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJ"
+    "RU5ErkJggg=="
+)
+lock = threading.Lock()
+waiting: dict[Any, Any] = {}
+cancelled: list[Any] = []
+
+
+def send(message: dict[str, Any]) -> None:
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    return {"name": name, "description": f"The {name} tool.", "inputSchema": schema, **more}
+
+
+def tools() -> list[Any]:
+    listed: list[Any] = [tool(n) for n in ("echo", "image", "fail", "env", "structured", "both")]
+    listed += [tool(n) for n in ("sleep", "steps", "crash", "files", "grow", "ask", "seen", "net")]
+    listed.append(tool("wipe", annotations={"destructiveHint": True}))
+    listed.append(tool("look", annotations={"readOnlyHint": True}))
+    if MODE == "bad-tools":
+        listed += ["nonsense", {"name": "no-schema"}, {"name": "bad", "inputSchema": 7}]
+        listed += [{"name": "worse", "inputSchema": {"type": "object", "properties": {"a": 3}}}]
+        listed += [tool("echo"), tool("ünï cödé.x"), tool("hidden\u202e")]
+    if MODE == "described" and STATE:
+        with open(STATE) as file:
+            listed[0].update(json.load(file))
+    if MODE == "many":
+        listed = [tool(f"tool_{n:03}", description=f"Does thing {n}. " * 20) for n in range(500)]
+    if os.path.exists(STATE + ".grown"):
+        listed.append(tool("grown"))
+    return listed
+
+
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": words}], **more}
+
+
+def call(request: Any, name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any]:
+    if name == "echo":
+        return text(arguments.get("text", ""))
+    if name == "image":
+        image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+        return {"content": [{"type": "text", "text": "a pixel"}, image]}
+    if name == "fail":
+        return text("it went wrong", isError=True)
+    if name == "env":
+        return text(json.dumps(dict(os.environ)))
+    if name == "structured":
+        return {"content": [], "structuredContent": {"n": 7}}
+    if name == "both":
+        return text("hello", structuredContent={"n": 7})
+    if name == "sleep":
+        time.sleep(float(arguments.get("text") or 30))
+        return text("slept")
+    if name == "steps":
+        for step in range(6):
+            time.sleep(0.2)
+            send_progress(token, step)
+        return text("stepped")
+    if name == "crash":
+        os._exit(3)
+    if name == "files":
+        with open(arguments["text"], "w") as file:
+            file.write("written")
+        return text("written")
+    if name == "grow":
+        open(STATE + ".grown", "w").close()
+        send({"method": "notifications/tools/list_changed"})
+        return text("grown")
+    if name == "ask":
+        return text(json.dumps(ask(arguments.get("text") or "elicitation/create")))
+    if name == "seen":
+        return text(json.dumps(cancelled))
+    if name == "net":
+        import socket
+
+        socket.create_connection(("127.0.0.1", int(arguments["text"])), 2).close()
+        return text("connected")
+    return text(name)
+
+
+def send_progress(token: Any, step: int) -> None:
+    params = {"progressToken": token, "progress": step, "total": 6, "message": f"step {step}"}
+    send({"method": "notifications/progress", "params": params})
+
+
+def ask(method: str) -> Any:
+    done = threading.Event()
+    waiting["ask"] = done
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    params: dict[str, Any] = {"message": "really?", "requestedSchema": schema}
+    if method == "sampling/createMessage":
+        content = {"type": "text", "text": "hi"}
+        params = {"messages": [{"role": "user", "content": content}], "maxTokens": 10}
+    if method == "roots/list":
+        params = {}
+    send({"id": "ask", "method": method, "params": params})
+    done.wait(10)
+    return waiting.pop("answer", None)
+
+
+def answer(message: dict[str, Any]) -> None:
+    method, params = message.get("method"), message.get("params") or {}
+    result: dict[str, Any] | None
+    if method == "initialize":
+        capabilities = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": capabilities}
+        result["serverInfo"] = {"name": "fake", "version": "1"}
+    elif method == "tools/list":
+        listed, start = tools(), int(params.get("cursor") or 0)
+        result = {"tools": listed[start : start + 100]}
+        if start + 100 < len(listed):
+            result["nextCursor"] = str(start + 100)
+    elif method == "tools/call":
+        token = (params.get("_meta") or {}).get("progressToken")
+        try:
+            result = call(message["id"], params["name"], params.get("arguments") or {}, token)
+        except OSError as error:
+            result = text(str(error), isError=True)
+    elif method == "resources/list":
+        result = {"resources": [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}]}
+        if not params.get("cursor"):
+            result["nextCursor"] = "2"
+    elif method == "resources/templates/list":
+        result = {"resourceTemplates": [{"uriTemplate": "memo://{id}", "name": "memo"}]}
+    elif method == "resources/read":
+        result = {"contents": [{"uri": params["uri"], "text": "the text"}]}
+    elif method == "prompts/get":
+        content = {"type": "text", "text": "do it"}
+        result = {"messages": [{"role": "user", "content": content}]}
+    elif method == "ping":
+        result = {}
+    else:
+        send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+        return
+    send({"id": message["id"], "result": result})
+
+
+def main() -> None:
+    if MODE == "crash":
+        sys.stderr.write("cannot find my own feet\n")
+        sys.exit(7)
+    if MODE == "hang":
+        time.sleep(3600)
+    if MODE == "junk":
+        while True:
+            sys.stdout.write("this is no message\n")
+            sys.stdout.flush()
+            time.sleep(0.01)
+    if MODE == "noisy":
+        sys.stdout.write("Welcome to my server!\n{broken\n")
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("method") == "notifications/cancelled":
+            cancelled.append(message["params"]["requestId"])
+        elif "method" not in message:
+            waiting["answer"] = message.get("result", message.get("error"))
+            waiting["ask"].set()
+        elif "id" in message:
+            threading.Thread(target=answer, args=(message,), daemon=True).start()
+
+
+main()

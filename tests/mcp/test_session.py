@@ -1,0 +1,204 @@
+"""MCP servers in a session: real processes, the whole gate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from toolrest import Toolrest
+from toolrest.items import Image, Text
+
+Open = Callable[..., Toolrest]
+Fake = Callable[..., dict[str, Any]]
+
+
+async def test_a_servers_tools_join_the_registry(open_rest: Open, fake_server: Fake) -> None:
+    async with open_rest({"fs": fake_server()}) as rest:
+        await rest.wait_for_mcp()
+        names = [tool.name for tool in rest.tools if tool.mcp]
+        assert names == sorted(names)
+        assert "mcp__fs__echo" in names
+        for wire in ("responses", "chat", "anthropic"):
+            assert "mcp__fs__echo" in json.dumps(rest.specs(wire))
+        for spelling in ("mcp__fs__echo", "fs/echo"):
+            assert (await rest.call(spelling, {"text": "hi"})).content == "hi"
+
+
+async def test_results_keep_their_parts(open_rest: Open, fake_server: Fake) -> None:
+    async with open_rest({"fs": fake_server()}) as rest:
+        await rest.wait_for_mcp()
+        image = await rest.call("fs/image")
+        assert isinstance(image.content, list)
+        assert isinstance(image.content[0], Text)
+        assert isinstance(image.content[1], Image)
+        assert image.content[1].url.startswith("data:image/png;base64,")
+        failed = await rest.call("fs/fail")
+        assert failed.text == "it went wrong"
+        assert failed.failure is not None
+        assert failed.failure.kind == "execution_failed"
+        structured = await rest.call("fs/structured")
+        assert (structured.text, structured.structured) == ('{"n":7}', {"n": 7})
+        assert (await rest.call("fs/both")).text == 'hello\n{"n":7}'
+        assert (await rest.call("fs/both")).provenance == "external"
+
+
+async def test_arguments_are_checked_before_the_server_sees_them(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    async with open_rest({"fs": fake_server()}) as rest:
+        await rest.wait_for_mcp()
+        output = await rest.call("fs/echo", {"text": 7})
+        assert output.failure is not None
+        assert (output.failure.kind, output.failure.fields) == ("input_invalid", ("text",))
+
+
+async def test_events_of_a_call(open_rest: Open, fake_server: Fake) -> None:
+    async with open_rest({"fs": fake_server()}) as rest:
+        seen: list[dict[str, Any]] = []
+        rest.subscribe(lambda event: seen.append(event.to_json()))
+        await rest.wait_for_mcp()
+        await rest.call("fs/echo", {"text": "hi"}, call_id="c1")
+        await rest.call("fs/nonesuch", call_id="c2")
+    states = [e["state"] for e in seen if e["type"] == "mcp_startup_update"]
+    assert states == ["starting", "ready"]
+    begin = next(e for e in seen if e["type"] == "mcp_tool_call_begin")
+    invocation = {"server": "fs", "tool": "echo", "arguments": {"text": "hi"}}
+    assert (begin["call_id"], begin["invocation"]) == ("c1", invocation)
+    end = next(e for e in seen if e["type"] == "mcp_tool_call_end")
+    assert end["invocation"] == invocation
+    assert end["duration"] >= 0
+    assert end["result"] == {"Ok": {"content": [{"type": "text", "text": "hi"}]}}
+    last = [e for e in seen if e["type"] == "tool_call_end"][-1]
+    assert last["failure"] == "tool_not_found"
+    assert "the MCP server fs has no such tool" in last["output"]
+
+
+async def test_a_crash_in_a_call_is_answered_and_the_server_comes_back(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    async with open_rest({"fs": fake_server(), "other": fake_server()}) as rest:
+        await rest.wait_for_mcp()
+        crashed = await rest.call("fs/crash")
+        assert crashed.failed
+        assert "tool call failed for `fs/crash`" in crashed.text
+        assert (await rest.call("other/echo", {"text": "1"})).text == "1"
+        assert (await rest.call("fs/echo", {"text": "2"})).text == "2"
+
+
+async def test_a_timeout_tells_the_server_and_progress_extends_it(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    async with open_rest({"fs": fake_server(tool_timeout_sec=0.5)}) as rest:
+        await rest.wait_for_mcp()
+        late = await rest.call("fs/sleep")
+        assert late.failure is not None
+        assert late.failure.kind == "timed_out"
+        assert "timed out awaiting tools/call after 0.5s" in late.text
+        cancelled = json.loads((await rest.call("fs/seen")).text)
+        assert len(cancelled) == 1
+        # Six steps of 0.2 s each: more than the limit, but never silent for so long.
+        assert (await rest.call("fs/steps")).text == "stepped"
+
+
+async def test_progress_cannot_hold_a_call_for_ever(open_rest: Open, fake_server: Fake) -> None:
+    row = fake_server(tool_timeout_sec=0.5, tool_timeout_max_sec=0.7)
+    async with open_rest({"fs": row}) as rest:
+        await rest.wait_for_mcp()
+        late = await rest.call("fs/steps")
+        assert late.failure is not None
+        assert late.failure.kind == "timed_out"
+
+
+async def test_cancelling_a_call_reaches_the_server(open_rest: Open, fake_server: Fake) -> None:
+    async with open_rest({"fs": fake_server()}) as rest:
+        await rest.wait_for_mcp()
+        began = asyncio.Event()
+        rest.subscribe(lambda e: began.set() if e.type == "mcp_tool_call_begin" else None)
+        call = asyncio.ensure_future(rest.call("fs/sleep", call_id="long"))
+        await began.wait()
+        await asyncio.sleep(0)  # the request itself is written in the next step
+        assert "aborted" in (await rest.cancel("long")).text
+        await call
+        assert len(json.loads((await rest.call("fs/seen")).text)) == 1
+
+
+async def test_list_changed(open_rest: Open, fake_server: Fake) -> None:
+    async with open_rest({"fs": fake_server("plain", "state")}) as rest:
+        await rest.wait_for_mcp()
+        assert "mcp__fs__grown" not in {tool.name for tool in rest.tools}
+        before = json.dumps(rest.specs("chat"))
+        assert (await rest.call("fs/grow")).text == "grown"
+        await _until(lambda: "mcp__fs__grown" in {tool.name for tool in rest.tools})
+        assert json.dumps(rest.specs("chat")) != before
+        assert (await rest.call("fs/grown")).text == "grown"
+
+
+async def test_bad_tools_are_set_aside_and_the_others_work(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    async with open_rest({"fs": fake_server("bad-tools")}) as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call("fs/echo", {"text": "x"})).text == "x"
+        reasons = {n.removeprefix("mcp__fs__"): why for n, why in rest.quarantined.items()}
+        assert reasons["bad"] == "inputSchema is a int, not an object"
+        assert "two tools of this name" in reasons["echo"]
+        assert "cannot be shown" in reasons["hidden\u202e"]
+        assert "tool 16" in reasons
+        assert "worse" in reasons
+        names = {rest.wire_name(tool) for tool in rest.tools if tool.mcp}
+        assert all(name.isascii() and len(name) <= 64 for name in names)
+
+
+async def test_allow_and_deny_lists(open_rest: Open, fake_server: Fake) -> None:
+    row = fake_server(enabled_tools=["e*", "fail"], disabled_tools=["env"])
+    async with open_rest({"fs": row}, settings={"tools.disabled": ["mcp__fs__fail"]}) as rest:
+        await rest.wait_for_mcp()
+        assert {tool.name for tool in rest.tools if tool.mcp} == {"mcp__fs__echo"}
+        assert rest.mcp is not None
+        assert (await rest.call("fs/env")).failed
+
+
+async def test_noise_before_the_first_message_does_no_harm(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    async with open_rest({"fs": fake_server("noisy")}) as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call("fs/echo", {"text": "x"})).text == "x"
+
+
+async def test_resources(open_rest: Open, fake_server: Fake) -> None:
+    servers = {"a": fake_server(), "b": fake_server("crash")}
+    async with open_rest(servers) as rest:
+        one = json.loads((await rest.call("list_mcp_resources", {"server": "a"})).text)
+        entry = {"server": "a", "mimeType": "text/plain", "name": "one", "uri": "memo://one"}
+        assert one == {"server": "a", "resources": [entry], "nextCursor": "2"}
+        every = json.loads((await rest.call("list_mcp_resources", "")).text)
+        assert every["resources"] == [entry, entry]
+        assert [e["server"] for e in every["errors"]] == ["b"]
+        assert "cannot find my own feet" in every["errors"][0]["error"]
+        templates = json.loads((await rest.call("list_mcp_resource_templates")).text)
+        assert templates["resourceTemplates"][0]["uriTemplate"] == "memo://{id}"
+        read = await rest.call("read_mcp_resource", {"server": "a", "uri": "memo://one"})
+        contents = [{"uri": "memo://one", "text": "the text"}]
+        assert json.loads(read.text) == {"server": "a", "uri": "memo://one", "contents": contents}
+        cursor = await rest.call("list_mcp_resources", {"cursor": "2"})
+        assert cursor.text == "cursor can only be used when a server is specified"
+        unknown = await rest.call("read_mcp_resource", {"server": "zz", "uri": "x"})
+        assert unknown.text.startswith("resources/read failed: resources/read failed for `zz` (x)")
+        blank = await rest.call("read_mcp_resource", {"server": " ", "uri": "x"})
+        assert blank.text == "server must be provided"
+
+
+async def test_without_servers_there_is_nothing_to_read(tmp_path: Path) -> None:
+    async with Toolrest(tmp_path) as rest:
+        assert rest.mcp is None
+        assert (await rest.call("list_mcp_resources")).text == '{"resources":[]}'
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.01)
