@@ -165,8 +165,12 @@ class HttpModel(ABC):
     def tools_json(self, tools: Sequence[JSONObject]) -> bytes:
         """The tools as JSON; made once while they stay the same."""
         if self._tools is None or (self._tools[0] is not tools and self._tools[0] != tools):
-            self._tools = (tools, dumps(list(tools)).encode())
+            self._tools = (tools, dumps(list(self.shaped(tools))).encode())
         return self._tools[1]
+
+    def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
+        """The tools as this endpoint takes them."""
+        return tools
 
     def joined(self, fields: Mapping[str, Any]) -> bytes:
         """An object of fields in order: bytes are JSON already; refused ones are left out."""

@@ -112,6 +112,10 @@ def client_for(provider: Provider, model: str, *, reasons: bool = False) -> Http
         from toolrest.wire.responses import ResponsesModel
 
         return ResponsesModel(provider, model, context_window=window, reasons=reasons)
+    if provider.wire == "chat":
+        from toolrest.wire.chat import ChatModel
+
+        return ChatModel(provider, model, context_window=window)
     raise ConfigError(f"wire_api {provider.wire!r} is not available yet")
 
 
