@@ -9,6 +9,7 @@ from toolrest.items import JSONObject, Wire
 from toolrest.wire.chat_messages import chat_messages, leading_words
 from toolrest.wire.chat_stream import ChatParser
 from toolrest.wire.client import HttpModel, Parser, array
+from toolrest.wire.content import speaks
 from toolrest.wire.model import ModelRequest
 from toolrest.wire.provider import Provider
 from toolrest.wire.rendering import History
@@ -25,7 +26,9 @@ class ChatModel(HttpModel):
         super().__init__(provider, name, context_window=context_window)
         profile = provider.profile
         self._history = History(
-            lambda items: chat_messages(items, profile), forgets=profile.reasoning == "turn"
+            lambda items: chat_messages(items, profile),
+            speaks=speaks,
+            forgets=profile.reasoning == "turn",
         )
 
     @property

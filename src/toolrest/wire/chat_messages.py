@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolrest.items import Content, Image, JSONObject, Text
-from toolrest.wire.content import as_function, output_parts, parts_of, text_of
+from toolrest.wire.content import as_function, is_blank, output_parts, parts_of, text_of
 from toolrest.wire.images import without_images
 from toolrest.wire.pairing import is_call, is_models, is_output
 from toolrest.wire.profile import Profile
@@ -48,7 +48,7 @@ class _Messages:
         elif is_output(item):
             self._end()
             self._made.append(self._tool(item))
-        elif item.get("type") == "message":
+        elif not is_blank(item):
             self._end()
             self._show()
             self._said(item)
@@ -70,7 +70,7 @@ class _Messages:
             call = {"id": call_id, "type": "function", "function": function}
             speaking.setdefault("tool_calls", []).append(call)
         elif item.get("type") == "message":
-            text = text_of(parts_of(item.get("content")))
+            text = "" if is_blank(item) else text_of(parts_of(item.get("content")))
             before = speaking["content"]
             speaking["content"] = f"{before}\n{text}" if before and text else before or text or None
         elif item.get("type") == "reasoning" and self._profile.reasoning != "never":

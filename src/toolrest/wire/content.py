@@ -7,6 +7,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from toolrest.items import Content, Image, JSONObject, Text
+from toolrest.wire.pairing import is_call
 from toolrest.wire.text import dumps, utf8
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -35,6 +36,22 @@ def parts_of(value: Any) -> list[Content]:
             detail = part.get("detail")
             parts.append(Image(part["image_url"], detail if isinstance(detail, str) else None))
     return parts
+
+
+def is_blank(item: JSONObject) -> bool:
+    """Whether an item has nothing to say to a model: a message without words or images."""
+    kind = item.get("type")
+    if kind == "message":
+        parts = parts_of(item.get("content"))
+        return not any(isinstance(part, Image) or part.text.strip() for part in parts)
+    return kind != "reasoning" and not (isinstance(kind, str) and "_call" in kind)
+
+
+def speaks(item: JSONObject) -> bool:
+    """Whether one of the model's items makes a message where reasoning alone does not."""
+    return is_call(item) or (
+        item.get("type") == "message" and item.get("role") == "assistant" and not is_blank(item)
+    )
 
 
 def text_of(parts: list[Content]) -> str:

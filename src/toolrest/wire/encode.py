@@ -20,7 +20,7 @@ from toolrest.items import (
 )
 from toolrest.wire.text import dumps, plain_json, utf8
 
-__all__ = ["NOTHING", "Images", "dumps", "encode"]
+__all__ = ["NOTHING", "Images", "anthropic_block", "dumps", "encode"]
 
 Images: TypeAlias = Literal["inline", "user_message"]
 """Where images of a Chat tool message go: into it, or into one user message after all of them."""
@@ -160,7 +160,7 @@ def _chat_part(part: Content) -> JSONObject:
 def _tool_result(answer: Answered) -> JSONObject:
     # A blank text block makes the API refuse the whole request.
     blocks = [
-        _anthropic_block(part)
+        anthropic_block(part)
         for part in _parts(answer.output)
         if isinstance(part, Image) or part.text.strip()
     ]
@@ -177,7 +177,8 @@ def _tool_result(answer: Answered) -> JSONObject:
     return result
 
 
-def _anthropic_block(part: Content) -> JSONObject:
+def anthropic_block(part: Content) -> JSONObject:
+    """A part of an output or message as this API takes it; what it cannot take, in words."""
     if isinstance(part, Text):
         return {"type": "text", "text": utf8(part.text)}
     if part.url.startswith(("https://", "http://")):

@@ -147,22 +147,26 @@ def paired(items: Sequence[JSONObject], names: Names | None = None) -> list[JSON
 
     Items are not changed; where one has to differ it is copied.
     """
-    names = Names() if names is None else names
+    return [item for item, _ in traced(items, Names() if names is None else names)]
+
+
+def traced(items: Sequence[JSONObject], names: Names) -> list[tuple[JSONObject, int]]:
+    """What `paired` makes, each with its position in the original; -1 for outputs."""
     found = answers(items)
-    made: list[JSONObject] = []
-    owed: list[JSONObject] = []
+    made: list[tuple[JSONObject, int]] = []
+    owed: list[tuple[JSONObject, int]] = []
     for position, item in enumerate(items):
         if not is_models(item):
             made += owed
             owed.clear()
             if not is_output(item):
-                made.append(item)
+                made.append((item, position))
             continue
         if is_call(item):
             call_id = names.name(call_id_of(item))
-            owed.append(_output_for(item, found.get(position), call_id))
+            owed.append((_output_for(item, found.get(position), call_id), -1))
             item = _with(item, "call_id", call_id)
-        made.append(item)
+        made.append((item, position))
     return made + owed
 
 

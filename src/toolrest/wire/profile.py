@@ -50,7 +50,7 @@ LOCAL: Final = Profile(text_calls=True)
 _COMPLAINT: Final = re.compile(
     r"unsupported|not supported|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"
     r"|extra (inputs|fields)|additional propert|does ?n.t support|invalid (field|param|key)"
-    r"|cannot be (used|set|specified)|not available|requires",
+    r"|cannot be (used|set|specified)|not available|requires|input should be",
     re.IGNORECASE,
 )
 

@@ -116,7 +116,9 @@ def client_for(provider: Provider, model: str, *, reasons: bool = False) -> Http
         from toolrest.wire.chat import ChatModel
 
         return ChatModel(provider, model, context_window=window)
-    raise ConfigError(f"wire_api {provider.wire!r} is not available yet")
+    from toolrest.wire.anthropic import AnthropicModel
+
+    return AnthropicModel(provider, model, context_window=window, info=info)
 
 
 def provider_for(config: Config, env: Mapping[str, str] | None = None) -> Provider:

@@ -12,6 +12,7 @@ from operator import is_
 from typing import TypeAlias
 
 from toolrest.items import JSONObject
+from toolrest.wire.content import is_blank
 from toolrest.wire.pairing import (
     Legal,
     Names,
@@ -22,6 +23,7 @@ from toolrest.wire.pairing import (
     is_output,
     paired,
     printable_id,
+    traced,
 )
 from toolrest.wire.text import dumps
 
@@ -32,13 +34,20 @@ Messages: TypeAlias = Callable[[Sequence[JSONObject]], list[JSONObject]]
 class History:
     """Renders a growing list of items. Give it the same item objects, unchanged, every time.
 
-    `forgets` is for wires on which reasoning is sent back only until the user speaks again.
+    `speaks` says which of the model's items make a message on the wire at all. `forgets` is for
+    wires on which reasoning is sent back only until the user speaks again.
     """
 
     def __init__(
-        self, messages: Messages, *, legal: Legal = printable_id, forgets: bool = False
+        self,
+        messages: Messages,
+        *,
+        speaks: Callable[[JSONObject], bool] = is_models,
+        legal: Legal = printable_id,
+        forgets: bool = False,
     ) -> None:
         self._messages = messages
+        self._speaks = speaks
         self._legal = legal
         self._forgets = forgets
         self._reset()
@@ -58,13 +67,14 @@ class History:
         if end == 0 and self._settled:
             self._reset()
         tail = list(items[end:])
-        at = _last_group(tail)
+        # The tail comes again next time: its names must not be used up.
+        made = traced(tail, self._names.copy())
+        at = self._last_group(made)
         if at > 0 and not _late(tail, at):
             self._settle(tail[:at], followed_by_user=_speaks(tail[at:]))
-            tail = tail[at:]
-        # The tail comes again next time: its names must not be used up.
-        names = self._names.copy()
-        return self._chunks, self._messages(self._fresh(paired(tail, names), spoken=False))
+            made = traced(tail[at:], self._names.copy())
+        rest = [item for item, _ in made]
+        return self._chunks, self._messages(self._fresh(rest, spoken=False))
 
     def _unsettled_from(self, items: Sequence[JSONObject]) -> int:
         """How many of the items are the settled ones; 0 when everything has to be made anew."""
@@ -75,6 +85,20 @@ class History:
         if self._aborted and any(is_output(i) and call_id_of(i) in self._aborted for i in new):
             return 0
         return 0 if self._remembers and _speaks(new) else count
+
+    def _last_group(self, made: Sequence[tuple[JSONObject, int]]) -> int:
+        """Where, in the original, the last stretch of the model's own items begins; 0 for none.
+
+        What says nothing does not divide: the messages on both sides of it become one.
+        """
+        at = len(made) - 1
+        while at >= 0 and not self._speaks(made[at][0]):
+            at -= 1
+        begin = at
+        while at > 0 and (is_models(made[at - 1][0]) or is_blank(made[at - 1][0])):
+            at -= 1
+            begin = at if is_models(made[at][0]) else begin
+        return made[begin][1] if at > 0 else 0
 
     def _settle(self, items: list[JSONObject], *, followed_by_user: bool) -> None:
         found = answers(items)
@@ -98,16 +122,6 @@ class History:
             return items
         last = len(items) if spoken else _last_user(items)
         return [item for n, item in enumerate(items) if n > last or item.get("type") != "reasoning"]
-
-
-def _last_group(items: Sequence[JSONObject]) -> int:
-    """Where the last stretch of the model's own items begins; 0 when there is none."""
-    at = len(items) - 1
-    while at >= 0 and not is_models(items[at]):
-        at -= 1
-    while at > 0 and is_models(items[at - 1]):
-        at -= 1
-    return max(at, 0)
 
 
 def _late(items: Sequence[JSONObject], at: int) -> bool:

@@ -43,7 +43,7 @@ _KNOWN: Final = frozenset(
         "additional_tools",
     }
 )
-_OURS: Final = frozenset({"anthropic", "chat", "repaired"})
+_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed"})
 _TURN_STATE: Final = "x-codex-turn-state"
 
 

@@ -1,0 +1,315 @@
+"""What holds on every wire: the same script, the same items, valid requests, the same faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolrest.items import JSONObject
+from toolrest.testing import (
+    Call,
+    Cut,
+    Fail,
+    Freeform,
+    Garbage,
+    LocalShell,
+    Pause,
+    Reply,
+    Say,
+    ScriptedServer,
+    Think,
+    context_full,
+)
+from toolrest.testing.checks import problems
+from toolrest.wire.model import ItemStarted, ModelError, ModelRequest, TextDelta, Usage
+from toolrest.wire.profile import HOSTED, LOCAL, OPENAI
+from toolrest.wire.provider import ModelWire, Provider
+from toolrest.wire.providers import client_for
+
+WIRES: tuple[ModelWire, ...] = get_args(ModelWire)
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk"
+    "+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def user(text: str) -> JSONObject:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def output(call: JSONObject, text: Any = "done") -> JSONObject:
+    custom = call["type"] == "custom_tool_call"
+    kind = "custom_tool_call_output" if custom else "function_call_output"
+    return {"type": kind, "call_id": call["call_id"], "output": text}
+
+
+async def test_text_comes_in_pieces_and_whole(
+    wire: ModelWire, connect: Any, ask: Any, done: Any
+) -> None:
+    async with ScriptedServer([Reply([Say("hello world", chunks=4)])]) as server:
+        events = await ask(connect(server, wire))
+    pieces = [event.text for event in events if isinstance(event, TextDelta)]
+    assert len(pieces) == 4
+    assert done(events)[0]["content"] == [{"type": "output_text", "text": "".join(pieces)}]
+    assert ItemStarted("message", events[0].item_id) == events[0]
+
+
+async def test_a_conversation_with_tools(
+    wire: ModelWire, connect: Any, ask: Any, done: Any
+) -> None:
+    """Twenty parallel calls, then fifty one after the other, all on valid requests."""
+    script: list[Any] = [[Say("all at once"), *(Call("f", {"n": n}) for n in range(20))]]
+    script += [[Think(f"step {n}"), Call("g", {"n": n})] for n in range(50)]
+    script += [[Freeform("apply_patch", "*** x"), LocalShell(["ls"])], "the end"]
+    history: list[JSONObject] = [user("go")]
+    async with ScriptedServer(script) as server:
+        model = connect(server, wire)
+        for _ in script:
+            items = done(await ask(model, history, parallel_tool_calls=True))
+            history += items
+            history += [output(item) for item in items if "call_id" in item]
+    assert server.refused == []
+    assert sum("call_id" in item and "output" not in item for item in history) == 72
+    assert history[-1]["content"][0]["text"] == "the end"
+
+
+async def test_calls_have_names_and_arguments(
+    wire: ModelWire, connect: Any, ask: Any, done: Any
+) -> None:
+    async with ScriptedServer([[Call("f", {"a": ["é", 1]}, call_id="c1"), Call("g")]]) as server:
+        one, two = done(await ask(connect(server, wire)))
+    assert (one["name"], json.loads(one["arguments"]), one["call_id"]) == (
+        "f",
+        {"a": ["é", 1]},
+        "c1",
+    )
+    assert (two["name"], json.loads(two["arguments"])) == ("g", {})
+    assert two["call_id"] not in ("", "c1")
+
+
+async def test_reasoning_goes_back_to_its_own_wire(
+    wire: ModelWire, connect: Any, ask: Any, done: Any
+) -> None:
+    async with ScriptedServer([[Think("deep"), Call("f")], "ok"]) as server:
+        model = connect(server, wire)
+        history = [user("x")]
+        history += done(await ask(model, history))
+        history.append(output(history[-1]))
+        await ask(model, history)
+    sent = json.dumps(server.requests[1].body)
+    assert "deep" in sent
+    assert server.refused == []
+
+
+async def test_reasoning_of_another_wire_is_left_out(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    foreign = [
+        {"type": "reasoning", "summary": [{"text": "mine"}], "anthropic": {"signature": "s"}},
+        {"type": "reasoning", "summary": [], "content": [{"text": "mine"}], "chat": {"field": "r"}},
+        {"type": "reasoning", "summary": [{"text": "mine"}], "encrypted_content": "e"},
+    ]
+    index = {"anthropic": 0, "chat": 1, "responses": 2}[wire]
+    async with ScriptedServer(["ok"]) as server:
+        history = [user("x"), *(item for n, item in enumerate(foreign) if n != index), user("y")]
+        await ask(connect(server, wire), history)
+    assert "mine" not in json.dumps(server.requests[0].body)
+
+
+async def test_images_are_seen_on_every_wire(wire: ModelWire, connect: Any, ask: Any) -> None:
+    call = {"type": "function_call", "name": "view_image", "arguments": "{}", "call_id": "c"}
+    picture = {"type": "input_image", "image_url": PIXEL}
+    history = [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [picture, {"type": "input_text", "text": "?"}],
+        },
+        call,
+        output(call, [picture, {"type": "input_text", "text": "a dot"}]),
+    ]
+    async with ScriptedServer(["ok", "ok"]) as server:
+        await ask(connect(server, wire), history)
+        blind = connect(server, wire, profile=HOSTED.__class__(images=False))
+        await ask(blind, history)
+    data = PIXEL.partition(",")[2]
+    assert json.dumps(server.requests[0].body).count(data) == 2
+    assert data not in json.dumps(server.requests[1].body)
+    assert "image left out" in json.dumps(server.requests[1].body)
+    assert server.refused == []
+
+
+async def test_usage_is_known_on_every_wire(wire: ModelWire, connect: Any, ask: Any) -> None:
+    usage = Usage(input=50, cached_input=20, output=9, total=59)
+    async with ScriptedServer([Reply([Say("x")], usage=usage)]) as server:
+        events = await ask(connect(server, wire))
+    assert events[-1].usage == usage
+
+
+async def test_instructions_tools_and_schema_are_sent(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    developer = {"type": "message", "role": "developer", "content": [{"text": "rule two"}]}
+    async with ScriptedServer(["ok"]) as server:
+        await ask(
+            connect(server, wire),
+            [developer, user("x")],
+            instructions="rule one",
+            tools=[{"name": "f", "parameters": {}}],
+            output_schema={"type": "object", "title": "wanted"},
+        )
+    sent = json.dumps(server.requests[0].body)
+    assert all(word in sent for word in ("rule one", "rule two", '"name": "f"', "wanted"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        ([context_full()], "context_window"),
+        ([Fail(401, "x", "no")], "auth"),
+        ([Fail(404, "x", "no such model")], "not_found"),
+        ([Fail(500)], "server"),
+        ([Say("half"), Cut()], "stream"),
+        ([Call("f"), Cut()], "stream"),
+        ([Cut()], "stream"),
+        ([Say("x"), Fail(200, "context_length_exceeded", "full")], "context_window"),
+        ([Say("x"), Fail(200, "odd", "why")], "stream"),
+    ],
+)
+async def test_faults_have_the_same_kind_on_every_wire(
+    wire: ModelWire, connect: Any, ask: Any, done: Any, parts: Any, kind: str
+) -> None:
+    async with ScriptedServer([parts, "fine again"]) as server:
+        model = connect(server, wire)
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+        assert caught.value.kind == kind
+        assert len(done(await ask(model))) == 1
+
+
+async def test_garbage_in_a_stream_is_passed_over(
+    wire: ModelWire, connect: Any, ask: Any, done: Any
+) -> None:
+    async with ScriptedServer([[Garbage(), Say("ok"), Garbage("null")]]) as server:
+        assert len(done(await ask(connect(server, wire)))) == 1
+
+
+async def test_a_slow_server_is_waited_for_and_a_silent_one_is_not(
+    wire: ModelWire, connect: Any, ask: Any, done: Any
+) -> None:
+    async with ScriptedServer([[Say("a"), Pause(0.1), Say("b")], [Pause(30)]]) as server:
+        model = connect(server, wire, idle_timeout=1)
+        text = "".join(p["text"] for item in done(await ask(model)) for p in item["content"])
+        assert text == "ab"
+        with pytest.raises(ModelError, match="idle timeout"):
+            await ask(model)
+
+
+async def test_a_closed_stream_leaves_nothing_behind(wire: ModelWire, connect: Any) -> None:
+    async with ScriptedServer([[Say("a"), Pause(30)]]) as server:
+        stream = connect(server, wire).stream(ModelRequest("m", [user("x")]))
+        await anext(stream)
+        async with asyncio.timeout(5):
+            await stream.aclose()
+
+
+async def test_two_streams_at_once(wire: ModelWire, connect: Any, ask: Any, done: Any) -> None:
+    async with ScriptedServer([[Pause(0.1), Say("x")] for _ in range(4)]) as server:
+        model = connect(server, wire)
+        answers = await asyncio.gather(*(ask(model) for _ in range(4)))
+        assert all(len(done(events)) == 1 for events in answers)
+
+
+# Requests are valid whatever the history
+
+ids = st.sampled_from(["a", "b", "", "x y.z:0", "é", "l" * 80])
+texts = st.sampled_from(["", " ", "hello", "trailing  "])
+parts = st.lists(
+    st.one_of(
+        st.builds(lambda t: {"type": "input_text", "text": t}, texts),
+        st.just({"type": "input_image", "image_url": PIXEL}),
+        st.just({"type": "unknown"}),
+    ),
+    max_size=2,
+)
+items = st.one_of(
+    st.builds(
+        lambda role, content: {"type": "message", "role": role, "content": content},
+        st.sampled_from(["user", "developer", "assistant"]),
+        parts,
+    ),
+    st.builds(
+        lambda name, arguments, call_id: {
+            "type": "function_call",
+            "name": name,
+            "arguments": arguments,
+            "call_id": call_id,
+        },
+        st.sampled_from(["f", "", "no good!", "é" * 90]),
+        st.sampled_from(["{}", '{"a": 1}', "{broken", "[]", ""]),
+        ids,
+    ),
+    st.builds(
+        lambda call_id: {"type": "custom_tool_call", "name": "p", "input": "x", "call_id": call_id},
+        ids,
+    ),
+    st.builds(
+        lambda call_id: {"type": "local_shell_call", "id": call_id, "action": {"command": ["ls"]}},
+        ids,
+    ),
+    st.builds(
+        lambda call_id: {"type": "view_image_call", "image_path": "x", "call_id": call_id}, ids
+    ),
+    st.builds(
+        lambda kind, call_id, out: {"type": kind, "call_id": call_id, "output": out},
+        st.sampled_from(["function_call_output", "custom_tool_call_output"]),
+        ids,
+        st.one_of(texts, parts),
+    ),
+    st.just({"type": "reasoning", "summary": [{"text": "t"}], "anthropic": {"signature": "s"}}),
+    st.just(
+        {"type": "reasoning", "summary": [], "content": [{"text": "t"}], "chat": {"field": "r"}}
+    ),
+    st.just({"type": "web_search_call", "status": "completed"}),
+    st.just({"type": "compaction", "encrypted_content": "x"}),
+    st.just({"type": "nonsense"}),
+)
+
+
+@given(
+    st.lists(items, max_size=20),
+    st.integers(0, 20),
+    st.sampled_from(WIRES),
+    st.sampled_from([OPENAI, HOSTED, LOCAL]),
+)
+def test_any_history_makes_a_valid_request(
+    history: list[JSONObject], stop: int, wire: ModelWire, profile: Any
+) -> None:
+    history = [user("start"), *(dict(item) for item in history)]
+    model = client_for(Provider("x", "http://127.0.0.1:1", wire, profile=profile), "m")
+    for items in (history[: stop + 1], history):
+        body = json.loads(model.body(ModelRequest("m", items)))
+        assert list(problems(wire, body)) == []
+    again = client_for(Provider("x", "http://127.0.0.1:1", wire, profile=profile), "m")
+    fresh = json.loads(again.body(ModelRequest("m", history)))
+    key = "input" if wire == "responses" else "messages"
+    assert _plain(fresh[key]) == _plain(body[key])
+
+
+def _plain(messages: list[JSONObject]) -> list[JSONObject]:
+    """Without the marks for a cache, which depend on what was asked before."""
+    made: list[JSONObject] = json.loads(json.dumps(messages))
+    for message in made:
+        for block in message["content"] if isinstance(message.get("content"), list) else []:
+            block.pop("cache_control", None)
+    return made
