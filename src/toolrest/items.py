@@ -25,13 +25,17 @@ Provenance: TypeAlias = Literal["trusted", "workspace", "external"]
 
 @dataclass(slots=True)
 class FunctionCall:
-    """A call with JSON arguments: as the text the model wrote, or already decoded."""
+    """A call with JSON arguments: as the text the model wrote, or already decoded.
+
+    `repaired` says what was put right in them: a call that changes things is then not run.
+    """
 
     call_id: str
     name: str
     arguments: str | Mapping[str, Any] = "{}"
     wire: Wire = "responses"
     namespace: str | None = None
+    repaired: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

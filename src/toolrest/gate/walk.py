@@ -33,6 +33,7 @@ from toolrest.gate.files import hash_file
 from toolrest.gate.judge import judge_call
 from toolrest.gate.limits import Limited, Limiter
 from toolrest.gate.loops import LoopWatch
+from toolrest.gate.mended import noted, refuse_mended
 from toolrest.gate.output import checked, to_output
 from toolrest.gate.registry import Registry
 from toolrest.gate.review import Review
@@ -241,6 +242,7 @@ class Walk:
     def _understood(self, tool: Tool, args: Any) -> Ready:
         ctx = self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
         self.effects = canonical_effects(tool.effects(args, ctx), ctx)
+        refuse_mended(self.item, self.effects, self.arguments)
         return Ready(tool, args, ctx, self.effects, tool.level(self.effects))
 
     def rewrite(self, values: JSONObject) -> Ready:
@@ -507,7 +509,7 @@ class Walk:
         if self.ticket is not None:
             self.gate.scheduler.release(self.ticket)
         try:
-            limited = self.limited or self._limit(output)
+            limited = self.limited or self._limit(noted(self.item, output))
         except Exception as error:
             limited = Limited(self._fatal(error), False, 0, None)
         try:

@@ -262,7 +262,9 @@ def _function_call(head: _Head, body: Object, key: str = "arguments") -> CallIte
     namespace = body.get("namespace")
     if not _is_id(namespace):
         namespace = None
-    return FunctionCall(head.call_id, head.name, arguments, head.wire, namespace)
+    notes = body.get("repaired")
+    repaired = tuple(map(str, notes)) if isinstance(notes, list | tuple) else ()
+    return FunctionCall(head.call_id, head.name, arguments, head.wire, namespace, repaired)
 
 
 def _custom_call(head: _Head, body: Object) -> CallItem:
