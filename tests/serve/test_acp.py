@@ -14,7 +14,12 @@ import pytest
 from acp import spawn_agent_process
 from acp.exceptions import RequestError
 from acp.helpers import text_block
-from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
+from acp.schema import (
+    AllowedOutcome,
+    DeniedOutcome,
+    McpServerStdio,
+    RequestPermissionResponse,
+)
 
 from toolrest.testing import Call, Pause, Reply, Say, Think
 from toolrest.testing.server import ScriptedServer
@@ -141,6 +146,27 @@ async def test_a_session_is_loaded_again(connect: Connect, workspace: Path) -> N
             assert editor.of("user_message_chunk")[0].content.text == "one"
             await agent.prompt(session_id=session.session_id, prompt=[text_block("two")])
             assert editor.said == "firstsecond"
+
+
+async def test_the_editors_own_mcp_servers(connect: Connect, workspace: Path) -> None:
+    offered: list[str] = []
+
+    def look(request: Any) -> Any:
+        offered.append(json.dumps(request["tools"]))
+        found = "mcp__clock__get_current_time" in offered[-1]
+        waiting = {"cmd": f"sleep 0.3 # {len(offered)}"}
+        return Say("seen") if found else Call("exec_command", waiting)
+
+    clock = McpServerStdio(
+        name="clock", command=sys.executable, args=["-m", "mcp_server_time"], env=[]
+    )
+    async with (
+        ScriptedServer([look] * 150) as server,
+        connect(server, "-a", "never") as (agent, editor),
+    ):
+        session = await agent.new_session(cwd=str(workspace), mcp_servers=[clock])
+        await agent.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert editor.said == "seen"
 
 
 async def test_what_cannot_be_opened(connect: Connect, workspace: Path) -> None:

@@ -73,8 +73,12 @@ def assemble(
     session_id: str,
     on_ask: OnAsk,
     environ: Mapping[str, str],
+    parent: Services | None = None,
 ) -> Session:
-    """Build a session. Nothing is written to disk before the first call needs it."""
+    """Build a session. Nothing is written to disk before the first call needs it.
+
+    A sub-agent's session shares its parent's MCP servers, session grants and count of commands.
+    """
     from toolrest.tools.catalog import built_in, switched_on
 
     settings = config.value
@@ -119,7 +123,12 @@ def assemble(
     audit = _listeners(config, session_id, files, bus)
     if audit is not None:
         gate.sync_soon = audit.sync_soon
-    servers = mcp_session(config, services, gate.registry, environ)
+    servers = None
+    if parent is None:
+        servers = mcp_session(config, services, gate.registry, environ)
+    else:
+        services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
+        services.memory, services.tally = parent.memory, parent.tally
     return Session(gate, spill, audit, known, _saver(config, files, session_id), servers)
 
 

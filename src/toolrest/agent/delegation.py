@@ -86,10 +86,8 @@ def _session(
         on_ask=_asks(parent, child.path),
         env=environ,
         session_id=child.id,
+        parent=parent,
     )
-    services = rest.gate.services
-    services.tally = parent.gate.services.tally
-    services.mcp = parent.gate.services.mcp
     for tool in parent.tools:
         if tool.group in ("user", "mcp"):
             rest.add_tool(tool)

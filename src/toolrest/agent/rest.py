@@ -102,6 +102,7 @@ class Toolrest:
         config: Config | None = None,
         env: Mapping[str, str] | None = None,
         session_id: str | None = None,
+        parent: Toolrest | None = None,
     ) -> None:
         from toolrest.agent.assemble import assemble
         from toolrest.config.loader import Config
@@ -126,6 +127,7 @@ class Toolrest:
             session_id=self.session_id,
             on_ask=on_ask if on_ask is not None else config.value.on_ask,
             environ=environ,
+            parent=parent.gate.services if parent is not None else None,
         )
         self._gate = self._session.gate
         self._turns: WeakSet[Turn] = WeakSet()

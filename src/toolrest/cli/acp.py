@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,18 +42,36 @@ def _open(choices: Choices, opening: Opening) -> AgentSession:
     from toolrest.agent.opened import open_session
     from toolrest.agent.store import find_session
     from toolrest.agent.user_tools import add_user_tools
-    from toolrest.errors import ConfigError
 
-    if opening.servers:
-        raise ConfigError("MCP servers come from Toolrest's own settings: toolrest mcp add")
-    roots = [f"sandbox_workspace_write.writable_roots={list(opening.folders)!r}"]
-    overrides = (*choices.overrides, *(roots if opening.folders else ()))
-    config = replace(choices, folder=opening.cwd, overrides=overrides).load()
+    config = replace(choices, folder=opening.cwd).load(_chosen(opening))
     resume = find_session(config.home, opening.resume).path if opening.resume else None
     session = open_session(config, resume=resume, on_ask=opening.on_ask, source="acp")
     for problem in add_user_tools(session.rest):
         click.echo(f"toolrest: {problem}", err=True)
     return session
+
+
+def _chosen(opening: Opening) -> dict[str, Any]:
+    """What the editor chose for a session: more folders, and MCP servers of its own."""
+    from toolrest.config.keys import format_key
+    from toolrest.errors import ConfigError
+
+    chosen: dict[str, Any] = {}
+    if opening.folders:
+        chosen["sandbox_workspace_write.writable_roots"] = list(opening.folders)
+    for server in opening.servers:
+        kind = getattr(server, "type", "stdio")
+        row: dict[str, Any]
+        if kind == "stdio":
+            row = {"command": server.command, "args": list(server.args)}
+            row["env"] = {variable.name: variable.value for variable in server.env}
+        elif kind in ("http", "sse"):
+            headers = {header.name: header.value for header in server.headers}
+            row = {"type": kind, "url": server.url, "http_headers": headers}
+        else:
+            raise ConfigError(f"the MCP server {server.name} is of an unknown kind: {kind}")
+        chosen[format_key(("mcp_servers", server.name))] = row
+    return chosen
 
 
 async def _run(agent: EditorAgent) -> None:
