@@ -205,7 +205,7 @@ def _confinement(settings: Settings) -> Confinement:
 
     variables = settings.shell_environment_policy
     return Confinement(
-        network=_network(settings),
+        network=network_of(settings),
         allowed_hosts=settings.tool_security.allowed_network_domains,
         tmp=settings.sandbox_tmp,
         backend=settings.sandbox_policy,
@@ -259,7 +259,7 @@ def _container(settings: Settings) -> ContainerOptions | None:
     )
 
 
-def _network(settings: Settings) -> Network:
+def network_of(settings: Settings) -> Network:
     """All of it, the listed hosts, or none."""
     if settings.sandbox_workspace_write.network_access:
         return "on"
@@ -270,7 +270,7 @@ def _surroundings(settings: Settings, files: PathPolicy) -> Surroundings:
     from toolrest.tools.commands import Surroundings
 
     return Surroundings(
-        settings.sandbox_mode, files.writable_roots, _network(settings), settings.approval_policy
+        settings.sandbox_mode, files.writable_roots, network_of(settings), settings.approval_policy
     )
 
 

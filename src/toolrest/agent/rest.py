@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolrest.gate.walk import Gate
     from toolrest.mcp.pool import Pool
     from toolrest.policy.effects import Effects
+    from toolrest.policy.rules import Rules
 
 
 class Turn(CallTurn):
@@ -287,6 +288,11 @@ class Toolrest:
         from toolrest.gate.explain import explain
 
         return explain(self._gate, FunctionCall("explain", name, arguments or {}))
+
+    @property
+    def rules(self) -> Rules:
+        """The rules for commands that are in force."""
+        return self._gate.services.rules
 
     def effective_policy(self) -> dict[str, Any]:
         """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""

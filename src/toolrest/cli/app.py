@@ -22,6 +22,8 @@ COMMANDS = {
     "doctor": ("toolrest.cli.doctor", "Say what can be enforced on this machine."),
     "mcp": ("toolrest.cli.mcp", "MCP servers for this agent, and this agent as a server."),
     "exec": ("toolrest.cli.exec", "Give a model a task and run it to its end."),
+    "grants": ("toolrest.cli.grants", "List or take back answers that are remembered."),
+    "policy": ("toolrest.cli.policy", "Ask what the policy says to a command, or test it."),
     "sandbox": ("toolrest.cli.sandbox", "Run a command as a model's command would run."),
     "sessions": ("toolrest.cli.sessions", "List, show, resume, fork or export sessions."),
     "tools": ("toolrest.cli.tools", "List the tools on offer, or their specs for a model API."),

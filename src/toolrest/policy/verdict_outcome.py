@@ -33,6 +33,7 @@ Granted: TypeAlias = Callable[[Segment], bool]
 
 NEVER = "approval required by policy, but AskForApproval is set to Never"
 DANGEROUS = "approval required by policy, but approval_policy is dangerous, which asks nobody"
+_LEAVING = ("escalated", "write.outside", "network.off")
 _GRAVE: dict[Kind, What] = {
     Kind.REFUSED: "refused",
     Kind.DANGEROUS: "critical",
@@ -108,6 +109,11 @@ class Outcome:
 
     requirement: Requirement
     decided: tuple[Decided, ...]
+
+    @property
+    def leaves(self) -> bool:
+        """Whether a yes inside the sandbox would mean nothing."""
+        return any(decided.row in _LEAVING for decided in self.decided)
 
     @property
     def answer(self) -> Literal["allow", "ask", "forbid"]:

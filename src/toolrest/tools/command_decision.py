@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from toolrest.policy.verdict import Verdict
     from toolrest.tools.commands import Escalation
 
-_LEAVING = ("escalated", "write.outside", "network.off")
-"""Rows whose yes would mean nothing inside the sandbox."""
 _GRAVE: dict[str, What] = {"dangerous": "critical", "unknown": "unread"}
 
 
@@ -66,7 +64,7 @@ def _asked(
     ctx: Context,
 ) -> Decision:
     rows = [decided.row for decided in found.decided]
-    leaves = ctx.runner.is_confined and any(row in _LEAVING for row in rows)
+    leaves = ctx.runner.is_confined and found.leaves
     justified = args.justification if setting.escalated else None
     words = justified or required.reason or required.detail or "it asks to run"
     where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
-_PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
+PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
 _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
 
@@ -175,7 +175,7 @@ class CommandTool(Tool):
         found: Verdict | None = ctx.memo.get("verdict")
         if found is None:
             cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
-            roots = (*ctx.files.writable_roots, *_PRIVATE)
+            roots = (*ctx.files.writable_roots, *PRIVATE)
             found = judge(self.script(args), cwd=cwd, writable_roots=roots)
             ctx.memo["verdict"] = found
         return found
