@@ -186,14 +186,12 @@ class HiddenList:
         special = fold(directory) in self._parents
         if not (special or self._globs or folded.startswith(self._env_roots)):
             return None
-        only_env = not (special or self._globs)
-
-        def hidden(name: str) -> bool:
-            if only_env and not name.startswith(".") and name.isascii():
-                return False
-            return self.hit(base + name) is not None
-
-        return hidden
+        if not (special or self._globs):
+            # Only `.env*` can be meant, also in letters that fold to it.
+            return lambda name: (
+                not (name.isascii() and name[0] != ".") and self.hit(base + name) is not None
+            )
+        return lambda name: self.hit(base + name) is not None
 
     def found(self, limit: int = 200_000) -> Iterator[str]:
         """Existing files and folders in the roots that `.env*` or a glob hides.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from itertools import islice
+from typing import TypeAlias
 
 from pydantic import BaseModel, Field
 
@@ -18,7 +17,7 @@ from toolrest.gate.context import Context
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.policy.paths import Entry, EntryKind, Folder, PathPolicy
+from toolrest.policy.paths import Entry, Folder, PathPolicy
 from toolrest.tools.os_errors import os_words
 
 FAILED = "failed to read directory: "
@@ -29,6 +28,10 @@ _MOST_LEVELS = 200
 _SUFFIXES = {"file": "", "dir": "/", "symlink": "@", "other": "?"}
 # A line break in a file's name must not be able to forge a line of this listing.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+Run: TypeAlias = tuple[int, list[Entry]]
+"""Entries that follow each other on one level."""
 
 
 class ListDir(Tool):
@@ -89,20 +92,24 @@ class Listing:
         """The header, the entries of one page, and a last line when more follow."""
         shown = self.path if self.path.startswith("/") else self.files.resolve(self.path)
         lines = [f"Absolute path: {one_line(lossy(shown))}"]
+        passed = 0
         with contextlib.closing(self.walk()) as walk:
-            passed = sum(1 for _ in islice(walk, min(offset - 1, sys.maxsize)))
-            for level, name, kind in walk:
-                if len(lines) > limit:
-                    lines.append(f"More than {limit} entries found")
-                    break
-                lines.append("  " * level + clean(name) + _SUFFIXES[kind])
+            for level, entries in walk:
+                first = max(offset - 1 - passed, 0)
+                passed += len(entries)
+                if first < len(entries):
+                    room = limit + 1 - len(lines)
+                    lines += shown_entries(entries[first : first + room], level)
+                    if len(entries) - first > room:
+                        lines.append(f"More than {limit} entries found")
+                        break
         if len(lines) == 1 and passed:
             message = "offset exceeds directory entry count"
             raise RespondToModel(message, kind="input_invalid", fields=("offset",))
         return ToolOutput("\n".join(lines), notes=self._notes())
 
-    def walk(self) -> Generator[tuple[int, str, EntryKind], None, None]:
-        """Every entry with its level, as if all relative paths were sorted bytewise.
+    def walk(self) -> Generator[Run, None, None]:
+        """Every entry, in runs of one level, as if all relative paths were sorted bytewise.
 
         The children of `foo` sort as `foo/...`, so a name like `foo-bar` comes between the two.
         Each folder is read only when its turn comes.
@@ -117,11 +124,20 @@ class Listing:
 
     def _inside(
         self, folder: Folder, entries: list[Entry], top: Folder, level: int
-    ) -> Generator[tuple[int, str, EntryKind], None, None]:
-        for name, kind in in_order(entries, level + 1 < self.depth):
+    ) -> Generator[Run, None, None]:
+        run: list[Entry] = []
+        count = len(entries)
+        ordered = in_order(entries, level + 1 < self.depth)
+        if len(ordered) == count:  # nothing to enter
+            run, ordered = ordered, []
+        for entry in ordered:
+            name = entry[0]
             if not name.endswith("/"):
-                yield level, name, kind
+                run.append(entry)
                 continue
+            if run:
+                yield level, run
+                run = []
             if self.stopped():
                 raise RespondToModel(FAILED + "cancelled", kind="aborted")
             with contextlib.ExitStack() as stack:
@@ -134,6 +150,8 @@ class Listing:
                     self._missed(os.path.join(folder.real, name[:-1]), top.real, error)
                 else:
                     yield from self._inside(below, children, top, level + 1)
+        if run:
+            yield level, run
 
     def _missed(self, path: str, top: str, error: OSError | Rejected) -> None:
         """A folder that cannot be read is told of, and does not spoil the rest."""
@@ -149,12 +167,22 @@ class Listing:
         return [f"not listed: {named}" + (f" and {more} more" if more > 0 else "")]
 
 
+def shown_entries(entries: list[Entry], level: int) -> list[str]:
+    """Entries of one level as lines."""
+    indent = "  " * level
+    names = [name for name, _ in entries]
+    # Nearly all names can be shown as they are, and one look at all of them tells.
+    if not "".join(names).isprintable() or max(map(len, names), default=0) * 4 > NAME_BYTES:
+        names = [clean(name) for name in names]
+    return [indent + name + _SUFFIXES[kind] for name, (_, kind) in zip(names, entries, strict=True)]
+
+
 def in_order(entries: list[Entry], deeper: bool) -> list[Entry]:
     """Entries sorted bytewise; a name that ends in a slash stands for a folder's children."""
     if deeper:
         entries += [(f"{name}/", kind) for name, kind in entries if kind == "dir"]
     try:
-        "".join(name for name, _ in entries).encode()
+        "".join([name for name, _ in entries]).encode()
     except UnicodeEncodeError:
         # Only names that are no UTF-8 sort differently as text than as bytes.
         entries.sort(key=lambda entry: os.fsencode(entry[0]))

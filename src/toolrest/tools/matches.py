@@ -13,7 +13,7 @@ from toolrest.errors import Rejected
 from toolrest.policy.paths import PathPolicy
 from toolrest.tools import text_lines
 from toolrest.tools.file_types import HEAD_BYTES, text_encoding
-from toolrest.tools.ripgrep import Place, one_line_each, shown_path
+from toolrest.tools.ripgrep import Judge, Place, one_line_each
 
 _APART = "--"
 
@@ -29,7 +29,7 @@ class Found:
     ) -> None:
         self.taken = 0
         self.more = False
-        self._where = where
+        self._judge = Judge(where, files)
         self._files = files
         self._skip = skip
         self._limit = limit
@@ -62,8 +62,7 @@ class Found:
 
     def _path(self, name: bytes) -> str | None:
         if name not in self._shown:
-            ours = name.startswith(os.fsencode(self._where.real))
-            self._shown = {name: shown_path(name, self._where, self._files) if ours else None}
+            self._shown = {name: self._judge.shown(name)}
         return self._shown[name]
 
     def counts(self) -> Iterator[tuple[str, int]]:

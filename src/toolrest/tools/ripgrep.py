@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from selectors import EVENT_READ, DefaultSelector
@@ -168,6 +169,46 @@ def place(given: str | None, ctx: Context) -> Place:
     return Place(shown, real, True)
 
 
+class Judge:
+    """Tells which of the paths that ripgrep prints may be shown, each folder looked at once.
+
+    A plain file in a folder that is what its name says needs no more than its own name judged;
+    whatever is special goes the policy's long way.
+    """
+
+    def __init__(self, where: Place, files: PathPolicy) -> None:
+        self._where = where
+        self._files = files
+        self._plain: dict[str, bool] = {}
+
+    def shown(self, name: bytes) -> str | None:
+        """A printed path as it may be shown; None when it may not."""
+        try:
+            path = name.decode()
+        except UnicodeDecodeError:
+            return None
+        if not path.startswith(self._where.real) or not self._allowed(path):
+            return None
+        where = self._where
+        same = where.shown == where.real
+        return path if same else where.shown + path.removeprefix(where.real)
+
+    def _allowed(self, path: str) -> bool:
+        if self._files.read_rule(path) is not None:
+            return False
+        folder = os.path.dirname(path)
+        if folder not in self._plain:
+            same = self._files.canonical(folder) == folder
+            self._plain[folder] = same and self._files.read_denied(folder) is None
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return False
+        if self._plain[folder] and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+            return True
+        return self._files.read_denied(path) is None
+
+
 class Names:
     """Gathers paths that end in NUL, as `--null` prints them, and keeps what may be shown.
 
@@ -178,8 +219,7 @@ class Names:
     def __init__(self, where: Place, files: PathPolicy, skip: int, enough: int) -> None:
         self.kept: list[str] = []
         self.more = False
-        self._where = where
-        self._files = files
+        self._judge = Judge(where, files)
         self._skip = skip
         self._enough = enough
         self._rest = b""
@@ -190,7 +230,7 @@ class Names:
         return all(map(self._add, names))
 
     def _add(self, name: bytes) -> bool:
-        path = shown_path(name, self._where, self._files)
+        path = self._judge.shown(name)
         if path is None:
             return True
         if self._skip:
@@ -202,17 +242,6 @@ class Names:
         return not self.more
 
 
-def shown_path(name: bytes, where: Place, files: PathPolicy) -> str | None:
-    """A path that ripgrep printed as it may be shown; None when it may not."""
-    try:
-        path = name.decode()
-    except UnicodeDecodeError:
-        return None
-    if not path or files.read_denied(path) is not None:
-        return None
-    return where.shown + path.removeprefix(where.real) if where.shown != where.real else path
-
-
 def one_line_each(paths: Sequence[str]) -> Iterator[str]:
     """Paths as lines: a line break in a name must not be able to forge another result."""
     from toolrest.tools.list_dir import one_line
@@ -220,4 +249,4 @@ def one_line_each(paths: Sequence[str]) -> Iterator[str]:
     return (path if path.isprintable() else one_line(path) for path in paths)
 
 
-__all__ = ["Ended", "Names", "Place", "Ripgrep", "find_rg", "one_line_each", "place", "shown_path"]
+__all__ = ["Ended", "Judge", "Names", "Place", "Ripgrep", "find_rg", "one_line_each", "place"]
