@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -87,7 +88,8 @@ def _live(project: str, model: str | None) -> AgentSession:
 
 
 def _print_json(event: Event) -> None:
-    click.echo(json.dumps(event.to_json(), ensure_ascii=False))
+    with suppress(BrokenPipeError):
+        click.echo(json.dumps(event.to_json(), ensure_ascii=False))
 
 
 def _print_diff(diff: str) -> None:

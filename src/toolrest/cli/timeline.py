@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -67,7 +68,9 @@ class Timeline:
 
     def _print(self, text: str, mark: str = "", **style: Any) -> None:
         body = "\n".join(visible(line) for line in text.splitlines()) or ""
-        click.echo(click.style(f"{mark}{body}", **style), err=self._err)
+        # Somebody who has seen enough closes the pipe; the work goes on.
+        with suppress(BrokenPipeError):
+            click.echo(click.style(f"{mark}{body}", **style), err=self._err)
 
     def _message(self, event: AgentMessage) -> None:
         self._said = event.message
