@@ -172,6 +172,18 @@ async def test_instructions_tools_and_schema_are_sent(
     assert all(word in sent for word in ("rule one", "rule two", '"name": "f"', "wanted"))
 
 
+async def test_a_limit_for_the_answer(wire: ModelWire, connect: Any, ask: Any) -> None:
+    async with ScriptedServer(["a", "b"]) as server:
+        model = connect(server, wire)
+        model.max_output_tokens = 777
+        await ask(model)
+        await ask(model, max_output_tokens=55)
+    sent = [json.dumps(request.body) for request in server.requests]
+    assert "777" in sent[0]
+    assert "55" in sent[1]
+    assert "777" not in sent[1]
+
+
 @pytest.mark.parametrize(
     ("parts", "kind"),
     [

@@ -24,6 +24,7 @@ COMMANDS = {
     "exec": ("toolrest.cli.exec", "Give a model a task and run it to its end."),
     "grants": ("toolrest.cli.grants", "List or take back answers that are remembered."),
     "policy": ("toolrest.cli.policy", "Ask what the policy says to a command, or test it."),
+    "models": ("toolrest.cli.models", "List the models that a provider offers."),
     "sandbox": ("toolrest.cli.sandbox", "Run a command as a model's command would run."),
     "sessions": ("toolrest.cli.sessions", "List, show, resume, fork or export sessions."),
     "tools": ("toolrest.cli.tools", "List the tools on offer, or their specs for a model API."),

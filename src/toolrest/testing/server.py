@@ -112,8 +112,9 @@ class ScriptedServer:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._thread is not None:
-            self._thread.end()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.end()
 
     # One connection
 

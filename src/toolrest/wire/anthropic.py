@@ -101,7 +101,7 @@ class AnthropicModel(HttpModel):
         return [*before, {**last, "cache_control": MARK}]
 
     def _most(self, request: ModelRequest, thinking: JSONObject | None) -> int:
-        most = request.max_output_tokens or self._info.max_output_tokens
+        most = self.most(request) or self._info.max_output_tokens
         budget = thinking.get("budget_tokens", 0) if thinking else 0
         return most if most > budget else int(budget) + 4096
 

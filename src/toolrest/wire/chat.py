@@ -65,7 +65,7 @@ class ChatModel(HttpModel):
                 "prompt_cache_key": (
                     request.session_id if profile.developer_role and request.session_id else None
                 ),
-                limit: request.max_output_tokens,
+                limit: self.most(request),
             }
         )
 
@@ -92,7 +92,7 @@ class ChatModel(HttpModel):
         return ChatParser(
             self.provider.profile,
             schemas_of(request.tools),
-            limited=request.max_output_tokens is not None,
+            limited=self.most(request) is not None,
         )
 
 

@@ -66,9 +66,14 @@ class HttpModel(ABC):
         self.provider = provider
         self.name = name
         self.context_window = context_window
+        self.max_output_tokens: int | None = None
         self._http = Http(provider)
         self._left_out: set[str] = set()
         self._tools: tuple[Sequence[JSONObject], bytes] | None = None
+
+    def most(self, request: ModelRequest) -> int | None:
+        """How many tokens an answer may have: the request's limit, else the settings'."""
+        return request.max_output_tokens or self.max_output_tokens
 
     @property
     def stream_max_retries(self) -> int:

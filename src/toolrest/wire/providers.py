@@ -96,6 +96,7 @@ def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel
     model = client_for(provider, settings.model, reasons=_reasons(config))
     if settings.model_context_window is not None:
         model.context_window = settings.model_context_window
+    model.max_output_tokens = settings.model_max_output_tokens
     return model
 
 
@@ -123,11 +124,17 @@ def client_for(provider: Provider, model: str, *, reasons: bool = False) -> Http
 
 def provider_for(config: Config, env: Mapping[str, str] | None = None) -> Provider:
     """The provider that `model_provider` names, with its key read from the environment."""
-    environ = os.environ if env is None else env
     settings = config.value
     name = settings.model_provider
     if config.source("model_provider") == "default" and _is_claude(settings.model):
         name = "anthropic"
+    return named_provider(config, name, env)
+
+
+def named_provider(config: Config, name: str, env: Mapping[str, str] | None = None) -> Provider:
+    """A provider of the settings or a built-in one, by its name."""
+    environ = os.environ if env is None else env
+    settings = config.value
     row = settings.model_providers.get(name)
     built_in = BUILT_IN.get(name)
     if row is None and built_in is None:

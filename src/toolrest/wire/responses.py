@@ -116,7 +116,7 @@ class ResponsesModel(HttpModel):
                 "include": ["reasoning.encrypted_content"] if reasoning is not None else None,
                 "prompt_cache_key": request.session_id or None,
                 "text": _text(request),
-                "max_output_tokens": request.max_output_tokens,
+                "max_output_tokens": self.most(request),
             }
         )
 

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolrest.config import Config
+from toolrest.errors import ConfigError
+from toolrest.testing import Fail, ScriptedServer
+from toolrest.wire.anthropic import AnthropicModel
+from toolrest.wire.chat import ChatModel
+from toolrest.wire.listing import list_models
+from toolrest.wire.model import ModelError, ModelRequest
+from toolrest.wire.provider import Provider
+from toolrest.wire.providers import model_for, provider_for
+from toolrest.wire.responses import ResponsesModel
+
+
+def config(settings: Mapping[str, Any], home: Path = Path("/nonexistent")) -> Config:
+    return Config.default(settings, home=home, env={})
+
+
+def row(name: str = "corp", **values: Any) -> dict[str, Any]:
+    base = {"base_url": "http://127.0.0.1:9/v1", **values}
+    return {"model": "m", "model_provider": name, "model_providers": {name: base}}
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "url", "kind"),
+    [
+        ("openai", {"OPENAI_API_KEY": "k"}, "https://api.openai.com/v1", ResponsesModel),
+        ("anthropic", {"ANTHROPIC_API_KEY": "k"}, "https://api.anthropic.com/v1", AnthropicModel),
+        ("ollama", {}, "http://localhost:11434/v1", ChatModel),
+        ("lmstudio", {}, "http://localhost:1234/v1", ChatModel),
+        ("vllm", {}, "http://localhost:8000/v1", ChatModel),
+        ("openrouter", {"OPENROUTER_API_KEY": "k"}, "https://openrouter.ai/api/v1", ChatModel),
+    ],
+)
+def test_built_in_providers(name: str, env: dict[str, str], url: str, kind: type) -> None:
+    model = model_for(config({"model": "m", "model_provider": name}), env)
+    assert model.provider.base_url == url
+    assert isinstance(model, kind)
+
+
+def test_a_claude_needs_no_provider() -> None:
+    model = model_for(config({"model": "claude-sonnet-4-5"}), {"ANTHROPIC_API_KEY": "k"})
+    assert isinstance(model, AnthropicModel)
+    assert model.context_window == 200_000
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "url"),
+    [
+        ("ollama", {"OLLAMA_HOST": "box"}, "http://box:11434/v1"),
+        ("ollama", {"OLLAMA_HOST": "0.0.0.0:9000"}, "http://127.0.0.1:9000/v1"),
+        ("ollama", {"OLLAMA_HOST": "https://box:1/"}, "https://box:1/v1"),
+        ("openai", {"OPENAI_BASE_URL": "http://x/v2/", "OPENAI_API_KEY": "k"}, "http://x/v2"),
+        ("anthropic", {"ANTHROPIC_BASE_URL": "http://x", "ANTHROPIC_API_KEY": "k"}, "http://x/v1"),
+    ],
+)
+def test_addresses_from_the_environment(name: str, env: dict[str, str], url: str) -> None:
+    assert provider_for(config({"model_provider": name}), env).base_url == url
+
+
+def test_a_row_changes_a_built_in_only_where_it_says() -> None:
+    given = config({"model_providers.openai": {"request_max_retries": 1}})
+    provider = provider_for(given, {"OPENAI_API_KEY": "k"})
+    assert (provider.base_url, provider.request_max_retries) == ("https://api.openai.com/v1", 1)
+    assert provider.key == "k"
+
+
+def test_a_missing_key_names_its_variable() -> None:
+    with pytest.raises(ConfigError, match="Missing environment variable: `OPENAI_API_KEY`"):
+        provider_for(config({}), {})
+    given = config(row(env_key="CORP", env_key_instructions="Ask Bob."))
+    with pytest.raises(ConfigError, match=r"Missing environment variable: `CORP`\. Ask Bob\."):
+        provider_for(given, {"CORP": "  "})
+
+
+def test_keys_have_an_order() -> None:
+    both = row(env_key="CORP", experimental_bearer_token="literal")
+    assert provider_for(config(both), {"CORP": "from-env"}).key == "from-env"
+    assert provider_for(config(row(experimental_bearer_token="literal")), {}).key == "literal"
+    assert provider_for(config(row()), {}).key == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model_provider": "nobody"}, "no provider is called 'nobody'; there are anthropic,"),
+        (row(base_url="ftp://x"), "base_url: expected an http"),
+        (row(base_url="http://"), "base_url: expected an http"),
+        (row(base_url="http://a b/"), "base_url: expected an http"),
+        (
+            {"model_provider": "x", "model_providers": {"x": {"name": "x"}}},
+            "model_providers.x.base_url",
+        ),
+        (row(requires_openai_auth=True), "there is no login here"),
+        (row(http_headers={"X": "a\nb"}), "HTTP header"),
+    ],
+)
+def test_what_is_wrong_is_named(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        provider_for(config(settings), {})
+
+
+def test_no_model_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="no model is set"):
+        model_for(config({}), {"OPENAI_API_KEY": "k"})
+
+
+def test_patience_headers_and_capabilities_are_taken_over() -> None:
+    given = row(
+        wire_api="chat",
+        request_max_retries=1000,
+        stream_max_retries=7,
+        stream_idle_timeout_ms=1500,
+        http_headers={"X-A": "1"},
+        env_http_headers={"X-B": "TEAM", "X-C": "UNSET"},
+        query_params={"v": "1"},
+        capabilities={"tool_images": "inline", "text_calls": False},
+    )
+    provider = provider_for(config(given), {"TEAM": "blue"})
+    assert (provider.request_max_retries, provider.stream_max_retries) == (100, 7)
+    assert provider.idle_timeout == 1.5
+    assert provider.headers == {"X-A": "1", "X-B": "blue"}
+    assert provider.url("x") == "http://127.0.0.1:9/v1/x?v=1"
+    assert provider.profile.tool_images == "inline"
+    assert not provider.profile.text_calls
+
+
+def test_calls_in_text_count_only_near_by() -> None:
+    near = provider_for(config(row(wire_api="chat", base_url="http://192.168.1.5:8080/v1")), {})
+    far = provider_for(config(row(wire_api="chat", base_url="https://api.example.com/v1")), {})
+    assert near.profile.text_calls
+    assert not far.profile.text_calls
+
+
+def test_context_window_and_its_setting() -> None:
+    env = {"OPENAI_API_KEY": "k"}
+    assert model_for(config({"model": "gpt-5.5"}), env).context_window == 272_000
+    assert model_for(config({"model": "made-up"}), env).context_window is None
+    own = config({"model": "made-up", "model_context_window": 9000})
+    assert model_for(own, env).context_window == 9000
+
+
+async def test_models_are_listed() -> None:
+    async with ScriptedServer([], models=("b", "gpt-5.5"), key="k1234567") as server:
+        found = await list_models(Provider("x", server.url, key="k1234567"))
+        assert found == [("b", None), ("gpt-5.5", 272_000)]
+        claude = Provider("x", server.url, "anthropic", key="k1234567")
+        assert len(await list_models(claude)) == 2
+        assert server.requests[1].headers["x-api-key"] == "k1234567"
+        with pytest.raises(ModelError) as caught:
+            await list_models(Provider("x", server.url))
+    assert caught.value.kind == "auth"
+
+
+async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scripted server plays the proxy: it is asked for another host's address."""
+    async with ScriptedServer(["by proxy", Fail(500)]) as server:
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, server.url.removesuffix("/v1"))
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        provider = Provider("x", "http://model.invalid/v1", request_max_retries=0)
+        model = ResponsesModel(provider, "m")
+        events = [event async for event in model.stream(ModelRequest("m", []))]
+        await model.aclose()
+        assert events
+        assert server.requests[0].path == "http://model.invalid/v1/responses"
+        monkeypatch.setenv("NO_PROXY", "model.invalid")
+        monkeypatch.setenv("no_proxy", "model.invalid")
+        direct = ResponsesModel(provider, "m")
+        with pytest.raises(ModelError) as caught:
+            await anext(direct.stream(ModelRequest("m", [])))
+        await direct.aclose()
+    assert caught.value.kind == "unreachable"
+    assert len(server.requests) == 1
