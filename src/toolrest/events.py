@@ -311,6 +311,16 @@ class McpServerState(Event):
     reason: str = ""
 
 
+class MemorySaved(Event):
+    """A note was added to what later sessions can read; for the user to see."""
+
+    type: ClassVar[str] = "memory_saved"
+    call_id: str
+    scope: str
+    path: str
+    text: str
+
+
 class PlanUpdate(Event):
     """The model wrote down its plan."""
 

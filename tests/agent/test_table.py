@@ -34,6 +34,8 @@ DEFAULT: dict[str, Row] = {
     "list_dir": READER,
     "read_file": READER,
     "view_image": READER,
+    "get_memory": READER,
+    "save_memory": PATCH,
 }
 
 # Only where there is somebody to run an agent; judged call by call, so they may start together.

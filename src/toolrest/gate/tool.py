@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
 Group: TypeAlias = Literal[
-    "shell", "mcp_resources", "plan", "patch", "files", "web", "images", "agents", "mcp", "user"
+    "shell",
+    "mcp_resources",
+    "plan",
+    "patch",
+    "files",
+    "web",
+    "images",
+    "memory",
+    "agents",
+    "mcp",
+    "user",
 ]
 GROUPS: tuple[Group, ...] = (
     "shell",
@@ -35,6 +45,7 @@ GROUPS: tuple[Group, ...] = (
     "files",
     "web",
     "images",
+    "memory",
     "agents",
     "mcp",
     "user",

@@ -38,6 +38,9 @@ def built_in(
     tools += _edit_tools(settings, family)
     if settings.include_view_image_tool:
         tools.append(Deferred("view_image", "images", _view_image))
+    if settings.include_memory_tool:
+        tools.append(Deferred("get_memory", "memory", lambda: _memory("GetMemory")))
+        tools.append(Deferred("save_memory", "memory", lambda: _memory("SaveMemory")))
     if settings.include_collab_tools:
         tools += collab_tools({}, offered=False)
     tools += _mcp_resources()
@@ -97,6 +100,13 @@ def _glob_files() -> Tool:
     from toolrest.tools.glob_files import GlobFiles
 
     return GlobFiles()
+
+
+def _memory(kind: str) -> Tool:
+    from toolrest.tools import memory
+
+    made: Tool = getattr(memory, kind)()
+    return made
 
 
 def _apply_patch(form: PatchForm) -> Tool:
