@@ -1,0 +1,76 @@
+"""`toolrest batch` and `toolrest gc`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from toolrest.testing import Call, Fail
+
+
+def results(desk: Any) -> dict[str, Any]:
+    text = (desk.workspace / "tasks.jsonl.results.jsonl").read_text()
+    return {row["id"]: row for row in map(json.loads, text.splitlines())}
+
+
+def test_every_task_has_a_result_and_is_run_once(desk: Any, serve: Any) -> None:
+    def answer(request: Any) -> Any:
+        said = request["input"][-1]["content"][-1]["text"]
+        return Fail(400, "invalid_prompt", "no") if said == "bad" else f"did {said}"
+
+    server = serve([answer] * 10, request_max_retries=0, stream_max_retries=0)
+    rows = [{"id": "a", "prompt": "one"}, {"prompt": "two", "max_turns": 3}, {"prompt": "bad"}]
+    tasks = desk.workspace / "tasks.jsonl"
+    tasks.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    ran = desk.run("batch", "tasks.jsonl", "-j", "2", "--events", "events")
+    assert ran.code == 1
+    found = results(desk)
+    assert {name: row["text"] for name, row in found.items() if "text" in row} == {
+        "a": "did one", "2": "did two",
+    }  # fmt: skip
+    assert (found["3"]["exit_code"], found["3"]["reason"]) == (1, "model_invalid_request")
+    assert sorted(path.name for path in (desk.workspace / "events").iterdir()) == [
+        "2.jsonl", "3.jsonl", "a.jsonl",
+    ]  # fmt: skip
+    asked = len(server.requests)
+    tasks.write_text(tasks.read_text() + '{"id": "late", "prompt": "four"}\n')
+    assert desk.run("batch", "tasks.jsonl").code == 0
+    assert len(server.requests) == asked + 1
+    assert results(desk)["late"]["text"] == "did four"
+
+
+def test_a_line_that_is_no_task_is_named(desk: Any) -> None:
+    tasks = desk.workspace / "tasks.jsonl"
+    for line, words in (
+        ("{}", "line 1: a task is an object"),
+        ("nope", "line 1: not JSON"),
+        ('{"prompt": "x", "shell": "rm"}', "there is no option 'shell'"),
+        ('{"id": 1, "prompt": "x"}\n{"id": "1", "prompt": "y"}', "is there twice"),
+    ):
+        tasks.write_text(line)
+        ran = desk.run("batch", "tasks.jsonl")
+        assert ran.code == 2
+        assert words in ran.err
+
+
+def test_gc_removes_what_is_old_and_leaves_what_is_open(desk: Any, serve: Any) -> None:
+    serve([[Call("exec_command", {"cmd": "seq 1 20000"})], "one", "two", "three"])
+    for prompt in ("first", "second", "third"):
+        desk.run("exec", "-s", "workspace-write", prompt)
+    old, opened, fresh = sorted(desk.home.rglob("rollout-*.jsonl"), key=os.path.getmtime)
+    for path in (old, opened):
+        os.utime(path, (0, time.time() - 40 * 86400))
+    with opened.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "sessions: 1 would be removed" in desk.run("gc", "--dry-run").out
+        assert old.exists()
+        assert "sessions: 1 removed" in desk.run("gc").out
+        assert [path.exists() for path in (old, opened, fresh)] == [False, True, True]
+        assert desk.run("gc", "--max-size", "1").code == 0
+        assert [path.exists() for path in (opened, fresh)] == [True, False]
+    assert not list((desk.home / "spill").glob("*")) if (desk.home / "spill").exists() else True
+    assert list(Path(desk.home, "audit").iterdir())
