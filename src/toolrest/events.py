@@ -176,6 +176,14 @@ class ApprovalDeferred(Event):
     expires: float
 
 
+class RequestUserInput(Event):
+    """The model asks the person something; `questions` hold no answers."""
+
+    type: ClassVar[str] = "request_user_input"
+    call_id: str
+    questions: list[JSONObject]
+
+
 class HookRan(Event):
     """A program of the user was run around a call, or at a session's start or end.
 

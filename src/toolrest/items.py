@@ -128,6 +128,8 @@ class ToolOutput:
     structured: Any = None
     metadata: JSONObject = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    """Values in the content that only the model may read, by name; no event or file holds them."""
 
     @classmethod
     def error(

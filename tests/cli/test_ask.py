@@ -9,6 +9,7 @@ import pty
 import termios
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from toolrest.cli.ask import TerminalApprover, describe
 from toolrest.cli.terminal import Terminal
 from toolrest.cli.trust_ask import ask_trust
 from toolrest.config.trust import trust_of
+from toolrest.gate.questions import UserOption, UserQuestion, UserQuestions
 from toolrest.gate.review import Choice, Review
 from toolrest.policy.grant import GrantKey
 
@@ -233,3 +235,50 @@ async def test_a_folder_is_trusted_only_by_a_person(
     if level is not None:
         await trusting(person, tmp_path)
         assert person.saw == before, "an answer is not asked for twice"
+
+
+# A model's questions
+
+
+BLUE_OR_RED = (UserOption("Blue", "like the sky"), UserOption("Red\x1b[2J", "like rust"))
+
+
+async def answered(person: Person, *typed: str, **more: Any) -> Any:
+    question = UserQuestion("colour", "Colour", "Which\none?", **{"options": BLUE_OR_RED} | more)
+    typing = asyncio.create_task(person.types(*typed, prompt="Answer: "))
+    asked = UserQuestions("c", "t", (question,))
+    try:
+        return await asyncio.wait_for(TerminalApprover(person.terminal).ask_user(asked), 20)
+    finally:
+        typing.cancel()
+
+
+@pytest.mark.parametrize(
+    ("typed", "answers"),
+    [
+        (["1\n"], ("Blue",)),
+        (["2, 1\n"], ("Red\x1b[2J", "Blue")),
+        (["3\n"], ("3",)),
+        (["green, please\n"], ("green, please",)),
+        (["\n", "1\n"], ("Blue",)),
+        (["\n", "\n", "\n"], None),
+        (["\x04"], None),
+    ],
+)
+async def test_questions_are_answered(
+    person: Person, typed: list[str], answers: tuple[str, ...] | None
+) -> None:
+    found = await answered(person, *typed)
+    assert found == (None if answers is None else {"colour": answers})
+    assert "  | Which\n  | one?\n" in person.saw
+    assert "[2] Red⟨ESC⟩[2J: like rust" in person.saw
+
+
+async def test_a_secret_answer_is_not_shown_and_not_too_short(person: Person) -> None:
+    found = await answered(person, "1234\n", "hunter22\n", options=(), is_secret=True)
+    assert found == {"colour": ("hunter22",)}
+    assert "too short" in person.saw
+    assert "hunter22" not in person.saw
+    os.set_blocking(person.master, False)
+    with pytest.raises(BlockingIOError):
+        os.read(person.master, 100)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolrest.agent.undo.hook import Saver
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
+    from toolrest.gate.questions import OnQuestion, Questions
     from toolrest.gate.runner import Confinement, Runner, Tally
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.container import ContainerOptions
@@ -74,6 +75,7 @@ def assemble(
     on_ask: OnAsk,
     environ: Mapping[str, str],
     parent: Services | None = None,
+    on_question: OnQuestion | None = None,
 ) -> Session:
     """Build a session. Nothing is written to disk before the first call needs it.
 
@@ -103,7 +105,13 @@ def assemble(
     )
     known = remembered(config, files.workspace, session_id)
     services.rules, services.memory = known.book.rules, known.memory
-    tools = built_in(settings.tools, config.family, lambda: _surroundings(settings, files))
+    services.questions = _questions(settings, bus, on_question or getattr(on_ask, "ask_user", None))
+    tools = built_in(
+        settings.tools,
+        config.family,
+        lambda: _surroundings(settings, files),
+        asks=services.questions is not None,
+    )
     gate = Gate(
         services,
         Registry(switched_on(tools, settings.tools)),
@@ -130,6 +138,16 @@ def assemble(
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
         services.memory, services.tally = parent.memory, parent.tally
     return Session(gate, spill, audit, known, _saver(config, files, session_id), servers)
+
+
+def _questions(settings: Settings, bus: Bus, on_question: OnQuestion | None) -> Questions | None:
+    """Who answers a model's questions in words; None when nobody does."""
+    answers = settings.user_input.answers
+    if on_question is None and not answers:
+        return None
+    from toolrest.gate.questions import Questions
+
+    return Questions(bus, on_question, answers)
 
 
 def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolrest.gate.explain import Explanation
     from toolrest.gate.hooks import Hooks
     from toolrest.gate.pending import PendingApproval
+    from toolrest.gate.questions import OnQuestion
     from toolrest.gate.review import Answer
     from toolrest.gate.walk import Gate
     from toolrest.mcp.pool import Pool
@@ -98,6 +99,7 @@ class Toolrest:
         approval_policy: str | None = None,
         sandbox_mode: str | None = None,
         on_ask: OnAsk | None = None,
+        on_question: OnQuestion | None = None,
         model: str | None = None,
         settings: Mapping[str, Any] | None = None,
         config: Config | None = None,
@@ -129,6 +131,7 @@ class Toolrest:
             on_ask=on_ask if on_ask is not None else config.value.on_ask,
             environ=environ,
             parent=parent.gate.services if parent is not None else None,
+            on_question=on_question,
         )
         self._gate = self._session.gate
         self._turns: WeakSet[Turn] = WeakSet()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolrest.cli.terminal import Terminal, block, shown
+from toolrest.gate.questions import UserAnswers, UserQuestions
 from toolrest.gate.review import ApprovalRequest, Choice, Review
 from toolrest.policy.effects import Risk
 
@@ -38,6 +39,12 @@ class TerminalApprover:
                 for line in lines:
                     self._terminal.say(line)
                 cut = False
+
+    async def ask_user(self, asked: UserQuestions) -> UserAnswers:
+        """A model's questions in words, one after the other."""
+        from toolrest.cli.ask_user import answers_from
+
+        return await answers_from(self._terminal, asked)
 
     def _show(self, lines: list[str]) -> bool:
         """Print it; True when some of it was left out."""

@@ -206,6 +206,12 @@ def _matcher(value: Any) -> Any:
     return value if is_glob else _regex(value)
 
 
+class UserInput(Table):
+    """`[user_input]`: answers to a model's questions, by id (or glob), where nobody is there."""
+
+    answers: dict[str, str] = {}
+
+
 class HookRow(Table):
     """`[[hooks.EVENT]]`: a program of yours that is run around tool calls.
 
@@ -495,6 +501,7 @@ class Settings(Table):
     max_calls_per_session: Count | None = None
     tools: Tools = Tools.model_construct()
     tool_security: ToolSecurity = ToolSecurity.model_construct()
+    user_input: UserInput = UserInput.model_construct()
     hooks: Hooks = Hooks.model_construct()
 
     checkpoints: Checkpoints = Checkpoints.model_construct()

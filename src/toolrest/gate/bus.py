@@ -31,7 +31,7 @@ class Bus:
         self._sequence = 0
         self._listeners: list[Listener] = []
         self._streams: list[EventStream] = []
-        self._redactor = redactor if redactor is not None and redactor.active else None
+        self._redactor = redactor
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
@@ -54,7 +54,7 @@ class Bus:
         self._sequence += 1
         event.seq = self._sequence
         event.time = time()
-        if self._redactor is not None:
+        if self._redactor is not None and self._redactor.active:
             _scrub(event, self._redactor)
         problem: ToolrestError | None = None
         for listener in self._listeners:

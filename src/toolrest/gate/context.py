@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolrest.gate.bus import Bus
     from toolrest.gate.limits import Collector, Limit, Limiter
     from toolrest.gate.memory import Memory
+    from toolrest.gate.questions import Questions, UserQuestion
     from toolrest.gate.redact import Redactor, StreamRedactor
     from toolrest.gate.runner import Runner, Tally
     from toolrest.policy.paths import PathPolicy
@@ -55,6 +56,7 @@ class Services:
     legacy_encoding: str | None = None
     rules: Rules = field(default_factory=Rules)
     memory: Memory | None = None
+    questions: Questions | None = None
     mcp: Any = None
     agents: Any = None
     tally: Tally | None = None
@@ -296,6 +298,15 @@ class Context:
         """Say how far the call has come."""
         message = self._services.redactor.redact(message)
         self.emit(ToolCallProgress(call_id=self.call_id, message=message, fraction=fraction))
+
+    async def ask_user(self, questions: Sequence[UserQuestion]) -> dict[str, tuple[str, ...]]:
+        """Answers in words, by the questions' ids; RespondToModel when nobody can give them."""
+        from toolrest.gate.questions import UNAVAILABLE, UserQuestions
+
+        if self._services.questions is None:
+            raise RespondToModel(UNAVAILABLE)
+        asked = UserQuestions(self.call_id, self.turn_id, tuple(questions))
+        return await self._services.questions.ask(asked)
 
     async def ask(self, question: str) -> bool:
         """Ask the person behind the session; False when nobody can answer or they said no."""

@@ -129,7 +129,9 @@ class Hooks:
 
     async def after(self, call: HookCall, response: JSONObject) -> Hooked:
         """PostToolUse: may withhold the result, replace its text, or add to it."""
-        payload = {**call.payload(), "tool_response": response}
+        # Before a call a hook must see what will run; afterwards nothing needs its secrets.
+        seen = self._redactor.redact_json(call.input)
+        payload = {**call.payload(), "tool_input": seen, "tool_response": response}
         return await self._all("PostToolUse", call, call.names, payload)
 
     async def at_question(self, call: HookCall, question: JSONObject) -> Hooked:

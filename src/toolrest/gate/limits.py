@@ -113,10 +113,16 @@ class Limiter:
         self._ceiling = ceiling
         self._ceilings = dict(ceilings or {})
         self._spill = spill
-        self._redactor = redactor if redactor is not None and redactor.active else None
+        self._known = redactor
         # Text this short is within the limit whatever its characters need.
         safe = self.limit.budget // (1 if self.limit.unit == "chars" else 4)
         self._safe = safe if ceiling is None else min(safe, ceiling)
+
+    @property
+    def _redactor(self) -> Redactor | None:
+        """What hides secrets, as soon as there is one to hide."""
+        known = self._known
+        return known if known is not None and known.active else None
 
     def apply(
         self, output: ToolOutput, *, call_id: str, tool: str, ceiling: int | None = None

@@ -28,16 +28,28 @@ class Redactor:
     """
 
     def __init__(self, secrets: Mapping[str, str], patterns: Iterable[str] = ()) -> None:
-        self._labels = spellings(secrets)
-        self._texts = tuple(sorted(self._labels, key=len))
-        self._lengths = [len(form) for form in self._texts] or [0]
+        self._secrets = dict(secrets)
+        self._set(spellings(secrets))
         self._patterns = tuple(
             (compile_pattern(pattern), label(f"pattern-{number}"))
             for number, pattern in enumerate(patterns, 1)
         )
+        self.active = bool(self._texts or self._patterns)
+
+    def _set(self, labels: dict[str, str]) -> None:
+        texts = tuple(sorted(labels, key=len))
         self._prefixes = frozenset(
-            form[:size] for form in self._texts for size in range(1, min(_PROBE, len(form)))
+            form[:size] for form in texts for size in range(1, min(_PROBE, len(form)))
         )
+        # Labels first: another thread may be at work, and must find one for every text.
+        self._labels = labels
+        self._texts = texts
+        self._lengths = [len(form) for form in texts] or [0]
+
+    def learn(self, secrets: Mapping[str, str]) -> None:
+        """From now on these values are secret too; those that `can_hide` refuses are not."""
+        self._secrets |= secrets
+        self._set(spellings(self._secrets))
         self.active = bool(self._texts or self._patterns)
 
     @classmethod

@@ -21,7 +21,7 @@ def spellings(secrets: Mapping[str, str]) -> dict[str, str]:
     """
     labels: dict[str, str] = {}
     kept = [(name, value.strip()) for name, value in sorted(secrets.items())]
-    kept = [(name, value) for name, value in kept if _is_secret(value)]
+    kept = [(name, value) for name, value in kept if can_hide(value)]
     for name, value in kept:
         labels.setdefault(value, label(name))
     for name, value in kept:
@@ -35,7 +35,8 @@ def label(name: str) -> str:
     return f"[redacted:{_NOT_IN_LABEL.sub('_', name)[:64]}]"
 
 
-def _is_secret(value: str) -> bool:
+def can_hide(value: str) -> bool:
+    """Whether a value can be looked for: short ones and paths are too common."""
     return len(value) >= MIN_LENGTH and not _is_path(value)
 
 

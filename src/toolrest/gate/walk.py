@@ -512,6 +512,9 @@ class Walk:
             limited = self.limited or self._limit(noted(self.item, output))
         except Exception as error:
             limited = Limited(self._fatal(error), False, 0, None)
+        if output.secrets:
+            # The model has read them; whatever is told or written from here on has not.
+            self.gate.services.redactor.learn(output.secrets)
         try:
             self._tell_end(limited)
         except AuditError as error:
@@ -541,7 +544,7 @@ class Walk:
                 failure=failure.kind if failure else None,
                 duration=monotonic() - self.started,
                 bytes=limited.total_bytes,
-                output=output.text,
+                output=self._told(output),
                 truncated=limited.truncated,
                 spill=limited.spill,
                 exit_code=output.metadata.get("exit_code"),
@@ -551,6 +554,11 @@ class Walk:
                 turn_id=self.turn.id,
             )
         )
+
+    def _told(self, output: ToolOutput) -> str:
+        if not output.secrets:
+            return output.text
+        return self.gate.services.redactor.redact(output.text)
 
     def _watch_loop(self, output: ToolOutput) -> ToolOutput:
         if output.failure is not None and output.failure.kind in ("aborted", "approval_denied"):

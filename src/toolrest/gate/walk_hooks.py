@@ -13,6 +13,7 @@ from toolrest.errors import Fatal, Rejected, ToolCallError
 from toolrest.gate.cut import Limit, truncate
 from toolrest.gate.decide import Decision
 from toolrest.gate.hooks import HookCall, Hooked, Hooks
+from toolrest.gate.redact import Redactor
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Risk
 
@@ -172,6 +173,8 @@ def _names(call: Ready) -> tuple[str, ...]:
 
 def _response(walk: Walk, output: ToolOutput) -> JSONObject:
     text = walk.gate.services.redactor.redact(output.text)
+    if output.secrets:
+        text = Redactor(output.secrets).redact(text)
     failure = output.failure
     return {
         "text": truncate(text, Limit(_MOST_RESPONSE)) if len(text) > _MOST_RESPONSE else text,

@@ -18,13 +18,18 @@ FILE_TOOLS = ("read_file", "list_dir", "grep_files")
 
 
 def built_in(
-    settings: Tools, family: Family, surroundings: Callable[[], Surroundings]
+    settings: Tools,
+    family: Family,
+    surroundings: Callable[[], Surroundings],
+    *,
+    asks: bool = False,
 ) -> list[Tool]:
     """The built-in tools for these settings; a tool that is switched off has no handler."""
     wanted = FILE_TOOLS if settings.experimental_tools is None else settings.experimental_tools
     tools: list[Tool] = []
     if settings.include_plan_tool:
         tools.append(Deferred("update_plan", "plan", _update_plan))
+    tools.append(_request_user_input(asks))
     if "list_dir" in wanted:
         tools.append(Deferred("list_dir", "files", _list_dir))
     if "read_file" in wanted:
@@ -70,6 +75,17 @@ def _update_plan() -> Tool:
     from toolrest.tools.update_plan import UpdatePlan
 
     return UpdatePlan()
+
+
+def _request_user_input(asks: bool) -> Tool:
+    """Models are told of it where somebody can answer."""
+
+    def load() -> Tool:
+        from toolrest.tools.request_user_input import RequestUserInput
+
+        return RequestUserInput(offered=asks)
+
+    return Deferred("request_user_input", "plan", load, offered=asks)
 
 
 def _list_dir() -> Tool:

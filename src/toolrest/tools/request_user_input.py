@@ -1,0 +1,107 @@
+"""`request_user_input`: the model asks the person one or a few questions and waits."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import BaseModel, Field
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.arguments import LAZY
+from toolrest.gate.context import Context
+from toolrest.gate.questions import UserOption, UserQuestion
+from toolrest.gate.secret_forms import can_hide
+from toolrest.gate.tool import Group, Tool
+from toolrest.items import ToolOutput
+from toolrest.policy.effects import Effects
+
+NO_OPTIONS = "request_user_input requires non-empty options for every question"
+_A_WEEK = 7 * 86_400.0
+
+
+class Option(BaseModel):
+    """One answer to choose."""
+
+    model_config = LAZY
+
+    label: str = Field(description="What the user picks, in one to five words.")
+    description: str = Field(description="What follows from picking it, in one sentence.")
+
+
+class Asked(BaseModel):
+    """One question."""
+
+    model_config = LAZY
+
+    id: str = Field(description="A name for the answer, in snake_case.")
+    header: str = Field(description="A title of a few words.")
+    question: str = Field(description="The question, in one sentence.")
+    options: list[Option] = Field(
+        description="Two or three answers to choose from; the user may also write another one."
+    )
+
+
+class RequestUserInput(Tool):
+    """Blocks its call, not the session, until somebody has answered."""
+
+    name = "request_user_input"
+    group: Group = "plan"
+    # Two questions at once would mix on the user's screen.
+    typical = Effects(serial=("user",))
+    timeout = _A_WEEK
+
+    def __init__(self, *, offered: bool = True) -> None:
+        self.offered = offered
+        self.description = (
+            "Ask the user one to three short questions and wait for the answers. Only ask what "
+            "you cannot find out yourself and what changes what you will do."
+        )
+
+    class Args(BaseModel):
+        """Parameters."""
+
+        model_config = LAZY
+
+        questions: list[Asked] = Field(description="The questions, in order.")
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """Ask; the answers as compact JSON, by the questions' ids."""
+        asked = [_question(one) for one in args.questions]
+        ids = [question.id for question in asked]
+        if not asked or len(set(ids)) < len(ids):
+            raise RespondToModel(
+                "`questions`: give at least one, each with an id of its own",
+                kind="input_invalid",
+                fields=("questions",),
+            )
+        answers = await ctx.ask_user(asked)
+        said = {identity: {"answers": list(texts)} for identity, texts in answers.items()}
+        text = json.dumps({"answers": said}, ensure_ascii=False, separators=(",", ":"))
+        secrets = _secrets(asked, answers)
+        shown = [name for name, value in secrets.items() if not can_hide(value.strip())]
+        if shown:
+            raise RespondToModel(
+                f"the answer to {shown[0]} was dropped: a path, or text of fewer than 8 "
+                "characters, cannot be kept out of logs"
+            )
+        return ToolOutput(text, provenance="trusted", secrets=secrets)
+
+
+def _question(one: Asked) -> UserQuestion:
+    extra = one.__pydantic_extra__ or {}
+    secret = extra.get("isSecret") is True
+    if not one.options and not secret:
+        raise RespondToModel(NO_OPTIONS, kind="input_invalid", fields=("questions",))
+    options = tuple(UserOption(option.label, option.description) for option in one.options)
+    return UserQuestion(one.id, one.header, one.question, options, secret)
+
+
+def _secrets(asked: list[UserQuestion], answers: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """What only the model may read of the answers."""
+    return {
+        f"{question.id}.{number}" if number else question.id: text
+        for question in asked
+        if question.is_secret
+        for number, text in enumerate(answers[question.id])
+        if text
+    }
