@@ -166,8 +166,8 @@ def as_they_are(stretch: Any) -> list[JSONObject]:
 
 
 def whole(history: History, listed: list[JSONObject]) -> list[JSONObject]:
-    chunks, rest = history.render(listed)
-    return [*(json.loads(chunk) for chunk in chunks), *rest]
+    made = history.render(listed)
+    return [*json.loads(b"[%s]" % made.settled), *made.rest]
 
 
 @given(histories, st.lists(st.integers(0, 24), max_size=5), st.booleans())

@@ -22,7 +22,7 @@ from toolrest.wire.content import speaks
 from toolrest.wire.model import ModelRequest
 from toolrest.wire.pairing import word_id
 from toolrest.wire.provider import Provider
-from toolrest.wire.rendering import History
+from toolrest.wire.rendering import History, Rendered
 from toolrest.wire.text import dumps
 
 _VERSION: Final = "2023-06-01"
@@ -63,7 +63,7 @@ class AnthropicModel(HttpModel):
     def body(self, request: ModelRequest) -> bytes:
         """The request, with up to four marks: tools, system, the last request's end, this one's."""
         leading, words = leading_words(request.items)
-        chunks, rest = self._history.render(request.items[leading:])
+        history = self._history.render(request.items[leading:])
         if request.output_schema is not None:
             words = [*words, _schema_words(request.output_schema)]
         system = "\n\n".join(filter(None, [request.instructions, *words]))
@@ -74,7 +74,7 @@ class AnthropicModel(HttpModel):
                 "model": request.model,
                 "max_tokens": self._most(request, thinking),
                 "system": [_block(system)] if system.strip() else None,
-                "messages": self._messages(chunks, rest),
+                "messages": _messages(history),
                 "tools": tools,
                 "tool_choice": _choice(request) if tools else None,
                 "thinking": thinking,
@@ -82,18 +82,6 @@ class AnthropicModel(HttpModel):
                 "stream": True,
             }
         )
-
-    def _messages(self, chunks: Sequence[bytes], rest: list[JSONObject]) -> bytes:
-        """The settled end is where the last request ended: that much the server has seen."""
-        last = self._history.last_settled if chunks else None
-        rest = closed(rest, last)
-        if rest:
-            rest[-1] = marked(rest[-1])
-        if last is not None and last["role"] == "user":
-            chunks = [*chunks[:-1], dumps(marked(last)).encode()]
-        if chunks and chunks[0].startswith(b'{"role":"assistant"'):
-            chunks = [dumps(CONTINUE).encode(), *chunks]
-        return array(chunks, rest)
 
     def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
         """The last tool carries the mark for all of them."""
@@ -133,6 +121,18 @@ class AnthropicModel(HttpModel):
     def parser(self, request: ModelRequest) -> Parser:
         """What reads the answer."""
         return AnthropicParser(schemas_of(request.tools))
+
+
+def _messages(history: Rendered) -> list[bytes | bytearray]:
+    """Marked where the last request ended, as far as the server has seen it, and at the end."""
+    settled, last = history.settled, history.last
+    rest = closed(history.rest, last)
+    if rest:
+        rest[-1] = marked(rest[-1])
+    first = [CONTINUE] if settled.startswith(b'{"role":"assistant"') else []
+    if last is not None and last["role"] == "user":
+        settled = settled[: len(settled) - history.last_size] + dumps(marked(last)).encode()
+    return array(first, settled, rest)
 
 
 def _block(text: str) -> JSONObject:

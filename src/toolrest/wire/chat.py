@@ -13,7 +13,6 @@ from toolrest.wire.content import speaks
 from toolrest.wire.model import ModelRequest
 from toolrest.wire.provider import Provider
 from toolrest.wire.rendering import History
-from toolrest.wire.text import dumps
 
 
 class ChatModel(HttpModel):
@@ -41,17 +40,16 @@ class ChatModel(HttpModel):
         """The request; fields that need tools only when there are some."""
         profile = self.provider.profile
         count, words = leading_words(request.items)
-        chunks, rest = self._history.render(request.items[count:])
+        history = self._history.render(request.items[count:])
         system = "\n\n".join(filter(None, [request.instructions, *words]))
-        if system:
-            role = "developer" if profile.developer_role else "system"
-            chunks = [dumps({"role": role, "content": system}).encode(), *chunks]
+        role = "developer" if profile.developer_role else "system"
+        first = [{"role": role, "content": system}] if system else []
         tools = self.tools_json(request.tools) if request.tools else None
         limit = "max_completion_tokens" if profile.developer_role else "max_tokens"
         return self.joined(
             {
                 "model": request.model,
-                "messages": array(chunks, rest),
+                "messages": array(first, history.settled, history.rest),
                 "stream": True,
                 "stream_options": {"include_usage": True} if profile.usage else None,
                 "tools": tools,

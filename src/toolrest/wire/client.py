@@ -178,20 +178,32 @@ class HttpModel(ABC):
         return tools
 
     def joined(self, fields: Mapping[str, Any]) -> bytes:
-        """An object of fields in order: bytes are JSON already; refused ones are left out."""
-        pieces = []
+        """An object of fields in order; refused ones are left out.
+
+        Bytes and lists of bytes are JSON already: a history is copied once, not at every step.
+        """
+        pieces: list[bytes | bytearray] = []
         for key, value in fields.items():
             if value is None or key in self._left_out:
                 continue
-            raw = value if isinstance(value, bytes) else dumps(value).encode()
-            pieces.append(b'"%s":%s' % (key.encode(), raw))
-        return b"{" + b",".join(pieces) + b"}"
+            pieces.append(b'%s"%s":' % (b"," if pieces else b"{", key.encode()))
+            if isinstance(value, list) and value and isinstance(value[0], bytes):
+                pieces += value
+            else:
+                pieces.append(value if isinstance(value, bytes) else dumps(value).encode())
+        return b"".join([*pieces, b"}"])
 
 
-def array(chunks: Sequence[bytes], messages: Iterable[JSONObject]) -> bytes:
-    """A JSON array of what is rendered and what is not yet."""
-    rest = [dumps(message).encode() for message in messages]
-    return b"[" + b",".join([*chunks, *rest]) + b"]"
+def array(
+    before: Sequence[JSONObject], settled: bytes | bytearray, rest: Iterable[JSONObject]
+) -> list[bytes | bytearray]:
+    """The pieces of a JSON array: some messages, what is rendered, and what is not yet."""
+    pieces: list[bytes | bytearray] = [b"["]
+    for part in (*before, settled, *rest):
+        raw = dumps(part).encode() if isinstance(part, dict) else part
+        if raw:
+            pieces += [b",", raw] if len(pieces) > 1 else [raw]
+    return [*pieces, b"]"]
 
 
 def _read(parser: Parser, stream: Events, chunk: bytes) -> Iterator[ModelEvent]:

@@ -8,7 +8,7 @@ long the session is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolrest.items import JSONObject
@@ -29,6 +29,19 @@ from toolrest.wire.text import dumps
 
 Messages: TypeAlias = Callable[[Sequence[JSONObject]], list[JSONObject]]
 """Paired items as a wire's messages. Called for stretches that begin where a model speaks."""
+
+
+@dataclass(slots=True)
+class Rendered:
+    """The messages of a history: what is settled as JSON, joined by commas, and the rest.
+
+    `last` is the last settled message, and `last_size` its length at the end of `settled`.
+    """
+
+    settled: bytes | bytearray
+    rest: list[JSONObject]
+    last: JSONObject | None = None
+    last_size: int = 0
 
 
 class History:
@@ -54,15 +67,15 @@ class History:
 
     def _reset(self) -> None:
         self._settled: list[JSONObject] = []
-        self._chunks: list[bytes] = []
+        self._joined = bytearray()
         self._names = Names(self._legal)
         self._aborted: set[str] = set()
         self._remembers = False
-        self.last_settled: JSONObject | None = None
-        self.rendered = 0
+        self._last: JSONObject | None = None
+        self._last_size = 0
 
-    def render(self, items: Sequence[JSONObject]) -> tuple[list[bytes], list[JSONObject]]:
-        """The messages that are settled, as JSON, and those that are not yet."""
+    def render(self, items: Sequence[JSONObject]) -> Rendered:
+        """The history's messages. What is settled is valid until the next call."""
         end = self._unsettled_from(items)
         if end == 0 and self._settled:
             self._reset()
@@ -74,12 +87,14 @@ class History:
             self._settle(tail[:at], followed_by_user=_speaks(tail[at:]))
             made = traced(tail[at:], self._names.copy())
         rest = [item for item, _ in made]
-        return self._chunks, self._messages(self._fresh(rest, spoken=False))
+        rest = self._messages(self._fresh(rest, spoken=False))
+        return Rendered(self._joined, rest, self._last, self._last_size)
 
     def _unsettled_from(self, items: Sequence[JSONObject]) -> int:
         """How many of the items are the settled ones; 0 when everything has to be made anew."""
         count = len(self._settled)
-        if len(items) < count or not all(map(is_, self._settled, items)):
+        # The same objects are compared by where they are, so this takes no time to speak of.
+        if list(items[:count]) != self._settled:
             return 0
         new = items[count:]
         if self._aborted and any(is_output(i) and call_id_of(i) in self._aborted for i in new):
@@ -110,10 +125,10 @@ class History:
             any(item.get("type") == "reasoning" for item in fresh)
             or (self._remembers and not _speaks(items))
         )
-        messages = self._messages(fresh)
-        self._chunks += [dumps(message).encode() for message in messages]
-        self.rendered += len(messages)
-        self.last_settled = messages[-1] if messages else self.last_settled
+        for message in self._messages(fresh):
+            raw = dumps(message).encode()
+            self._joined += b"," + raw if self._joined else raw
+            self._last, self._last_size = message, len(raw)
         self._settled += items
 
     def _fresh(self, items: list[JSONObject], *, spoken: bool) -> list[JSONObject]:

@@ -88,24 +88,20 @@ class ResponsesModel(HttpModel):
     def body(self, request: ModelRequest) -> bytes:
         """The request in Codex's order of fields."""
         profile = self.provider.profile
-        chunks, rest = self._history.render(request.items)
+        history = self._history.render(request.items)
+        first = []
         instructions: str | None = request.instructions
         if profile.instructions_item and instructions:
-            first = {
-                "type": "message",
-                "role": "developer",
-                "content": [{"type": "input_text", "text": instructions}],
-            }
-            from toolrest.wire.text import dumps
-
-            chunks, instructions = [dumps(first).encode(), *chunks], None
+            content = [{"type": "input_text", "text": instructions}]
+            first = [{"type": "message", "role": "developer", "content": content}]
+            instructions = None
         reasoning = self._reasoning(request)
         return self.joined(
             {
                 "model": request.model,
                 "instructions": instructions or None,
                 "stream": True,
-                "input": array(chunks, rest),
+                "input": array(first, history.settled, history.rest),
                 "tools": self.tools_json(request.tools),
                 "tool_choice": request.tool_choice if profile.tool_choice else None,
                 "parallel_tool_calls": (
