@@ -461,3 +461,28 @@ async def test_git_that_only_looks_runs_no_program_of_the_repository(tmp_path: P
         for command in ("git status", "git diff", "git log"):
             await rest.call("exec_command", {"cmd": command, "login": False})
     assert not marker.exists()
+
+
+async def test_git_is_disarmed_in_every_folder_that_it_looks_into(tmp_path: Path) -> None:
+    import subprocess
+
+    marker, inner = tmp_path / "ran", tmp_path / "inner"
+    trap = tmp_path / "trap.sh"
+    trap.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    trap.chmod(0o755)
+    inner.mkdir()
+    run = ["git", "-C", str(inner), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    (inner / "f").write_text("1\n")
+    (inner / ".gitattributes").write_text("f diff=trap\n")
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "1"]):
+        subprocess.run([*run, *arguments], check=True)
+    (inner / "f").write_text("2\n")
+    subprocess.run([*run, "config", "diff.trap.command", str(trap)], check=True)
+    async with rest_in(tmp_path) as rest:
+        for command in ("cd inner && git diff", "cd inner; git diff", "(cd inner && git diff)"):
+            output = await rest.call("exec_command", {"cmd": command, "login": False})
+            assert "+2" in output.text, command
+        many = "; ".join(f"cd {tmp_path}/d{number} && git status" for number in range(20))
+        refused = await rest.call("exec_command", {"cmd": many, "login": False})
+        assert "at most 16" in refused.text
+    assert not marker.exists()

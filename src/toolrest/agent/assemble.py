@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolrest.agent.hook_setup import session_hooks
 from toolrest.agent.mcp_setup import mcp_session
-from toolrest.agent.remember import Remembered, kept_from_writing, remembered
+from toolrest.agent.remember import Remembered, kept_from_writing
 from toolrest.agent.resume import deferring
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
@@ -103,8 +103,8 @@ def assemble(
         approval_policy=settings.approval_policy,
         legacy_encoding=settings.legacy_encoding,
     )
-    known = remembered(config, files.workspace, session_id)
-    services.rules, services.memory = known.book.rules, known.memory
+    shared = None if parent is None else parent.known
+    known = services.known = Remembered(config, files.workspace, session_id, shared)
     services.questions = _questions(settings, bus, on_question or getattr(on_ask, "ask_user", None))
     tools = built_in(
         settings.tools,
@@ -136,7 +136,7 @@ def assemble(
         servers = mcp_session(config, services, gate.registry, environ)
     else:
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
-        services.memory, services.tally = parent.memory, parent.tally
+        services.tally = parent.tally
     return Session(gate, spill, audit, known, _saver(config, files, session_id), servers)
 
 

@@ -65,12 +65,12 @@ class Checked:
 def check_command(config: Config, command: str | Sequence[str], workspace: str) -> Checked:
     """Judge a script (one text) or an argument list as a session there would; nothing runs."""
     from toolrest.agent.assemble import network_of, path_policy
-    from toolrest.agent.remember import remembered
+    from toolrest.agent.remember import Remembered
     from toolrest.tools.commands import PRIVATE
 
     settings = config.value
     files = path_policy(config, workspace)
-    known = remembered(config, files.workspace, "check")
+    known = Remembered(config, files.workspace, "check")
     setting = Setting(
         settings.approval_policy,
         settings.sandbox_mode,

@@ -5,27 +5,84 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from toolrest.config.trust import git_root
-from toolrest.gate.grants import Grants
-from toolrest.gate.memory import Memory
 from toolrest.policy.names import inside
-from toolrest.policy.overrides import Overrides
-from toolrest.policy.rule_book import RuleBook, rule_book
-from toolrest.policy.rules import Decision, PrefixRule
 
 if TYPE_CHECKING:
     from toolrest.config import Config
+    from toolrest.gate.context import Known
+    from toolrest.gate.memory import Memory
+    from toolrest.policy.overrides import Overrides
+    from toolrest.policy.rule_book import RuleBook
+    from toolrest.policy.rules import Rules
 
 
-@dataclass(frozen=True, slots=True)
 class Remembered:
-    """Rules, overrides and memory of one session."""
+    """Rules, overrides and memory of one session, made when they are first needed.
 
-    book: RuleBook
-    memory: Memory
-    overrides: Overrides | None
+    A child session shares its parent's grants; when to ask is its own mode's business.
+    """
+
+    def __init__(
+        self, config: Config, workspace: str, session_id: str, parent: Known | None = None
+    ) -> None:
+        self._config = config
+        self._workspace = workspace
+        self._session_id = session_id
+        self._parent = parent
+        if _has_rules(config):
+            _ = self.book  # Now, so that a file that cannot be used stops the start.
+
+    @cached_property
+    def book(self) -> RuleBook:
+        """The rules in force and where they came from."""
+        return rules_of(self._config)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules in force."""
+        return self.book.rules
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What was answered before. Without files of the user's nothing outlives the session."""
+        from toolrest.config.trust import git_root
+        from toolrest.gate.grants import Grants
+        from toolrest.gate.memory import Memory
+
+        config, workspace = self._config, self._workspace
+        project = git_root(workspace) or workspace
+        home = config.home if config.from_files else None
+        grants = (
+            Grants(home, project=project, session=self._session_id)
+            if self._parent is None
+            else self._parent.memory.grants
+        )
+        memory = Memory(grants, config.value.approval_policy, workspace, project)
+        if config.from_files:
+            memory.scopes = ("session", "project", "user")
+            memory.save_rule = _Saver(config.home, self)
+        return memory
+
+    @cached_property
+    def overrides(self) -> Overrides | None:
+        """What the user says about single tools, servers and folders."""
+        said = self._config.value.approvals
+        if not (said.tools or said.mcp_servers or said.paths):
+            return None
+        from toolrest.policy.overrides import Overrides
+
+        paths = {absolute(path, self._workspace): say for path, say in said.paths.items()}
+        return Overrides(said.tools, said.mcp_servers, paths)
+
+
+def _has_rules(config: Config) -> bool:
+    settings = config.value
+    in_home = config.from_files and os.path.isdir(os.path.join(config.home, "rules"))
+    in_settings = settings.rules.prefix_rules or settings.approvals.commands
+    return bool(in_home or config.rules_folders or in_settings)
 
 
 def rules_of(config: Config) -> RuleBook:
@@ -33,6 +90,8 @@ def rules_of(config: Config) -> RuleBook:
 
     Without files of the user's (`Config.default`) only the settings speak.
     """
+    from toolrest.policy.rule_book import rule_book
+
     settings = config.value
     managed = [
         {
@@ -50,47 +109,21 @@ def rules_of(config: Config) -> RuleBook:
     )
 
 
-def remembered(config: Config, workspace: str, session_id: str) -> Remembered:
-    """What counts in a session in this workspace.
-
-    Without files of the user's nothing is kept for longer than the session.
-    """
-    book = rules_of(config)
-    project = git_root(workspace) or workspace
-    memory = Memory(
-        Grants(config.home if config.from_files else None, project=project, session=session_id),
-        config.value.approval_policy,
-        workspace,
-        project,
-    )
-    if config.from_files:
-        memory.scopes = ("session", "project", "user")
-        memory.save_rule = _Saver(config.home, book)
-    return Remembered(book, memory, _overrides(config, workspace))
-
-
 @dataclass(frozen=True, slots=True)
 class _Saver:
     """Puts a prefix into the user's rules file and in force."""
 
     home: str
-    book: RuleBook
+    known: Remembered
 
     def __call__(self, prefix: Sequence[str]) -> str:
+        from toolrest.policy.rules import Decision, PrefixRule
         from toolrest.policy.rules_files import append_allow
 
         file = append_allow(self.home, prefix)
         rest = tuple((token,) for token in prefix[1:])
-        self.book.rules.add(PrefixRule(prefix[0], rest, Decision.ALLOW, source=file))
+        self.known.rules.add(PrefixRule(prefix[0], rest, Decision.ALLOW, source=file))
         return file
-
-
-def _overrides(config: Config, workspace: str) -> Overrides | None:
-    said = config.value.approvals
-    if not (said.tools or said.mcp_servers or said.paths):
-        return None
-    paths = {absolute(path, workspace): say for path, say in said.paths.items()}
-    return Overrides(said.tools, said.mcp_servers, paths)
 
 
 def absolute(path: str, workspace: str) -> str:

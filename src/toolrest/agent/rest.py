@@ -295,7 +295,7 @@ class Toolrest:
     @property
     def rules(self) -> Rules:
         """The rules for commands that are in force."""
-        return self._gate.services.rules
+        return self._session.known.rules
 
     def effective_policy(self) -> dict[str, Any]:
         """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""

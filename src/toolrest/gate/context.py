@@ -7,12 +7,11 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from toolrest.errors import RespondToModel
 from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
 from toolrest.gate.threads import run_in_thread
-from toolrest.policy.rules import Rules
 
 if TYPE_CHECKING:
     from toolrest.gate.approval import Approvals
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from toolrest.gate.redact import Redactor, StreamRedactor
     from toolrest.gate.runner import Runner, Tally
     from toolrest.policy.paths import PathPolicy
+    from toolrest.policy.rules import Rules
 
 T = TypeVar("T")
 Stream: TypeAlias = Literal["stdout", "stderr"]
@@ -36,6 +36,20 @@ class ReadStamp:
     mtime_ns: int
     inode: int
     sha256: str | None
+
+
+class Known(Protocol):
+    """What a session knows of the user's rules and earlier answers."""
+
+    @property
+    def rules(self) -> Rules:
+        """The rules for commands."""
+        ...
+
+    @property
+    def memory(self) -> Memory:
+        """Earlier answers."""
+        ...
 
 
 @dataclass(slots=True)
@@ -54,8 +68,7 @@ class Services:
     limiter: Limiter | None = None
     approval_policy: str = "on-request"
     legacy_encoding: str | None = None
-    rules: Rules = field(default_factory=Rules)
-    memory: Memory | None = None
+    known: Known | None = None
     questions: Questions | None = None
     mcp: Any = None
     agents: Any = None
@@ -65,6 +78,11 @@ class Services:
     state: dict[str, Any] = field(default_factory=dict)
     turn_state: dict[str, Any] = field(default_factory=dict)
     turn_state_of: str = ""
+
+    @property
+    def memory(self) -> Memory | None:
+        """What is remembered of earlier answers."""
+        return None if self.known is None else self.known.memory
 
 
 class Context:
@@ -165,7 +183,11 @@ class Context:
     @property
     def rules(self) -> Rules:
         """The rules for commands that are in force."""
-        return self._services.rules
+        if self._services.known is not None:
+            return self._services.known.rules
+        from toolrest.policy.rules import Rules
+
+        return Rules()
 
     @property
     def memory(self) -> Memory | None:

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -222,7 +221,7 @@ def _refuse_strangers(status: os.stat_result, file: str) -> None:
 def _write(file: str, grants: Sequence[Grant]) -> None:
     rows = [grant.to_json() for grant in grants]
     data = json.dumps({"version": VERSION, "grants": rows}, indent=1).encode()
-    draft = f"{file}.{secrets.token_hex(8)}"
+    draft = f"{file}.{os.getpid()}.{time.monotonic_ns()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(draft, flags, 0o600)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolrest.gate.decide import Decision
-from toolrest.gate.memory import needs_of
 
 if TYPE_CHECKING:
     from toolrest.gate.walk import Gate, Ready
@@ -57,6 +56,8 @@ def _recalled(gate: Gate, call: Ready, decision: Decision, fingerprint: str) -> 
     memory = gate.services.memory
     if memory is None or decision.keys is not None:
         return decision
+    from toolrest.gate.memory import needs_of
+
     needs = needs_of(call.effects, call.tool, fingerprint, leaves=decision.leaves)
     recalled = memory.recall(decision, needs, call.ctx.cwd)
     return replace(recalled, keys=tuple(needs)) if recalled is decision else recalled

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from toolrest.errors import ConfigError
 from toolrest.policy.rules import Rules
-from toolrest.policy.rules_load import parse_rules
 from toolrest.policy.verdict_amend import is_banned
 
 FOLDER = "rules"
@@ -55,6 +54,8 @@ def load_file(path: str) -> Rules:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: rules cannot be read: {error.strerror}") from None
+    from toolrest.policy.rules_load import parse_rules
+
     return parse_rules(_text(data, path), path)
 
 
@@ -125,6 +126,8 @@ def _append(descriptor: int, path: str, line: str) -> None:
     if line in text.splitlines():
         return
     addition = ("\n" if text and not text.endswith("\n") else "") + line + "\n"
+    from toolrest.policy.rules_load import parse_rules
+
     parse_rules(text + addition, path)
     encoded = addition.encode()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
 PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
+_MAX_REPOSITORIES = 16
 _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
 
@@ -183,15 +185,26 @@ class CommandTool(Tool):
     async def more_env(self, args: Any, cwd: str, ctx: Context) -> dict[str, str]:
         """Git that only looks may not run the programs that a repository's settings name.
 
-        Which settings there are, git itself says; listing them runs nothing.
+        Which settings there are, git itself says, in every folder that it will run in; listing
+        them runs nothing.
         """
-        if not self.verdict(args, ctx).needs_disarmed_git:
+        folders = self.verdict(args, ctx).git_folders
+        if not folders:
             return {}
+        if len(folders) > _MAX_REPOSITORIES:
+            raise RespondToModel(
+                f"the command looks into {len(folders)} folders with git; "
+                f"use at most {_MAX_REPOSITORIES} in one call"
+            )
         from toolrest.policy.commands_git import disarmed_git
 
-        listing = ("git", "config", "--list", "--name-only", "-z")
-        listed = await ctx.runner.run(listing, cwd, seconds=5, outside=ctx.outside)
-        return disarmed_git(listed.result.stdout.split("\0"))
+        names: dict[str, None] = {}
+        for folder in dict.fromkeys((cwd, *folders)):
+            listing = ("git", "config", "--list", "--name-only", "-z")
+            if await ctx.in_thread(os.path.isdir, folder):
+                listed = await ctx.runner.run(listing, folder, seconds=5, outside=ctx.outside)
+                names.update(dict.fromkeys(listed.result.stdout.split("\0")))
+        return disarmed_git(names)
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
         """By what the command line does; a patch is decided like any write."""
