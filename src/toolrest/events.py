@@ -329,6 +329,22 @@ class MemorySaved(Event):
     text: str
 
 
+class WebSearchBegin(Event):
+    """A web search is about to be asked."""
+
+    type: ClassVar[str] = "web_search_begin"
+    call_id: str
+
+
+class WebSearchEnd(Event):
+    """A web search was answered."""
+
+    type: ClassVar[str] = "web_search_end"
+    call_id: str
+    query: str
+    action: JSONObject
+
+
 class PlanUpdate(Event):
     """The model wrote down its plan."""
 
