@@ -21,6 +21,9 @@ READER: Row = ("function", "read", False, True)
 # Touches nothing outside of the session, but two plans at once would be one too many.
 PLAN: Row = ("function", "read", False, False)
 
+# Reaches other machines, but two at once do not meet.
+FETCH: Row = ("function", "write", True, True)
+
 DEFAULT: dict[str, Row] = {
     "exec_command": COMMAND,
     "write_stdin": COMMAND,
@@ -33,6 +36,7 @@ DEFAULT: dict[str, Row] = {
     "grep_files": READER,
     "list_dir": READER,
     "read_file": READER,
+    "webfetch": FETCH,
     "view_image": READER,
     "get_memory": READER,
     "save_memory": PATCH,

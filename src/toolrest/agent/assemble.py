@@ -12,6 +12,7 @@ from toolrest.agent.hook_setup import session_hooks
 from toolrest.agent.mcp_setup import mcp_session
 from toolrest.agent.remember import Remembered, kept_from_writing
 from toolrest.agent.resume import deferring
+from toolrest.agent.web_setup import offers_search, search_options, web_options
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
 from toolrest.gate.approval import Approvals, OnAsk
@@ -81,7 +82,7 @@ def assemble(
 
     A sub-agent's session shares its parent's MCP servers, session grants and count of commands.
     """
-    from toolrest.tools.catalog import built_in, switched_on
+    from toolrest.tools.catalog import built_in, switched_on, web_tools
 
     settings = config.value
     spill = Spill(config.home, session_id)
@@ -112,6 +113,10 @@ def assemble(
         lambda: _surroundings(settings, files),
         asks=services.questions is not None,
     )
+    tools += web_tools(
+        lambda: web_options(settings),
+        (lambda: search_options(settings, environ)) if offers_search(settings) else None,
+    )
     gate = Gate(
         services,
         Registry(switched_on(tools, settings.tools)),
@@ -126,6 +131,11 @@ def assemble(
         Scheduler(settings.max_parallel_calls),
         default_timeout=settings.tool_timeout_sec,
         max_calls=settings.max_calls_per_session,
+    )
+    # With full access a command may reach anywhere: asking about the rest would only pretend.
+    gate.taint.enabled = (
+        settings.tool_security.ask_after_external_content
+        and settings.sandbox_mode != "danger-full-access"
     )
     gate.hooks = session_hooks(settings, services, environ)
     audit = _listeners(config, session_id, files, bus)

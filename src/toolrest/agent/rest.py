@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolrest.mcp.pool import Pool
     from toolrest.policy.effects import Effects
     from toolrest.policy.rules import Rules
+    from toolrest.tools.search_backends import SearchFunction
 
 
 class Turn(CallTurn):
@@ -229,6 +230,12 @@ class Toolrest:
     def wire_name(self, tool: Tool) -> str:
         """The name under which models see this tool."""
         return self._gate.registry.wire_name(tool)
+
+    def use_search(self, function: SearchFunction) -> None:
+        """Let `web_search` ask this function: `(query, limit)` to rows of title, url, snippet."""
+        from toolrest.tools.web_search import FUNCTION
+
+        self._gate.services.state[FUNCTION] = function
 
     def supports_parallel(self, name: str) -> bool:
         """Whether a usual call of this tool may run beside others."""

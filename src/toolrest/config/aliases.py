@@ -21,6 +21,7 @@ ALIASES: dict[Key, Alias] = {
     ("tool_config", "sandbox_policy"): Alias(("sandbox_policy",)),
     ("tool_security", "sandbox_policy"): Alias(("sandbox_policy",)),
     ("tool_config", "tools_web_search_request"): Alias(("tools", "tools_web_search_request")),
+    ("tools", "web_search"): Alias(("tools", "tools_web_search_request")),
     ("tools", "use_experimental_streamable_shell_tool"): Alias(
         ("tools", "shell_type"), {True: "unified_exec", False: "family"}
     ),

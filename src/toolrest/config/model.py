@@ -194,6 +194,7 @@ class ToolSecurity(Table):
     max_file_access_size: Size = 100_000_000
     max_shell_commands_per_session: Count | None = None
     allowed_network_domains: Texts = ()
+    ask_after_external_content: bool = True
     audit_log_enabled: bool = True
     audit_log_path: Text | None = None
 
@@ -235,6 +236,30 @@ class Hooks(Table):
     PermissionRequest: HookRows = ()
     SessionStart: HookRows = ()
     Stop: HookRows = ()
+
+
+class Web(Table):
+    """`[web]`: how `webfetch` reads pages."""
+
+    robots: bool = True
+    max_size: Size = 5_000_000
+    timeout_sec: Seconds = 30.0
+
+
+class Search(Table):
+    """`[search]`: who answers `web_search` where the model's own server does not.
+
+    `url` is a SearXNG instance, or another address of the service; the key of Brave and Tavily is
+    in the variable that `key_env` names. Results of `blocked_domains`, and with `allowed_domains`
+    of all others, are not shown.
+    """
+
+    backend: Literal["searxng", "brave", "tavily"] | None = None
+    url: Text | None = None
+    key_env: Text | None = None
+    allowed_domains: Texts = ()
+    blocked_domains: Texts = ()
+    max_results: Annotated[int, Field(ge=1, le=50)] = 10
 
 
 class Checkpoints(Table):
@@ -504,6 +529,9 @@ class Settings(Table):
     user_input: UserInput = UserInput.model_construct()
     hooks: Hooks = Hooks.model_construct()
 
+    web_search: Literal["disabled", "cached", "live"] | None = None
+    web: Web = Web.model_construct()
+    search: Search = Search.model_construct()
     checkpoints: Checkpoints = Checkpoints.model_construct()
     redact: Redact = Redact.model_construct()
     agents: Agents = Agents.model_construct()

@@ -13,8 +13,6 @@ PENDING_KEYS = {
     "history": "session history",
     "notify": "notifications",
     "features": "feature switches; the switches that exist are under [tools]",
-    "web_search": "web search",
-    "tools.web_search": "web search",
     "network_proxy": "the network allow list",
     "permissions": "permission profiles",
     "default_permissions": "permission profiles",
@@ -22,7 +20,6 @@ PENDING_KEYS = {
 
 PENDING_VALUES: dict[tuple[str, Any], str] = {
     ("sandbox_policy", "vm"): "virtual machines as sandboxes",
-    ("tools.tools_web_search_request", True): "web search",
 }
 
 

@@ -42,9 +42,13 @@ class Taint:
             f"it reaches {sent} after this session has read external content ({self.external}) "
             f"and files of yours, which that content may want sent out ({SETTING} = false allows)"
         )
-        return Decision("deny" if mode == "never" else "ask", "external.content", reason)
+        if mode != "never":
+            return Decision("ask", "external.content", reason)
+        # Nobody can be asked. A server that the user has set up for this goes on.
+        return Decision("deny", "external.content", reason) if effects.connects else decision
 
     def _risky(self, effects: Effects) -> bool:
         if not (self.enabled and self.external and self.private):
             return False
-        return bool(effects.connects or effects.calls)
+        # A sub-agent's call stays here; what it does in turn is judged where it does it.
+        return bool(effects.connects or (effects.calls and not effects.confined))

@@ -40,6 +40,7 @@ from toolrest.gate.review import Review
 from toolrest.gate.router import Route, route
 from toolrest.gate.scheduler import Scheduler, Ticket
 from toolrest.gate.stale import note_written, refuse_stale
+from toolrest.gate.taint import Taint
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Tool
 from toolrest.items import CallItem, JSONObject, Text, ToolOutput
@@ -79,6 +80,7 @@ class Gate:
     sync_soon: Callable[[], None] | None = None
     """Starts putting what was decided on disk."""
     hooks: HookedWalks | None = None
+    taint: Taint = field(default_factory=Taint)
 
 
 def _nowhere(output: ToolOutput) -> None:
@@ -344,7 +346,8 @@ class Walk:
             if refusal is not None:
                 self.looping = True
                 return Decision("deny", "loop", refusal)
-        return judge_call(self.gate, call, self.fingerprint)
+        decision = judge_call(self.gate, call, self.fingerprint)
+        return self.gate.taint.judge(call.effects, decision, self.gate.decider.mode)
 
     def _say(self, call: Ready, decision: Decision, source: Source = "policy") -> None:
         self.gate.services.bus.emit(
@@ -506,6 +509,7 @@ class Walk:
         self.ended = True
         if self.ctx is not None:
             self.ctx.close()
+        self.gate.taint.note(self.name, self.effects, output)
         if self.ticket is not None:
             self.gate.scheduler.release(self.ticket)
         try:

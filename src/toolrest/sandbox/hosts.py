@@ -101,8 +101,8 @@ class Allowlist:
     addresses and ranges (`10.0.0.0/8`) open private ones; `:port` narrows an entry to a port.
     """
 
-    def __init__(self, entries: Iterable[str]) -> None:
-        self.entries = tuple(_entry(text) for text in entries)
+    def __init__(self, entries: Iterable[str], setting: str = "allowed_network_domains") -> None:
+        self.entries = tuple(_entry(text, setting) for text in entries)
 
     def allows_name(self, host: str, port: int) -> bool:
         """Whether this parsed host may be asked for at all."""
@@ -125,7 +125,7 @@ class Allowlist:
         )
 
 
-def _entry(text: str) -> Entry:
+def _entry(text: str, setting: str) -> Entry:
     try:
         rest, port = _split_port(text.strip())
         if rest == "*":
@@ -140,8 +140,7 @@ def _entry(text: str) -> Entry:
         return Entry(tuple(name.split(".")), below, ranges, port)
     except ValueError as problem:
         raise ConfigError(
-            f"allowed_network_domains: {text!r} is not a host, `*.` and a host, an address or a"
-            f" range ({problem})"
+            f"{setting}: {text!r} is not a host, `*.` and a host, an address or a range ({problem})"
         ) from None
 
 

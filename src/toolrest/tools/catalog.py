@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from toolrest.config.families import Family, PatchForm, ShellForm
     from toolrest.config.model import Tools
     from toolrest.tools.commands import Surroundings
+    from toolrest.tools.web_search import SearchOptions
+    from toolrest.tools.webfetch import WebOptions
 
 FILE_TOOLS = ("read_file", "list_dir", "grep_files")
 
@@ -69,6 +71,29 @@ def _mcp_resources() -> list[Tool]:
         ),
         Deferred("read_mcp_resource", "mcp_resources", lambda: load("ReadMcpResource")),
     ]
+
+
+def web_tools(
+    web: Callable[[], WebOptions], search: Callable[[], SearchOptions] | None
+) -> list[Tool]:
+    """Tools that reach the web from our own process."""
+
+    def webfetch() -> Tool:
+        from toolrest.tools.webfetch import WebFetch
+
+        return WebFetch(web())
+
+    tools: list[Tool] = [Deferred("webfetch", "web", webfetch)]
+    if search is not None:
+        options = search
+
+        def web_search() -> Tool:
+            from toolrest.tools.web_search import WebSearch
+
+            return WebSearch(options())
+
+        tools.append(Deferred("web_search", "web", web_search))
+    return tools
 
 
 def _update_plan() -> Tool:

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from toolrest import __version__
 from toolrest.errors import RespondToModel, Timeout
 from toolrest.sandbox.reach import Place, Reach, Unreachable, parse_url
 
 if TYPE_CHECKING:
     import httpx2
 
-AGENT = f"toolrest/{__version__}"
+AGENT = "toolrest"
 _HOPS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 
