@@ -41,6 +41,7 @@ CALLS: dict[str, tuple[Any, str]] = {
     "grep_files": (Call("grep_files", {"pattern": "needle"}), "notes.txt"),
     "list_dir": (Call("list_dir", {"dir_path": "."}), "notes.txt"),
     "read_file": (Call("read_file", {"file_path": "notes.txt"}), "needle"),
+    "webfetch": (Call("webfetch", {"url": "http://127.0.0.1:9/"}), "private or reserved"),
     "view_image": (Call("view_image", {"path": "dot.png"}), "base64"),
     "list_mcp_resources": (Call("list_mcp_resources", {}), "resources"),
     "list_mcp_resource_templates": (Call("list_mcp_resource_templates", {}), "resourceTemplates"),

@@ -430,8 +430,8 @@ def test_any_text_is_a_public_place_or_refused(text: str) -> None:
         ("never", {}, False, "network is off"),
         ("on-request", {"listed": True}, True, ""),
         ("never", {"listed": True}, True, ""),
-        ("untrusted", {"listed": True}, False, "risk write"),
-        ("strict", {"listed": True}, False, "risk write"),
+        ("untrusted", {"listed": True}, False, "it connects to web.example"),
+        ("strict", {"listed": True}, False, "it connects to web.example"),
     ],
 )
 async def test_modes(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolrest.gate.questions import Questions, UserQuestion
     from toolrest.gate.redact import Redactor, StreamRedactor
     from toolrest.gate.runner import Runner, Tally
+    from toolrest.policy.modes import Mode
     from toolrest.policy.paths import PathPolicy
     from toolrest.policy.rules import Rules
 
@@ -66,7 +67,7 @@ class Services:
     outside_files: PathPolicy | None = None
     limit: Limit | None = None
     limiter: Limiter | None = None
-    approval_policy: str = "on-request"
+    approval_policy: Mode = "on-request"
     legacy_encoding: str | None = None
     known: Known | None = None
     questions: Questions | None = None
@@ -171,7 +172,7 @@ class Context:
         return self._services.limit or DEFAULT_LIMIT
 
     @property
-    def approval_policy(self) -> str:
+    def approval_policy(self) -> Mode:
         """When this session asks; `on-request` lets a model ask to leave the sandbox."""
         return self._services.approval_policy
 

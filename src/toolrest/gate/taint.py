@@ -42,6 +42,8 @@ class Taint:
             f"it reaches {sent} after this session has read external content ({self.external}) "
             f"and files of yours, which that content may want sent out ({SETTING} = false allows)"
         )
+        if mode == "dangerous":
+            return decision
         if mode != "never":
             return Decision("ask", "external.content", reason)
         # Nobody can be asked. A server that the user has set up for this goes on.

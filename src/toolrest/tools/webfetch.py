@@ -15,6 +15,7 @@ from toolrest.gate.decide import Decision
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.policy.modes import need
 from toolrest.sandbox.reach import Place, Reach, Unreachable, parse_url
 from toolrest.tools.web_client import AGENT, Caps, Client, Page
 from toolrest.tools.web_text import readable, wrapped
@@ -148,9 +149,12 @@ def judge(place: Place, options: WebOptions, ctx: Context) -> Decision | None:
     reason = options.reach.refusal(place)
     if reason is not None:
         return Decision("deny", "network.not_listed", reason)
-    if options.unasked and ctx.approval_policy in ("on-request", "on-failure", "never"):
-        return Decision("allow", "network.listed")
-    return None
+    if not options.unasked:
+        return None
+    # The user has opened the way there: it is a write like any other.
+    if need("write", ctx.approval_policy) == "ask":
+        return Decision("ask", "table.write", f"it connects to {place.authority}", what="write")
+    return Decision("allow", "network.listed", what="write")
 
 
 def _place(url: str) -> Place:
