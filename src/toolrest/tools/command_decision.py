@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from toolrest.gate.decide import Decision
 from toolrest.policy.grant_needs import command_keys, granted_by
 from toolrest.policy.modes import What
 from toolrest.policy.verdict_outcome import (
-    ExecMode,
     Forbidden,
     Granted,
     NeedsApproval,
@@ -33,7 +32,7 @@ _GRAVE: dict[str, What] = {"dangerous": "critical", "unknown": "unread"}
 def setting_of(args: Escalation, ctx: Context) -> Setting:
     """What the session and the call say, for the table."""
     return Setting(
-        cast("ExecMode", ctx.approval_policy),
+        ctx.approval_policy,
         ctx.files.mode,
         network=ctx.runner.confinement.network != "off",
         permissions="require_escalated" if args.asks_to_leave() else "use_default",
