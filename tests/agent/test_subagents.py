@@ -347,3 +347,15 @@ async def test_no_child_call_runs_that_the_ceiling_denies(
         )
         if refused:
             assert json.dumps(mine.text)[1:60] in childs, (name, args, childs)
+
+
+async def test_the_users_hooks_hold_for_a_childs_calls(parent: Make, workspace: Path) -> None:
+    stop = [{"command": ["/bin/sh", "-c", "echo not today >&2; exit 2"], "matcher": "Bash"}]
+    rest = parent(
+        [Call("exec_command", {"cmd": "touch by_child"}), Say("could not")],
+        approval_policy="never",
+        hooks__PreToolUse=stop,
+    )
+    agent_id = await spawn(rest, "make a file")
+    await wait(rest, agent_id)
+    assert not (workspace / "by_child").exists()

@@ -483,6 +483,24 @@ async def test_a_hook_answers_a_question(
         assert output.failure.kind == "approval_denied"
 
 
+async def test_a_hooks_yes_is_none_to_a_second_try_outside(tmp_path: Path, script: Script) -> None:
+    """Inside the sandbox it was asked about, and inside it stays until somebody is asked again."""
+    outside = Path("/usr/local/toolrest-must-not-be-there")  # /tmp is the sandbox's own
+    body = (
+        "if not told['leaves_sandbox']:\n"
+        "    print(json.dumps({'hookSpecificOutput': {'decision': {'behavior': 'allow'}}}))"
+    )
+    command = script(body)
+    rows = {"PermissionRequest": [hook(command)]}
+    options: Any = {"approval_policy": "untrusted", "settings": {"hooks": rows}}
+    async with Toolrest(tmp_path, **options) as rest:
+        call = {"command": ["python3", "-c", f"open({str(outside)!r}, 'w')"]}
+        output = await rest.call("shell", call)
+    assert [told["leaves_sandbox"] for told in log_of(command)] == [False, True]
+    assert output.failure is not None
+    assert not outside.exists()
+
+
 async def test_no_question_no_hook(tmp_path: Path, script: Script) -> None:
     command = script("sys.exit(2)")
     output, _ = await call_with(tmp_path, {"PermissionRequest": [hook(command)]})

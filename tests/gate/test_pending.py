@@ -246,6 +246,27 @@ async def test_policy_still_has_its_say(tmp_path: Path, toolrest_home: Path) -> 
     assert mark == []
 
 
+async def test_a_patch_of_a_file_that_changed_since_is_asked_about_anew(
+    tmp_path: Path, toolrest_home: Path
+) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("one\ntwo\n")
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+three\n*** End Patch\n"
+    options: Any = {"on_ask": "defer", "approval_policy": "untrusted"}
+    async with Toolrest(tmp_path, **options) as rest:
+        await rest.call("apply_patch", {"input": patch})
+        (pending,) = rest.pending
+        assert "+three" in pending.request.diff
+        file.write_text("zero\none\ntwo\n")
+        output = await rest.resume(pending)
+        assert "needs approval" in output.text
+        assert "two" in file.read_text()
+        (fresh,) = rest.pending
+        assert fresh.id != pending.id
+        assert (await rest.resume(fresh)).success
+        assert file.read_text() == "zero\none\nthree\n"
+
+
 async def test_waiting_for_an_answer(tmp_path: Path, toolrest_home: Path) -> None:
     mark: list[str] = []
     store = PendingStore(str(toolrest_home))

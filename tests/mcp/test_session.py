@@ -202,3 +202,25 @@ async def _until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not true():
             await asyncio.sleep(0.01)
+
+
+async def test_hooks_see_and_stop_a_servers_tools(
+    open_rest: Open, fake_server: Fake, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    told = ["/bin/sh", "-c", f"cat >> {log}; echo >> {log}"]
+    stop = ["/bin/sh", "-c", "echo not this server >&2; exit 2"]
+    hooks = {
+        "PreToolUse": [{"command": told}, {"command": stop, "matcher": "mcp__fs__fail"}],
+        "PostToolUse": [{"command": told, "matcher": "mcp__.*"}],
+    }
+    async with open_rest({"fs": fake_server()}, settings={"hooks": hooks}) as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call("fs/echo", {"text": "hi"})).text == "hi"
+        assert "not this server" in (await rest.call("fs/fail")).text
+    seen = [json.loads(line) for line in log.read_text().splitlines() if line]
+    assert [(one["hook_event_name"], one["tool_name"]) for one in seen] == [
+        ("PreToolUse", "mcp__fs__echo"),
+        ("PostToolUse", "mcp__fs__echo"),
+        ("PreToolUse", "mcp__fs__fail"),
+    ]

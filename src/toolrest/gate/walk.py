@@ -296,8 +296,8 @@ class Walk:
             raise Rejected(decision.reason)
         if decision.verdict == "ask":
             review = await self._ask(call, decision)
-            # A yes to later calls as well says nothing about a second try of this one.
-            self.approved = review.answer == "approved"
+            # Neither a yes to later calls as well nor a hook's speaks for a second try of this one.
+            self.approved = review is not None and review.answer == "approved"
         # Only here, after somebody said yes or a rule of the user's, may a call leave the sandbox.
         call.ctx.outside = decision.leaves
         output = await self._run_decided(call)
@@ -368,21 +368,22 @@ class Walk:
             )
         )
 
-    async def _ask(self, call: Ready, decision: Decision, *, retry: bool = False) -> Review:
+    async def _ask(self, call: Ready, decision: Decision, *, retry: bool = False) -> Review | None:
+        """The yes, or None when it was a hook's; anything else is raised."""
         gate = self.gate
         request = request_for(self, call, decision, retry=retry)
-        by: Source = "user"
+        review: Review | None = None
+        by: Source = "hook"
         try:
-            if gate.hooks is not None and await gate.hooks.answered(self, call, request):
-                by, review = "hook", Review("approved")
-            else:
+            if gate.hooks is None or not await gate.hooks.answered(self, call, request):
+                by = "user"
                 review = await gate.services.approvals.ask(request, self.turn.id)
         except ToolCallError as error:
-            self._say(call, Decision("deny", decision.rule, error.message), source="user")
+            self._say(call, Decision("deny", decision.rule, error.message), source=by)
             error.message = call.tool.rejected_text(error.message)
             raise
         reason = decision.reason
-        if gate.services.memory is not None and by == "user":
+        if gate.services.memory is not None and review is not None:
             problem = gate.services.memory.keep(request, review)
             reason = f"{reason}; {problem}" if problem else reason
         self._say(call, Decision("allow", decision.rule, reason), source=by)
