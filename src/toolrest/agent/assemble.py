@@ -12,6 +12,7 @@ from toolrest.agent.hook_setup import session_hooks
 from toolrest.agent.mcp_setup import mcp_session
 from toolrest.agent.remember import Remembered, kept_from_writing
 from toolrest.agent.resume import deferring
+from toolrest.agent.skill_setup import SessionSkills, skills_folder
 from toolrest.agent.web_setup import offers_search, search_options, web_options
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
@@ -52,6 +53,7 @@ class Session:
     """The user's rules, overrides and earlier answers."""
     saver: Saver | None = None
     mcp: McpSession | None = None
+    skills: SessionSkills | None = None
 
     async def aclose(self) -> None:
         """End the session's programs and close its own files."""
@@ -87,7 +89,7 @@ def assemble(
     settings = config.value
     spill = Spill(config.home, session_id)
     redactor = _redactor(settings, environ)
-    files = path_policy(config, workspace, (spill.path,))
+    files = path_policy(config, workspace, (spill.path, *skills_folder(config.home)))
     bus = Bus(redactor)
     limiter = _limiter(config, redactor, spill)
     services = Services(
@@ -117,6 +119,8 @@ def assemble(
         lambda: web_options(settings),
         (lambda: search_options(settings, environ)) if offers_search(settings) else None,
     )
+    skills = SessionSkills(config, files, environ)
+    tools.append(skills.tool())
     gate = Gate(
         services,
         Registry(switched_on(tools, settings.tools)),
@@ -147,7 +151,8 @@ def assemble(
     else:
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
         services.tally = parent.tally
-    return Session(gate, spill, audit, known, _saver(config, files, session_id), servers)
+    saver = _saver(config, files, session_id)
+    return Session(gate, spill, audit, known, saver, servers, skills)
 
 
 def _questions(settings: Settings, bus: Bus, on_question: OnQuestion | None) -> Questions | None:

@@ -59,6 +59,8 @@ class Opening:
     files: PathPolicy
     shell: str
     docs: ProjectDocs
+    skills: str = ""
+    """The index of the skills there are."""
 
     def items(self) -> list[JSONObject]:
         """Everything, in order."""
@@ -78,6 +80,8 @@ class Opening:
         yield "developer", self.permissions()
         if settings.developer_instructions:
             yield "developer", settings.developer_instructions
+        if self.skills:
+            yield "developer", self.skills
         docs = agents_text(self.config.home, self.files, self.docs)
         if docs:
             yield "user", agents_message(docs, self.files.cwd)
@@ -141,4 +145,4 @@ def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
         root_markers=settings.project_root_markers,
     )
     shell = Shells.of_this_user(os.environ, avoid=files.writable_roots).default()
-    return Opening(config, files, shell.kind, docs)
+    return Opening(config, files, shell.kind, docs, rest.skills_index())

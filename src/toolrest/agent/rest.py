@@ -237,6 +237,11 @@ class Toolrest:
 
         self._gate.services.state[FUNCTION] = function
 
+    def skills_index(self) -> str:
+        """What to tell a model of the skills there are; empty when there are none."""
+        skills = self._session.skills
+        return "" if skills is None else skills.index()
+
     def supports_parallel(self, name: str) -> bool:
         """Whether a usual call of this tool may run beside others."""
         tool = self._gate.registry.get(name)
