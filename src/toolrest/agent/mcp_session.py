@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from toolrest import events
+from toolrest.agent.mcp_ask import ServerQuestions
 from toolrest.agent.mcp_confine import ServerBoxes
+from toolrest.agent.mcp_deferred import DeferredTools
+from toolrest.agent.mcp_trust import Trust
 from toolrest.errors import ToolDefinitionError, ToolrestError
 from toolrest.events import McpServerState
+from toolrest.mcp.cache import ToolCache
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.pool import Pool
 from toolrest.mcp.wires import Host
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from toolrest.gate.context import Services
     from toolrest.gate.registry import Registry
     from toolrest.mcp.connection import Connection
+    from toolrest.mcp.pins import Changes
     from toolrest.mcp.servers import Configured, Server
 
 _log = logging.getLogger("toolrest")
@@ -47,30 +54,51 @@ class McpSession:
         self._registry = registry
         self._boxes = ServerBoxes(config, services.files, services.session_id, environ)
         self._owner = Owner()
+        self._trust = Trust(config.home, services, environ)
+        self._cache = ToolCache(os.path.join(config.home, "mcp", "tools.json"))
+        self.questions = ServerQuestions(services)
+        self._deferred = DeferredTools(config, registry)
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._writing: set[asyncio.Task[None]] = set()
         self._states: dict[str, tuple[str, str]] = {}
         self._tools: dict[tuple[str, str], McpTool] = {}
+        self._one_writer = asyncio.Lock()
+        self._seen: dict[str, dict[str, Definition]] = {}
         self.warnings = list(found.warnings)
         host = Host(
             confine=self._boxes.confine,
             owner=lambda: self._owner,
             roots=(services.files.workspace,),
             may_connect=self._may_connect,
+            may_start=self._trust.may_start,
+            ask=self.questions.elicit,
+            sample=self.questions.sample,
             client_version=__version__,
             environ=environ,
         )
         self.pool = Pool(found.servers.values(), host, self._on_change)
         registry.explain = self._explain
+        self._fresh = {server.name for server in found.servers.values() if self._recall(server)}
+
+    def _recall(self, server: Server) -> bool:
+        """Offer what the server listed last time, as far as it is pinned; True if that is fresh."""
+        cached = self._cache.get(server)
+        if cached is None or not self._trust.is_pinned(server):
+            return False
+        self._offer(server, self._trust.known_tools(server, cached.definitions), {})
+        return cached.fresh
 
     def start(self) -> None:
         """Begin to connect in the background. Twice does no harm."""
         for warning in self.warnings:
             self._emit(events.Warning(message=warning))
         self.warnings.clear()
-        self.pool.start()
+        self.pool.start([name for name in self.pool.connections if name not in self._fresh])
 
     async def wait(self, names: Iterable[str] | None = None) -> None:
-        """Wait until these servers, or all, are ready or have failed."""
+        """Wait until these servers, or all, are ready or have failed, and questions answered."""
         await self.pool.wait(names)
+        await self.settled()
 
     async def wait_required(self) -> None:
         """Wait for the servers that the user cannot do without."""
@@ -80,6 +108,10 @@ class McpSession:
 
     async def aclose(self) -> None:
         """End every server and what it ran in."""
+        for task in self._asking.values():
+            task.cancel()
+        if tasks := {*self._asking.values(), *self._writing}:
+            await asyncio.wait(tasks)
         await self.pool.aclose()
         await self._owner.aclose()
         await self._boxes.aclose()
@@ -105,8 +137,56 @@ class McpSession:
         if self._states.get(name) != state:
             self._states[name] = state
             self._emit(McpServerState(server=name, state=state[0], reason=state[1]))
-        if connection.listed:
-            self._offer(connection.server, connection.definitions, connection.rejected)
+        if connection.listed and connection.state == "ready":
+            self._review(connection)
+
+    def _review(self, connection: Connection) -> None:
+        """Offer what is as it was approved; ask about the rest."""
+        server, definitions = connection.server, dict(connection.definitions)
+        if self._seen.get(server.name) == definitions:
+            return
+        self._seen[server.name] = definitions
+        self._remember(server, definitions)
+        rejected = dict(connection.rejected)
+        if self._trust.first_sight(server, definitions):
+            self._offer(server, definitions, rejected)
+            return
+        found = self._trust.difference(server, definitions)
+        for name in found.untrusted:
+            rejected[name] = _NOT_APPROVED.format(
+                what="new" if name in found.added else "changed", server=server.name
+            )
+        self._offer(server, self._trust.known_tools(server, definitions), rejected)
+        if found.untrusted:
+            self._ask(server, definitions, found)
+
+    def _ask(self, server: Server, definitions: dict[str, Definition], found: Changes) -> None:
+        earlier = self._asking.get(server.name)
+        if earlier is not None:
+            earlier.cancel()
+
+        async def ask() -> None:
+            refused = await self._trust.approve_tools(server, definitions, found)
+            if refused is None and self._seen.get(server.name) == definitions:
+                self._offer(server, definitions, {})
+
+        self._asking[server.name] = asyncio.ensure_future(ask())
+
+    def _remember(self, server: Server, definitions: dict[str, Definition]) -> None:
+        """Write the cache beside the event loop, one server after the other."""
+
+        async def write() -> None:
+            async with self._one_writer:
+                await asyncio.to_thread(self._cache.put, server, definitions)
+
+        task = asyncio.ensure_future(write())
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def settled(self) -> None:
+        """Wait until every question about changed tools has its answer."""
+        if self._asking:
+            await asyncio.wait(set(self._asking.values()))
 
     def _emit(self, event: Event) -> None:
         try:
@@ -121,11 +201,14 @@ class McpSession:
         for key in [key for key in self._tools if key[0] == server.name]:
             if wanted.get(key[1]) != self._tools[key].definition:
                 self._registry.remove(self._tools.pop(key))
+        for name in wanted:
+            self._registry.quarantined.pop(f"mcp__{server.name}__{name}", None)
         for definition in wanted.values():
             if definition.key not in self._tools and self._is_on(definition):
                 self._add(McpTool(definition, server))
         for name, reason in rejected.items():
             self._registry.quarantined[f"mcp__{server.name}__{name}"] = reason
+        self._deferred.update(self._tools)
 
     def _is_on(self, definition: Definition) -> bool:
         settings = self._config.value.tools
@@ -153,6 +236,10 @@ class McpSession:
         return None
 
 
+_NOT_APPROVED = (
+    "its definition is {what} since the server was approved; "
+    "to see and approve it run: toolrest mcp approve {server}"
+)
 _WORDS = {
     "configured": "not connected yet",
     "starting": "still starting; try again in a moment",

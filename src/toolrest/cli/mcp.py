@@ -8,6 +8,7 @@ import click
 
 SUBCOMMANDS = {
     "add": ("toolrest.cli.mcp_edit", "Write a server into your settings."),
+    "approve": ("toolrest.cli.mcp_show", "See what changed about a server, and approve it."),
     "get": ("toolrest.cli.mcp_show", "Show one server's settings."),
     "list": ("toolrest.cli.mcp_show", "Start every server and say how it stands."),
     "remove": ("toolrest.cli.mcp_edit", "Take a server out of your settings."),

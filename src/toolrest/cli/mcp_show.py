@@ -11,6 +11,7 @@ import click
 from toolrest.cli.options import Choices, session_options
 
 if TYPE_CHECKING:
+    from toolrest.gate.approval import OnAsk
     from toolrest.mcp.connection import Connection, Status
     from toolrest.mcp.servers import Server
 
@@ -103,15 +104,17 @@ def _facts(server: Server) -> dict[str, Any]:
     return facts
 
 
-async def _settled(choices: Choices, name: str | None) -> list[Connection]:
+async def _settled(
+    choices: Choices, name: str | None, asker: OnAsk | None = None
+) -> list[Connection]:
     """The servers (or that one), as a session finds them; what was found outlives its end."""
-    rest = choices.open(_asker())
+    rest = choices.open(asker or _asker())
     async with rest:
         pool = rest.mcp
         names = [] if pool is None else [n for n in pool.connections if name in (None, n)]
         if pool is None or not names:
             return []
-        await pool.wait(names)
+        await rest.wait_for_mcp(*names)
         return [pool.connections[each] for each in sorted(names)]
 
 
@@ -148,3 +151,22 @@ def _asker() -> Any:
     from toolrest.cli.ask import TerminalApprover
 
     return TerminalApprover()
+
+
+@click.command("approve")
+@session_options
+@click.option("--yes", is_flag=True, help="Approve without asking; what is approved is printed.")
+@click.argument("name")
+def approve_command(choices: Choices, name: str, yes: bool) -> None:
+    """Show how the server NAME is started and what changed in its tools, and approve it."""
+    from toolrest.gate.review import ApprovalRequest
+
+    def ask(request: ApprovalRequest) -> bool:
+        click.echo(request.reason, err=True)
+        return yes or click.confirm("Approve?", default=False, err=True)
+
+    found = asyncio.run(_settled(choices, name, ask))
+    if not found:
+        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+    click.echo(found[0].status().line())
+    sys.exit(1 if found[0].state == "failed" else 0)

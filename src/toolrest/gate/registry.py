@@ -122,6 +122,10 @@ class Registry:
             self._map = NameMap(self._tools)
         return self._map
 
+    def touch(self) -> None:
+        """Say that some tool is now offered, or is not any more."""
+        self.version += 1
+
     def wire_name(self, tool: Tool) -> str:
         """The name that models see: legal on every wire, unique, reversible."""
         return self._names.wire(key_of(tool))

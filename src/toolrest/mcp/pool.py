@@ -89,7 +89,7 @@ class Pool:
 
     def server(self, name: str) -> Server:
         """The settings of a server."""
-        return self._known(name).server
+        return self.connections[name].server
 
     def status(self) -> list[Status]:
         """Every server, by name."""

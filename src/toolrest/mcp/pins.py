@@ -1,0 +1,177 @@
+"""What was approved about each server: how it is started, and every tool's definition.
+
+Whatever differs from its pin is not used before somebody has seen the difference. The file holds
+no values of variables or headers, only their names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from toolrest.config.read import read_text
+from toolrest.config.secret_names import is_secret_name
+from toolrest.errors import ConfigError
+from toolrest.items import JSONObject
+from toolrest.mcp.definitions import Definition, digest
+
+if TYPE_CHECKING:
+    from toolrest.mcp.servers import Server
+
+_VERSION = 1
+_DIFF_LINES = 60
+
+
+@dataclass(slots=True)
+class Pin:
+    """What was approved about one server."""
+
+    launch: JSONObject
+    tools: dict[str, JSONObject] | None = None
+    """Each tool's definition by name; None until the server was listed for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How a server's tools differ from their pins."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def untrusted(self) -> tuple[str, ...]:
+        """The tools that nobody has approved as they are now."""
+        return (*self.added, *self.changed)
+
+
+@dataclass(slots=True)
+class Pins:
+    """Every pin of the user, in one 0600 file."""
+
+    path: str
+    _pins: dict[str, Pin] = field(default_factory=dict)
+    _loaded: bool = False
+
+    def get(self, server: Server) -> Pin | None:
+        """The pin of a server, if it was ever approved."""
+        self._load()
+        return self._pins.get(pin_key(server))
+
+    def put_launch(self, server: Server, launch: JSONObject) -> None:
+        """Somebody approved how the server is started; its tools are to be seen anew."""
+        self._load(again=True)
+        self._pins[pin_key(server)] = Pin(launch)
+        self._save()
+
+    def put_tools(self, server: Server, definitions: Mapping[str, Definition]) -> None:
+        """Somebody approved these definitions."""
+        self._load(again=True)
+        pin = self._pins.setdefault(pin_key(server), Pin({}))
+        pin.tools = {name: definition.to_json() for name, definition in definitions.items()}
+        self._save()
+
+    def remove(self, server: Server) -> None:
+        """Forget that a server was approved."""
+        self._load(again=True)
+        if self._pins.pop(pin_key(server), None) is not None:
+            self._save()
+
+    def _load(self, *, again: bool = False) -> None:
+        if self._loaded and not again:
+            return
+        self._loaded = True
+        try:
+            document = json.loads(read_text(self.path) or "{}")
+            rows = document["servers"] if document.get("version") == _VERSION else {}
+            self._pins = {
+                key: Pin(row["launch"], row.get("tools"))
+                for key, row in rows.items()
+                if isinstance(row.get("launch"), dict)
+            }
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            # A file that cannot be read approves nothing.
+            self._pins = {}
+
+    def _save(self) -> None:
+        from toolrest.config.write import replace_file
+
+        rows = {key: {"launch": p.launch, "tools": p.tools} for key, p in self._pins.items()}
+        text = json.dumps({"version": _VERSION, "servers": rows}, indent=1, sort_keys=True)
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        replace_file(self.path, text)
+
+
+def pin_key(server: Server) -> str:
+    """The user's servers by name; those of a folder by the file that brought them, too."""
+    return server.name if server.origin == "user" else f"{server.file}#{server.name}"
+
+
+def launch_record(server: Server, program: str | None) -> JSONObject:
+    """How a server is started or reached, as it is shown at approval and pinned."""
+    row = server.row
+    record: JSONObject = {
+        "command": row.command,
+        "program": program,
+        "args": list(row.args),
+        "env": {name: _value(name, value) for name, value in sorted(row.env.items())},
+        "env_vars": sorted(row.env_vars),
+        "cwd": row.cwd,
+        "url": row.url,
+        "headers": sorted({**row.headers, **row.http_headers, **row.env_http_headers}),
+        "bearer_token_env_var": row.bearer_token_env_var,
+        "network": list(row.network) if isinstance(row.network, tuple) else row.network,
+        "writable_roots": list(row.writable_roots),
+    }
+    return {key: value for key, value in record.items() if value not in (None, [], {})}
+
+
+def _value(name: str, value: str) -> str:
+    """Enough of a variable to see that it was changed; nothing of one that holds a secret."""
+    return "(a secret)" if is_secret_name(name) else digest(value)[:16]
+
+
+def changes(pin: Pin, definitions: Mapping[str, Definition]) -> Changes:
+    """What is different from what was approved."""
+    if pin.tools is None:
+        return Changes(added=tuple(sorted(definitions)))
+    approved = {name: digest(tool) for name, tool in pin.tools.items()}
+    return Changes(
+        added=tuple(sorted(definitions.keys() - approved.keys())),
+        changed=tuple(
+            sorted(n for n, d in definitions.items() if n in approved and approved[n] != d.digest)
+        ),
+        removed=tuple(sorted(approved.keys() - definitions.keys())),
+    )
+
+
+def launch_diff(old: JSONObject, new: JSONObject) -> str:
+    """What changed in how a server is started, line by line."""
+    return _diff(_lines(old), _lines(new))
+
+
+def tool_diff(pin: Pin, definition: Definition) -> str:
+    """What changed in a tool's definition, line by line; the whole of it when it is new."""
+    old = (pin.tools or {}).get(definition.name)
+    return _diff([] if old is None else _lines(old), _lines(definition.to_json()))
+
+
+def _lines(value: Any) -> list[str]:
+    shown = {k: v for k, v in value.items() if v not in (None, {}, [])}
+    text = json.dumps(shown, indent=1, sort_keys=True, ensure_ascii=False)
+    return text.replace("\\n", "\n").splitlines()
+
+
+def _diff(old: list[str], new: list[str]) -> str:
+    lines = [
+        line
+        for line in difflib.unified_diff(old, new, lineterm="", n=1)
+        if not line.startswith(("---", "+++", "@@"))
+    ]
+    if len(lines) > _DIFF_LINES:
+        lines = [*lines[:_DIFF_LINES], f"… {len(lines) - _DIFF_LINES} more lines"]
+    return "\n".join(lines)

@@ -1,0 +1,254 @@
+"""Servers cannot hurt the session, each other, or the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolrest import Toolrest
+
+Open = Callable[..., Toolrest]
+Fake = Callable[..., dict[str, Any]]
+
+
+async def test_twenty_servers_of_which_fifteen_are_broken(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    modes = ["plain", "hang", "crash", "junk"]
+    servers = {
+        f"{mode}{number}": fake_server(mode, startup_timeout_sec=8.0)
+        for mode in modes
+        for number in range(5)
+    }
+    async with open_rest({}) as none:  # what the first session of a process loads
+        none.specs("responses")
+    began = time.monotonic()
+    rest = open_rest(servers)
+    async with rest:
+        async with rest.turn():
+            specs = rest.specs("responses")
+        first_request = time.monotonic() - began
+        assert "read_file" in json.dumps(specs)
+        assert first_request < 0.2
+        await rest.wait_for_mcp(*(f"plain{number}" for number in range(5)))
+        for number in range(5):
+            text = f"hello {number}"
+            assert (await rest.call(f"plain{number}/echo", {"text": text})).text == text
+        await rest.wait_for_mcp()
+        assert rest.mcp is not None
+        states = {status.name: status for status in rest.mcp.status()}
+        for number in range(5):
+            assert states[f"plain{number}"].state == "ready"
+            assert "cannot find my own feet" in states[f"crash{number}"].reason
+            assert "startup_timeout_sec" in states[f"hang{number}"].reason
+            assert "no messages" in states[f"junk{number}"].reason
+        unknown = await rest.call("hang0/echo")
+        assert "the MCP server hang0 is not available" in unknown.text
+
+
+async def test_a_server_has_an_environment_of_its_own(
+    open_rest: Open, fake_server: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-should-never-be-seen")
+    monkeypatch.setenv("MY_TOKEN", "tok-only-where-asked")
+    monkeypatch.setenv("SOME_SETTING", "harmless")
+    rows = {
+        "bare": fake_server(),
+        "given": fake_server(
+            env={"COPY": "x-${SOME_SETTING}-${UNSET:-none}", "OPENAI_API_KEY": "literal-key"},
+            env_vars=["MY_TOKEN"],
+        ),
+        "greedy": fake_server(env={"K": "${OPENAI_API_KEY}"}),
+        "lacking": fake_server(env={"K": "${NOT_SET_AT_ALL}"}),
+    }
+    async with open_rest(rows) as rest:
+        await rest.wait_for_mcp()
+        assert rest.mcp is not None
+        bare = (await rest.mcp.call("bare", "env"))["content"][0]["text"]
+        assert not {"OPENAI_API_KEY", "MY_TOKEN", "SOME_SETTING"} & json.loads(bare).keys()
+        assert "TOOLREST_HOME" not in json.loads(bare)
+        given = json.loads((await rest.mcp.call("given", "env"))["content"][0]["text"])
+        assert given["COPY"] == "x-harmless-none"
+        assert given["MY_TOKEN"] == "tok-only-where-asked"
+        assert "OPENAI_API_KEY" not in given
+        # What a model sees of it is redacted.
+        assert "tok-only-where-asked" not in (await rest.call("given/env")).text
+        reasons = {status.name: status.reason for status in rest.mcp.status()}
+        assert "pays for the model" in reasons["greedy"]
+        assert "needs the variable NOT_SET_AT_ALL" in reasons["lacking"]
+
+
+async def test_a_server_is_confined_to_the_sessions_files(
+    open_rest: Open, fake_server: Fake, tmp_path: Path
+) -> None:
+    outside, extra = tmp_path / "outside", tmp_path / "extra"
+    outside.mkdir()
+    extra.mkdir()
+    rows = {"fs": fake_server(), "more": fake_server(writable_roots=[str(extra)])}
+    async with open_rest(rows) as rest:
+        await rest.wait_for_mcp()
+        inside = tmp_path / "workspace" / "made"
+        assert (await rest.call("fs/files", {"text": str(inside)})).text == "written"
+        assert inside.read_text() == "written"
+        assert (await rest.call("fs/files", {"text": str(outside / "x")})).failed
+        assert (await rest.call("fs/files", {"text": str(extra / "x")})).failed
+        assert (await rest.call("more/files", {"text": str(extra / "x")})).text == "written"
+    assert not list(outside.iterdir())
+    async with open_rest({"fs": fake_server()}, sandbox_mode="read-only") as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call("fs/files", {"text": str(inside)})).failed
+
+
+async def test_the_network_of_a_server(open_rest: Open, fake_server: Fake) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = {"text": str(listener.getsockname()[1])}
+    rows = {"on": fake_server(), "off": fake_server(network=False)}
+    try:
+        async with open_rest(rows) as rest:
+            await rest.wait_for_mcp()
+            assert (await rest.call("on/net", port)).text == "connected"
+            assert (await rest.call("off/net", port)).failed
+    finally:
+        listener.close()
+
+
+async def test_allowed_domains_bind_servers_over_http(open_rest: Open) -> None:
+    rows = {"web": {"url": "https://other.example/mcp"}}
+    settings = {"tool_security.allowed_network_domains": ["good.example"]}
+    async with open_rest(rows, settings=settings) as rest:
+        await rest.wait_for_mcp()
+        assert rest.mcp is not None
+        assert "tool_security.allowed_network_domains" in rest.mcp.status()[0].reason
+
+
+@pytest.mark.parametrize("moment", ["at once", "starting", "ready", "calling"])
+async def test_closing_at_any_moment_leaves_nothing_behind(
+    open_rest: Open, fake_server: Fake, moment: str
+) -> None:
+    rows = {"a": fake_server(), "b": fake_server("hang"), "c": fake_server("junk")}
+    rest = open_rest(rows)
+    calls: list[asyncio.Future[Any]] = []
+    async with rest:
+        assert rest.mcp is not None
+        if moment != "at once":
+            rest.mcp.start(delay=0.0)
+            for connection in rest.mcp.connections.values():
+                connection.start()
+            await asyncio.sleep(0.05)
+        if moment in ("ready", "calling"):
+            await rest.wait_for_mcp("a")
+        if moment == "calling":
+            calls = [asyncio.ensure_future(rest.call("a/sleep")) for _ in range(3)]
+            await asyncio.sleep(0.1)
+    for call in calls:
+        assert (await call).failed
+    gc.collect()
+    own = {asyncio.current_task()}
+    assert {task for task in asyncio.all_tasks() if not task.done()} == own
+    await asyncio.sleep(0)
+    assert not [name for name in _children() if "fake_server" in name]
+
+
+async def test_sessions_close_in_any_order(open_rest: Open, fake_server: Fake) -> None:
+    one, two = open_rest({"a": fake_server()}), open_rest({"a": fake_server()})
+    await one.__aenter__()
+    await two.__aenter__()
+    await asyncio.gather(one.wait_for_mcp(), two.wait_for_mcp())
+    await one.aclose()
+    assert (await two.call("a/echo", {"text": "still here"})).text == "still here"
+    await two.aclose()
+
+
+async def test_risk_and_schedule_follow_the_settings_and_not_the_server(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    rows = {
+        "plain": fake_server(),
+        "trusted": fake_server(trusted=True),
+        "beside": fake_server(supports_parallel_tool_calls=True),
+    }
+    async with open_rest(rows) as rest:
+        await rest.wait_for_mcp()
+        table = {str(row["name"]): row for row in rest.table()}
+        assert table["mcp__plain__look"]["risk"] == "execute"
+        assert table["mcp__trusted__look"]["risk"] == "execute"
+        assert table["mcp__plain__wipe"]["risk"] == "critical"
+        parallel = {name for name, row in table.items() if row["parallel"] and "mcp__" in name}
+        assert "mcp__plain__look" not in parallel
+        assert "mcp__trusted__look" in parallel
+        assert "mcp__trusted__echo" not in parallel
+        assert "mcp__beside__echo" in parallel
+
+
+@pytest.mark.parametrize(
+    ("policy", "row", "tool", "runs"),
+    [
+        ("on-request", {}, "echo", False),
+        ("never", {}, "echo", True),
+        ("never", {}, "wipe", False),
+        ("never", {"default_tools_approval_mode": "prompt"}, "echo", False),
+        ("on-request", {"default_tools_approval_mode": "approve"}, "echo", True),
+        ("on-request", {"default_tools_approval_mode": "approve"}, "wipe", False),
+        ("on-request", {"tools.wipe.approval_mode": "approve"}, "wipe", True),
+        ("strict", {}, "look", False),
+    ],
+)
+async def test_approval(
+    open_rest: Open,
+    fake_server: Fake,
+    policy: str,
+    row: dict[str, Any],
+    tool: str,
+    runs: bool,
+) -> None:
+    servers = {"fs": fake_server(**row)}
+    async with open_rest(servers, approval_policy=policy, on_ask="deny") as rest:
+        await rest.wait_for_mcp()
+        assert (await rest.call(f"fs/{tool}", {"text": "x"})).failed is not runs
+
+
+async def test_starting_a_server_is_in_the_audit_log(
+    open_rest: Open, fake_server: Fake, toolrest_home: Path
+) -> None:
+    async with open_rest({"fs": fake_server()}) as rest:
+        await rest.wait_for_mcp()
+        await rest.call("fs/echo", {"text": "x"})
+    lines = "".join(path.read_text() for path in (toolrest_home / "audit").glob("*.jsonl"))
+    assert "mcp_server_start" in lines
+    assert "fake_server.py" in lines
+    assert "mcp__fs__echo" in lines
+
+
+def _children() -> list[str]:
+    """The command lines of our own processes."""
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                line = Path(entry.path, "cmdline").read_text()
+                parent = Path(entry.path, "stat").read_text().rsplit(")", 1)[1].split()[1]
+            except OSError:
+                continue
+            if parent == str(os.getpid()):
+                found.append(line)
+    return found
+
+
+def test_the_import_of_the_sdk_waits_for_a_server() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, toolrest; toolrest.Toolrest('.'); print('mcp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
+    assert threading.active_count() >= 1
