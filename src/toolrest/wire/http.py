@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from toolrest.wire.failures import error_of_status
 from toolrest.wire.model import ModelError, Retrying, retry_delay
 from toolrest.wire.provider import Provider
-
-if TYPE_CHECKING:
-    import httpx2
+from toolrest.wire.transport import (
+    Answer,
+    Broken,
+    Idle,
+    ProxyFailed,
+    Transport,
+    TransportError,
+    transport_for,
+)
 
 _LONGEST_ERROR: Final = 64 << 10
 _LONGEST_ANSWER: Final = 64 << 20
@@ -41,13 +47,13 @@ class Http:
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
-        self._client: httpx2.AsyncClient | None = None
+        self._transport: Transport | None = None
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            client, self._client = self._client, None
-            await client.aclose()
+        if self._transport is not None:
+            transport, self._transport = self._transport, None
+            await transport.aclose()
 
     async def post(
         self, path: str, body: bytes, headers: Mapping[str, str]
@@ -78,22 +84,20 @@ class Http:
     async def _attempt(
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> AsyncGenerator[Opened | bytes, None]:
-        import httpx2
-
         url = self.provider.url(path)
         try:
-            async with self._open().stream("POST", url, content=body, headers=headers) as response:
+            async with self._open().stream("POST", url, body, headers) as response:
                 await self._check(path, response)
                 yield Opened(response.headers)
                 async with aclosing(response.aiter_bytes()) as chunks:
                     async for chunk in chunks:
                         yield chunk
-        except httpx2.HTTPError as error:
+        except TransportError as error:
             raise self._unreachable(path, error) from None
-        except (httpx2.InvalidURL, ValueError) as error:
+        except ValueError as error:
             raise ModelError("unreachable", f"{url}: {error}", retryable=False) from None
 
-    async def _check(self, path: str, response: httpx2.Response) -> None:
+    async def _check(self, path: str, response: Answer) -> None:
         if response.status_code < 300:
             return
         body = await _read(response, _LONGEST_ERROR)
@@ -111,18 +115,16 @@ class Http:
         error.args = (error.message,)
         raise error
 
-    def _unreachable(self, path: str, error: httpx2.HTTPError) -> ModelError:
-        import httpx2
-
+    def _unreachable(self, path: str, error: TransportError) -> ModelError:
         where = self.provider.shown_url(path)
         words = str(error) or type(error).__name__
-        if isinstance(error, httpx2.ReadTimeout):
+        if isinstance(error, Idle):
             idle = self.provider.idle_timeout
             return ModelError("stream", f"idle timeout: nothing from {where} for {idle:g} s")
-        if isinstance(error, httpx2.ReadError | httpx2.RemoteProtocolError):
+        if isinstance(error, Broken):
             return ModelError("stream", f"the connection to {where} broke: {words}")
         hint = f"check base_url of the provider {self.provider.id!r} and that the server is up"
-        if isinstance(error, httpx2.ProxyError):
+        if isinstance(error, ProxyFailed):
             hint = "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
         return ModelError("unreachable", f"cannot reach {where}: {words}; {hint}")
 
@@ -130,14 +132,12 @@ class Http:
         """One small document."""
         import json
 
-        import httpx2
-
         try:
-            request = self._open().stream("GET", self.provider.url(path), headers=headers)
+            request = self._open().stream("GET", self.provider.url(path), b"", headers)
             async with request as response:
                 await self._check(path, response)
                 body = await _read(response, _LONGEST_ANSWER)
-        except httpx2.HTTPError as error:
+        except TransportError as error:
             raise self._unreachable(path, error) from None
         try:
             return json.loads(body)
@@ -145,23 +145,11 @@ class Http:
             where = self.provider.shown_url(path)
             raise ModelError("server", f"{where} did not answer with JSON") from None
 
-    def _open(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            import ssl
-
-            import httpx2
-
+    def _open(self) -> Transport:
+        if self._transport is None:
             provider = self.provider
-            # Reading the certificate store takes longer than everything else here.
-            plain = provider.base_url.startswith("http://") and not _has_proxy()
-            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True
-            self._client = httpx2.AsyncClient(
-                verify=verify,
-                timeout=httpx2.Timeout(
-                    None, connect=provider.connect_timeout, read=provider.idle_timeout
-                ),
-            )
-        return self._client
+            self._transport = transport_for(provider.connect_timeout, provider.idle_timeout)
+        return self._transport
 
 
 async def drain(parts: AsyncIterator[Part]) -> None:
@@ -188,13 +176,7 @@ def _key_hint(provider: Provider) -> str:
     return f"no key was sent; set env_key for the provider {provider.id!r}"
 
 
-def _has_proxy() -> bool:
-    from urllib.request import getproxies
-
-    return bool(getproxies().keys() & {"http", "https", "all"})
-
-
-async def _read(response: httpx2.Response, most: int) -> bytes:
+async def _read(response: Answer, most: int) -> bytes:
     body = bytearray()
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:
