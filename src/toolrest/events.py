@@ -125,6 +125,19 @@ class ToolCallDelta(Event):
     stream: Literal["stdout", "stderr"] = "stdout"
 
 
+class ExecCommandOutputDelta(ToolCallDelta):
+    """A piece of a command's output, while the call that started it still waits for it."""
+
+    type: ClassVar[str] = "exec_command_output_delta"
+
+    def to_json(self) -> JSONObject:
+        """With the text's bytes in base64 as `chunk`, as clients of Codex expect it."""
+        from base64 import b64encode
+
+        raw = self.text.encode("utf-8", "surrogatepass")
+        return {**super().to_json(), "chunk": b64encode(raw).decode()}
+
+
 class ToolCallProgress(Event):
     """A tool says how far it has come."""
 
@@ -208,25 +221,37 @@ class ExecCommandBegin(Event):
     call_id: str
     command: tuple[str, ...]
     cwd: str
+    parsed_cmd: tuple[JSONObject, ...] = ()
     process_id: str | None = None
     source: str = "agent"
 
 
 class ExecCommandEnd(Event):
-    """A program has ended; `exit_code` is -1 when it never ran."""
+    """A program has ended, maybe long after its call; `exit_code` is -1 when it never ran.
+
+    What comes out of a session is one stream: `stdout` has it all then.
+    """
 
     type: ClassVar[str] = "exec_command_end"
     call_id: str
     command: tuple[str, ...]
     cwd: str
+    parsed_cmd: tuple[JSONObject, ...] = ()
     stdout: str
     stderr: str
     aggregated_output: str
     exit_code: int
     duration: float
     formatted_output: str
+    status: Literal["completed", "failed"] = "completed"
     process_id: str | None = None
     source: str = "agent"
+
+    def to_json(self) -> JSONObject:
+        """With the duration in whole seconds and nanoseconds, as clients of Codex expect it."""
+        seconds, fraction = divmod(self.duration, 1)
+        split = {"secs": int(seconds), "nanos": int(fraction * 1e9)}
+        return {**super().to_json(), "duration": split}
 
 
 class TerminalInteraction(Event):

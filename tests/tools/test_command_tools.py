@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -366,6 +367,55 @@ async def test_events_of_a_command(tmp_path: Path) -> None:
     assert (end.exit_code, end.stdout, end.stderr) == (4, "out\n", "err\n")
     deltas = {(e.stream, e.text) for e in seen if isinstance(e, ToolCallDelta)}
     assert deltas == {("stdout", "out\n"), ("stderr", "err\n")}
+
+
+async def test_a_session_that_ends_after_its_call_says_so(tmp_path: Path) -> None:
+    seen: list[Event] = []
+    over = asyncio.Event()
+
+    def listen(event: Event) -> None:
+        seen.append(event)
+        if isinstance(event, ExecCommandEnd):
+            over.set()
+
+    line = "echo early; while [ ! -e go ]; do sleep 0.02; done; echo late; exit 3"
+    async with rest_in(tmp_path) as rest:
+        rest.subscribe(listen)
+        arguments = {"cmd": line, "login": False, "yield_time_ms": 250}
+        output = await rest.call("exec_command", arguments, call_id="c1")
+        assert "session ID" in output.text
+        assert not over.is_set()
+        (tmp_path / "go").touch()
+        await asyncio.wait_for(over.wait(), 10)
+    names = [e.type for e in seen if getattr(e, "call_id", "") == "c1"]
+    assert names.index("tool_call_end") < names.index("exec_command_end")
+    assert names.count("exec_command_begin") == names.count("exec_command_end") == 1
+    begin, end = (
+        next(e.to_json() for e in seen if e.type == f"exec_command_{which}")
+        for which in ("begin", "end")
+    )
+    assert {name: end[name] for name in begin if name not in ("type", "seq", "time")} == {
+        name: value for name, value in begin.items() if name not in ("type", "seq", "time")
+    }
+    assert begin["source"] == "unified_exec_startup"
+    assert begin["process_id"] in output.text
+    assert begin["parsed_cmd"] == [{"type": "unknown", "cmd": line}]
+    assert (end["exit_code"], end["status"]) == (3, "failed")
+    assert end["aggregated_output"] == end["stdout"] == "early\nlate\n"
+    assert end["duration"].keys() == {"secs", "nanos"}
+    delta = next(e.to_json() for e in seen if e.type == "exec_command_output_delta")
+    assert (delta["call_id"], delta["stream"]) == ("c1", "stdout")
+    assert base64.b64decode(delta["chunk"]) == b"early\n"
+
+
+async def test_what_a_session_still_runs_at_its_end_is_told(tmp_path: Path) -> None:
+    seen: list[Event] = []
+    async with rest_in(tmp_path) as rest:
+        rest.subscribe(seen.append)
+        await rest.call("exec_command", {"cmd": "sleep 60", "login": False, "yield_time_ms": 250})
+    ends = [event for event in seen if isinstance(event, ExecCommandEnd)]
+    assert [event.status for event in ends] == ["failed"]
+    assert ends[0].exit_code > 128
 
 
 async def test_descriptions_tell_the_truth_about_this_session(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from toolrest.events import (
     Event,
     ExecCommandBegin,
+    ExecCommandEnd,
     TerminalInteraction,
     ToolCallBegin,
     ToolCallDecision,
@@ -90,6 +91,8 @@ class CallItems:
                 self._typing(event)
         elif isinstance(event, ToolCallDecision):
             self._decision(event)
+        elif isinstance(event, ExecCommandEnd):
+            self._ended(event)
         elif isinstance(event, TerminalInteraction):
             pass
         else:
@@ -130,6 +133,14 @@ class CallItems:
             return
         status = "completed" if event.exit_code == 0 and event.failure is None else "failed"
         self._finish(found, event.exit_code, status)
+
+    def _ended(self, event: ExecCommandEnd) -> None:
+        """A command that ended by itself after its call had answered."""
+        found = self._by_process.get(event.process_id or "")
+        if found is not None and event.call_id not in self._by_call:
+            found.output = _Output()
+            found.output.add(event.aggregated_output)
+            self._finish(found, event.exit_code, event.status)
 
     def _finish(self, found: _Command, code: int | None, status: str) -> None:
         if found.item["status"] != "in_progress":

@@ -21,6 +21,7 @@ from toolrest.agent.agent_events import (
 from toolrest.events import (
     Event,
     ExecCommandBegin,
+    ExecCommandOutputDelta,
     PatchApplyEnd,
     PlanUpdate,
     ToolCallBegin,
@@ -202,6 +203,7 @@ _HANDLERS: dict[type[Event], Callable[[Timeline, Any], None]] = {
     AgentReasoning: Timeline._reasoning,
     ToolCallBegin: Timeline._begin,
     ToolCallDelta: Timeline._delta,
+    ExecCommandOutputDelta: Timeline._delta,
     ToolCallDecision: Timeline._decision,
     ToolCallEnd: Timeline._end,
     ExecCommandBegin: Timeline._command,

@@ -95,6 +95,7 @@ class Context:
         "_services",
         "_shown",
         "call_id",
+        "delta",
         "memo",
         "outside",
         "tool",
@@ -107,6 +108,7 @@ class Context:
         self._closed = False
         self._shown: dict[Stream, StreamRedactor] | None = None
         self.call_id = call_id
+        self.delta: type[ToolCallDelta] = ToolCallDelta
         self.memo: dict[str, Any] = {}
         self.outside = False
         self.tool = tool
@@ -293,10 +295,15 @@ class Context:
         event.turn_id = self.turn_id
         self._services.bus.emit(event)
 
+    def emit_late(self, event: Event) -> None:
+        """Put an event into the stream although the call may be over: what it started has ended."""
+        event.turn_id = self.turn_id
+        self._services.bus.emit(event)
+
     def show(self, text: str, stream: Stream = "stdout") -> None:
         """Emit a piece of output that is redacted already."""
         if text:
-            self.emit(ToolCallDelta(call_id=self.call_id, text=text, stream=stream))
+            self.emit(self.delta(call_id=self.call_id, text=text, stream=stream))
 
     def output(self, text: str, stream: Stream = "stdout") -> None:
         """Show a piece of output while the call still runs. It does not change the result.

@@ -17,6 +17,7 @@ from toolrest.process.environ import Environment, EnvironmentPolicy, build, forc
 from toolrest.process.login import LoginShells
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
+from toolrest.process.session import SessionEnd
 from toolrest.process.sessions import ExecResult, Sessions
 from toolrest.process.shells import Shell, Shells
 
@@ -327,13 +328,20 @@ class Runner:
         more_env: Mapping[str, str] | None = None,
         on_delta: Callable[[str], None] | None = None,
         on_start: Callable[[int, int], None] | None = None,
+        on_end: Callable[[SessionEnd], None] | None = None,
     ) -> Executed:
-        """Start a command line that may outlive the call."""
+        """Start a command line that may outlive the call; `on_end` hears its end, however late."""
         env, withheld, fixed = self.environment(unified=True, tty=tty)
         chosen = self.shells.named(shell) if shell else self.shells.default()
         argv, env = await self._prepare(chosen, line, env, cwd, login, fixed, outside)
         env.update(more_env or {})
         confined = await self._confined(Command(argv, cwd, env, tty=tty), outside)
+
+        def ended(end: SessionEnd) -> None:
+            confined.release()
+            if on_end is not None:
+                on_end(end)
+
         try:
             result = await self.sessions.exec(
                 confined.command,
@@ -341,7 +349,7 @@ class Runner:
                 call_id=call_id,
                 on_delta=on_delta,
                 on_start=on_start,
-                on_end=lambda _: confined.release(),
+                on_end=ended,
             )
         except BaseException:
             confined.release()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.agent.agent_events import AgentMessage, AgentMessageDelta, AgentReasoningDelta
 from toolrest.events import (
     Event,
+    ExecCommandOutputDelta,
     PatchApplyBegin,
     PlanUpdate,
     ToolCallBegin,
@@ -142,6 +143,7 @@ _HANDLERS: dict[type[Event], Callable[[Updates, Any], Iterator[Any]]] = {
     AgentReasoningDelta: Updates._thought,
     ToolCallBegin: Updates._begin,
     ToolCallDelta: Updates._output,
+    ExecCommandOutputDelta: Updates._output,
     PatchApplyBegin: Updates._patch,
     ToolCallEnd: Updates._end,
     PlanUpdate: Updates._plan,

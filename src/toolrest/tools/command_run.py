@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from toolrest.errors import RespondToModel
-from toolrest.events import ExecCommandBegin, ExecCommandEnd
+from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
 from toolrest.items import ToolOutput
 from toolrest.process import layout
-from toolrest.tools.commands import finish, withheld_notes
+from toolrest.tools.commands import finish, parsed_command, withheld_notes
 
 if TYPE_CHECKING:
     from toolrest.gate.runner import Ran
@@ -39,7 +40,9 @@ async def run_once(
 ) -> ToolOutput:
     """Count, announce, run, lay out; a blocked command raises SandboxDenied with its output."""
     ctx.runner.count()
-    ctx.emit(ExecCommandBegin(call_id=ctx.call_id, command=command, cwd=cwd))
+    ctx.delta = ExecCommandOutputDelta
+    parsed = parsed_command(shlex.join(command))
+    ctx.emit(ExecCommandBegin(call_id=ctx.call_id, command=command, cwd=cwd, parsed_cmd=parsed))
     collector = ctx.collector()
     with collector:
 
@@ -92,11 +95,13 @@ def _end(
             call_id=ctx.call_id,
             command=command,
             cwd=cwd,
+            parsed_cmd=parsed_command(shlex.join(command)),
             stdout=redact(result.stdout),
             stderr=redact(result.stderr),
             aggregated_output=redact(result.aggregated),
             exit_code=-1 if result.exit_code is None else result.exit_code,
             duration=result.duration,
             formatted_output=redact(formatted),
+            status="completed" if result.exit_code == 0 else "failed",
         )
     )

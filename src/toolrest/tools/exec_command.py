@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from toolrest.errors import RespondToModel
-from toolrest.events import ExecCommandBegin
+from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
 from toolrest.gate.limits import Limit, formatted_truncate
 from toolrest.items import ToolOutput
@@ -19,13 +19,16 @@ from toolrest.tools.commands import (
     Permissions,
     Surroundings,
     finish,
+    parsed_command,
     withheld_notes,
 )
 
 if TYPE_CHECKING:
     from toolrest.gate.runner import Executed
+    from toolrest.process.session import SessionEnd
 
 DEFAULT_TOKENS = 10_000
+_SOURCE = "unified_exec_startup"
 
 
 class ExecCommand(CommandTool):
@@ -86,6 +89,8 @@ class ExecCommand(CommandTool):
         cwd = runner.workdir(args.workdir)
         runner.count()
         argv = self.argv_once(args, ctx)
+        parsed = parsed_command(args.cmd)
+        ctx.delta = ExecCommandOutputDelta
 
         def started(session_id: int, pid: int) -> None:
             ctx.emit(
@@ -93,8 +98,30 @@ class ExecCommand(CommandTool):
                     call_id=ctx.call_id,
                     command=argv,
                     cwd=cwd,
+                    parsed_cmd=parsed,
                     process_id=str(session_id),
-                    source="unified_exec_startup",
+                    source=_SOURCE,
+                )
+            )
+
+        def ended(end: SessionEnd) -> None:
+            ctx.emit_late(
+                ExecCommandEnd(
+                    call_id=ctx.call_id,
+                    command=argv,
+                    cwd=cwd,
+                    parsed_cmd=parsed,
+                    stdout=end.transcript,
+                    stderr="",
+                    aggregated_output=end.transcript,
+                    exit_code=-1 if end.exit_code is None else end.exit_code,
+                    duration=end.duration,
+                    formatted_output=formatted_truncate(
+                        end.transcript, Limit(args.max_output_tokens, "tokens")
+                    ),
+                    status="completed" if end.exit_code == 0 else "failed",
+                    process_id=str(end.session_id),
+                    source=_SOURCE,
                 )
             )
 
@@ -110,6 +137,7 @@ class ExecCommand(CommandTool):
             more_env=await self.more_env(args, cwd, ctx),
             on_delta=ctx.output,
             on_start=started,
+            on_end=ended,
         )
         if done.result.state == "failed_to_start":
             raise RespondToModel(f"exec_command failed: {done.result.error}")
