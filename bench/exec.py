@@ -2,7 +2,8 @@
 
 In one run, block by block in turns: the gate sandboxed and not, `subprocess.run` of the same
 argv, and bubblewrap with the very arguments that the sandbox uses. Every start has an argument of
-its own, on both sides: a loop of the same call would be stopped.
+its own, on both sides: a loop of the same call would be stopped. What saving the workspace before
+every turn costs is a row of its own, here for an empty one; bench/checkpoint.py has full ones.
 """
 
 from __future__ import annotations
@@ -33,10 +34,15 @@ async def main() -> None:
         os.mkdir(workspace)
         env = {**os.environ, "TOOLREST_HOME": os.path.join(base, "home")}
 
-        def session(mode: str) -> Toolrest:
-            return Toolrest(workspace, sandbox_mode=mode, env=env, model="bench")
+        def session(mode: str, *, saves: bool = False) -> Toolrest:
+            settings = {"checkpoints": {"enabled": saves}}
+            return Toolrest(workspace, sandbox_mode=mode, env=env, model="bench", settings=settings)
 
-        async with session("workspace-write") as inside, session("danger-full-access") as outside:
+        async with (
+            session("workspace-write") as inside,
+            session("danger-full-access") as outside,
+            session("workspace-write", saves=True) as saving,
+        ):
             numbers = iter(range(10**9))
 
             async def call(rest: Toolrest) -> None:
@@ -44,8 +50,8 @@ async def main() -> None:
                 output = await rest.call("exec_command", arguments)
                 assert "exited with code 0" in output.text, output.text
 
-            await call(inside)
-            await call(outside)
+            for rest in (inside, outside, saving):
+                await call(rest)
             runner: Any = inside._gate.services.runner
             variables, _, _ = runner.environment(unified=True)
             shell = runner.shells.named("bash")
@@ -70,6 +76,7 @@ async def main() -> None:
                 "exec_command, no sandbox": lambda: call(outside),
                 "bwrap, same arguments": bare,
                 "exec_command, sandboxed": lambda: call(inside),
+                "the same with a checkpoint": lambda: call(saving),
             }
             seen = await measure(rows)
             confined.release()
@@ -117,6 +124,7 @@ def report(seen: dict[str, list[float]]) -> None:
         ("exec_command, no sandbox", "subprocess.run"),
         ("bwrap, same arguments", None),
         ("exec_command, sandboxed", "bwrap, same arguments"),
+        ("the same with a checkpoint", "bwrap, same arguments"),
     ):
         ours = summary(seen[name])
         extra = ""

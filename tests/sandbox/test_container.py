@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from toolrest import Toolrest
 from toolrest.process.command import Command
 from toolrest.sandbox.backends import run_probe
 from toolrest.sandbox.confine import Sandbox
@@ -74,8 +76,8 @@ def test_the_client_never_sees_the_commands_variables(policy: SandboxPolicy) -> 
     at = ready.command.argv.index("--env")
     assert ready.command.argv[at + 1] == "A=b\nc"
     assert "--tty" in ready.command.argv
-    assert ready.stop[:2] == ("/usr/bin/docker", "kill")
-    assert ready.stop[2] in ready.command.argv
+    assert ready.stop[:3] == ("/usr/bin/docker", "rm", "--force")
+    assert ready.stop[-1] in ready.command.argv
 
 
 @pytest.mark.parametrize(("mode", "readonly"), [("read-only", True), ("workspace-write", False)])
@@ -145,7 +147,7 @@ def image(tmp_path: Path) -> ContainerOptions:
     root = tmp_path / "rootfs"
     (root / "bin").mkdir(parents=True)
     shutil.copy(busybox, root / "bin/busybox")
-    for name in ("sh", "true", "cat", "touch", "id", "ls", "wget"):
+    for name in ("sh", "true", "cat", "touch", "id", "ls", "sleep", "wget"):
         (root / "bin" / name).symlink_to("busybox")
     tar = subprocess.run(["tar", "-C", str(root), "-c", "."], capture_output=True, check=True)
     base = [podman, *PODMAN] if os.path.isdir("/sys/fs/cgroup/pids") else [podman]
@@ -154,6 +156,70 @@ def image(tmp_path: Path) -> ContainerOptions:
         pytest.skip(f"podman cannot import an image here: {done.stderr.decode()[-200:]}")
     extra = (tuple(base[1:]), LIMITS) if len(base) > 1 else ((), ())
     return ContainerOptions(IMAGE, engine=podman, engine_args=extra[0], run_args=extra[1])
+
+
+def in_containers(folder: Path, options: ContainerOptions) -> Toolrest:
+    """A session whose commands run in containers; an image need not have bash."""
+    sandbox = {
+        "image": options.image,
+        "engine": options.engine,
+        "engine_args": list(options.engine_args),
+        "run_args": list(options.run_args),
+    }
+    settings = {"sandbox_policy": "docker", "sandbox": sandbox, "tools": {"shell_type": "default"}}
+    env = {**os.environ, "TOOLREST_HOME": str(folder / "home")}
+    workspace = folder / "work"
+    workspace.mkdir(exist_ok=True)
+    return Toolrest(workspace, sandbox_mode="workspace-write", settings=settings, env=env)
+
+
+SLEEP = {"command": ["sleep", "61"], "timeout_ms": 300}
+
+
+async def test_a_command_that_is_given_up_ends_its_container(tmp_path: Path) -> None:
+    """An engine whose container lives on when its client is killed, as docker's does."""
+    log = tmp_path / "log"
+    daemon = engine_that(
+        tmp_path / "engine",
+        f"""case "$1" in
+            info) exit 0 ;;
+            rm) echo "$@" >> {log}; exit 0 ;;
+        esac
+        case "$*" in *" /bin/true") exit 0 ;; esac
+        echo "$@" >> {log}
+        exec sleep 61""",
+    )
+    options = ContainerOptions(IMAGE, engine=daemon)
+    async with in_containers(tmp_path, options) as rest:
+        output = await rest.call("shell", SLEEP)
+        assert output.metadata["exit_code"] == 124, output.text
+        started, ended = log.read_text().splitlines()
+        assert ended.split() == [
+            "rm",
+            "--force",
+            started.split()[started.split().index("--name") + 1],
+        ]
+        task = asyncio.create_task(rest.call("shell", SLEEP | {"timeout_ms": 60_000}))
+        while len(log.read_text().splitlines()) < 3:
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert log.read_text().splitlines()[3].startswith("rm --force")
+
+
+async def test_real_containers_end_with_their_commands(
+    tmp_path: Path, image: ContainerOptions
+) -> None:
+    ask = [str(image.engine), *image.engine_args, "ps", "--all", "--quiet"]
+    ask += ["--filter", f"ancestor={IMAGE}"]
+    async with in_containers(tmp_path, image) as rest:
+        fine = await rest.call("shell", {"command": ["sh", "-c", "echo in $PWD"]})
+        assert "in /workspace" in fine.text
+        output = await rest.call("shell", SLEEP)
+        assert output.metadata["exit_code"] == 124, output.text
+        left = subprocess.run(ask, capture_output=True, text=True, check=True)
+        assert left.stdout == ""
 
 
 def test_a_real_container(policy: SandboxPolicy, image: ContainerOptions) -> None:

@@ -211,7 +211,8 @@ def test_home_as_workspace(person: Person) -> None:
 def test_the_whole_disk_as_workspace(person: Person) -> None:
     git = person.do("readlink -f $(command -v git)").strip()
     # There is one disk, and the placeholders of the other person's test would lie on it too.
-    with (Path(tempfile.gettempdir()) / "toolrest-whole-disk.lock").open("w") as alone:
+    lock = Path(tempfile.gettempdir()) / f"toolrest-whole-disk-{os.getuid()}.lock"
+    with lock.open("w") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
         results = person.confined(
             f"echo x > {person.place}/made",

@@ -235,6 +235,7 @@ def _confinement(settings: Settings) -> Confinement:
     from toolrest.config.provider_secrets import key_variables
     from toolrest.gate.runner import Confinement
     from toolrest.process.environ import EnvironmentPolicy
+    from toolrest.process.limits import Limits
 
     variables = settings.shell_environment_policy
     return Confinement(
@@ -254,6 +255,7 @@ def _confinement(settings: Settings) -> Confinement:
         ),
         require=settings.sandbox.require,
         max_commands=settings.tool_security.max_shell_commands_per_session,
+        limits=Limits(settings.limits.processes, settings.limits.memory, settings.limits.file_size),
     )
 
 

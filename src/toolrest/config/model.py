@@ -169,6 +169,14 @@ class Sandbox(Table):
     ] = ("writes", "network", "own_files")
 
 
+class CommandLimits(Table):
+    """`[limits]`: how much commands may take. Sizes are bytes or `"2GB"`; unset means no limit."""
+
+    processes: Count | None = None
+    memory: Size | None = None
+    file_size: Size | None = None
+
+
 class Tools(Table):
     """`[tools]`: which tools are offered and in which form.
 
@@ -515,6 +523,7 @@ class Settings(Table):
     sandbox_workspace_write: SandboxWorkspaceWrite = SandboxWorkspaceWrite.model_construct()
     sandbox_tmp: Literal["private", "host"] = "private"
     sandbox: Sandbox = Sandbox.model_construct()
+    limits: CommandLimits = CommandLimits.model_construct()
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy.model_construct()
     read_roots: Texts | None = None
     hidden_paths: Patterns = ()

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from toolrest.errors import Rejected, RespondToModel
+from toolrest.gate.stops import Stops
 from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
 from toolrest.process.environ import Environment, EnvironmentPolicy, build, forced
+from toolrest.process.limits import Limits
 from toolrest.process.login import LoginShells
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
@@ -45,6 +47,7 @@ class Confinement:
     container: ContainerOptions | None = None
     rootfs: str | None = None
     max_commands: int | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(slots=True)
@@ -100,8 +103,9 @@ class Runner:
         self.unavailable: str | None = None
         """Why commands cannot be confined here, once one could not be."""
         self._tally = tally or Tally()
-        self._owner = Owner()
+        self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup())
         self.sessions = Sessions(self._owner)
+        self._stops = Stops(self._owner)
         self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
         self._profile_releases: list[Callable[[], None]] = []
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
@@ -294,6 +298,11 @@ class Runner:
         confined = await self._confined(command, outside)
         try:
             result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
+            if result.state != "exited":
+                await self._stops.now(confined.stop)
+        except BaseException:
+            await self._stops.now(confined.stop)
+            raise
         finally:
             confined.release()
         result = _without_launcher(result, confined.command)
@@ -339,6 +348,8 @@ class Runner:
 
         def ended(end: SessionEnd) -> None:
             confined.release()
+            if end.signal is not None:
+                self._stops.soon(confined.stop)
             if on_end is not None:
                 on_end(end)
 
@@ -395,6 +406,10 @@ class Runner:
 
     async def _confined(self, command: Command, outside: bool) -> Confined:
         await self._open_network()
+        if self.confinement.limits:
+            await self._owner.prepare()  # which limits the control group takes is known then
+            limits = self.confinement.limits.for_process(self._owner.limits)
+            command = replace(command, limits=limits)
         if self._box is None and self.is_confined and not outside:
             # The first time probes backends by running them: not on the event loop.
             return await asyncio.to_thread(self.confine, command, outside=outside)
@@ -403,6 +418,7 @@ class Runner:
     async def aclose(self) -> None:
         """End every program of this session and remove its private folder."""
         await self.sessions.aclose()
+        await self._stops.settle()
         await self._owner.aclose()
         if self._proxy is not None:
             await self._proxy.aclose()

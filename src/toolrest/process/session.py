@@ -100,7 +100,7 @@ class Session:
     def waiting(self) -> bool:
         """True when the program sleeps until somebody types."""
         terminal = self.running.terminal
-        if terminal is None or self.running.ended_at is not None:
+        if terminal is None or terminal.unsent or self.running.ended_at is not None:
             return False
         pids = self.running.child.descendants()
         return waits_for_input(pids, terminal.foreground(), terminal.device)

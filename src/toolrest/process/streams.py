@@ -67,6 +67,11 @@ class Terminal:
         if not self.closed:
             set_size(self.master, rows, cols)
 
+    @property
+    def unsent(self) -> bool:
+        """Whether something was typed that the program has not taken yet."""
+        return bool(self._pending)
+
     def foreground(self) -> int:
         """Process group that reads the terminal; 0 when there is none."""
         if self.closed:

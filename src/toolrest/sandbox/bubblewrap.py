@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox.chroot import base_arguments
-from toolrest.sandbox.environment import confined_limits
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.view import Mount, Show
 
@@ -217,7 +216,6 @@ def wrap(
         cwd="/",
         env={},
         files=(*command.files, (filter_fd, seccomp), (env_fd, variables)),
-        limits=confined_limits(command.limits),
         landlock_scoped=scoped,
         own_pid_namespace=True,
     )

@@ -17,7 +17,6 @@ from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox.controls import Controls, Enforced, all_full
 from toolrest.sandbox.engine import Prepared
-from toolrest.sandbox.environment import confined_limits
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.gitdirs import git_plan
 from toolrest.sandbox.policy import SandboxPolicy
@@ -131,10 +130,16 @@ class ContainerEngine:
             cwd="/",
             env=client_env(),
             files=(*command.files, (env_fd, env_file)),
-            limits=confined_limits(command.limits),
+            limits=(),  # the client is not what they are meant for
         )
-        stop = (self.program, *self.options.engine_args, "kill", name)
+        # Removing it also takes away what a killed client leaves of it.
+        now = ("--time", "0") if self._is_podman else ()
+        stop = (self.program, *self.options.engine_args, "rm", "--force", *now, name)
         return Prepared(confined, stop=stop)
+
+    @property
+    def _is_podman(self) -> bool:
+        return os.path.basename(self.program) == "podman"
 
     def _flags(self, command: Command, name: str) -> tuple[str, ...]:
         user = self.options.user or f"{os.geteuid()}:{os.getegid()}"
@@ -146,7 +151,7 @@ class ContainerEngine:
             flags.append("--read-only")
         if command.tty:
             flags += ["--interactive", "--tty"]
-        if os.path.basename(self.program) != "podman":
+        if not self._is_podman:
             flags.append("--init")  # podman needs a further package for that
         elif os.geteuid() != 0:
             flags.append("--userns=keep-id")  # else the user's own files belong to nobody inside

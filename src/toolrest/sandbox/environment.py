@@ -1,4 +1,4 @@
-"""Which variables and limits does a confined command get on top of what the session allows?
+"""Which variables does a confined command get on top of what the session allows?
 
 Pointers to host services are taken away (their sockets do not answer anyway, and a clean "not
 set" fails faster and clearer), temporary files and toolchain caches are sent to private folders
@@ -8,7 +8,6 @@ that can be written, and the command may see that it is confined.
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Mapping
 
 from toolrest.sandbox.policy import SandboxPolicy
@@ -78,16 +77,3 @@ def confined_env(
 def _writable(value: str | None, policy: SandboxPolicy) -> bool:
     """Whether the user's own choice already works."""
     return value is not None and policy.in_root(os.path.realpath(value)) is not None
-
-
-Limits = tuple[tuple[int, int, int], ...]
-
-
-def confined_limits(limits: Limits) -> Limits:
-    """The session's limits, and no core dumps: a crash would start the host's crash handler.
-
-    The kernel hands a core to a handler program even when the limit is 0; 1 is the value that
-    it takes for "not at all", and a file of one byte is too small to be written.
-    """
-    core = resource.RLIMIT_CORE
-    return limits if any(which == core for which, _, _ in limits) else (*limits, (core, 1, 1))

@@ -14,7 +14,7 @@ from toolrest.process.command import Command
 from toolrest.sandbox import landlock, seccomp
 from toolrest.sandbox.controls import Enforced, all_full
 from toolrest.sandbox.engine import Prepared
-from toolrest.sandbox.environment import confined_env, confined_limits
+from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import Control, SandboxPolicy
 from toolrest.sandbox.programs import find_program, own_files_around, own_files_in
@@ -53,7 +53,6 @@ class LandlockEngine:
             landlock_net=self.policy.network != "on",
             landlock_scoped=landlock.scopes(),
             seccomp=self._filter,
-            limits=confined_limits(command.limits),
         )
         return Prepared(confined)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _socket
 import gc
 import os
+import resource
 import select
 from mmap import mmap
 
@@ -173,6 +174,7 @@ def main(host: int, group: str) -> None:
     os.set_inheritable(wire.SOCKET_FD, False)
     os.chdir("/")
     signals.reset()
+    _no_core_dumps()
     kernel.become_subreaper()
     _join(group)
     kernel.hide_memory()
@@ -186,6 +188,17 @@ def main(host: int, group: str) -> None:
         _join(group.rpartition("/")[0])
         _remove(group)
         os._exit(0)
+
+
+def _no_core_dumps() -> None:
+    """For this process and all below it; a crash would else start the host's crash handler.
+
+    The kernel hands a core to a handler program even when the limit is 0; 1 is the value that
+    it takes for "not at all", and a file of one byte is too small to be written.
+    """
+    _, ceiling = resource.getrlimit(resource.RLIMIT_CORE)
+    most = 0 if ceiling == 0 else 1
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 
 
 def _join(group: str) -> None:
