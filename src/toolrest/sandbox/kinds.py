@@ -25,24 +25,40 @@ class Kinds:
         self._folders: dict[str, list[str]] = {}
         for path in dict.fromkeys(paths):
             self._folders.setdefault(os.path.dirname(path), []).append(path)
+        self._folders = dict(sorted(self._folders.items()))  # parents before what is in them
         self._known: dict[str, tuple[_Stamp, tuple[int, ...]]] = {}
+        self._missing: dict[str, _Stamp] = {}
+        """Folders that were not there, with what their parent looked like then."""
 
     def look(self) -> tuple[tuple[int, ...], ...]:
         """The types now, folder by folder."""
         settled = time.time_ns() - _GRAIN_NS
-        return tuple(self._in(folder, paths, settled) for folder, paths in self._folders.items())
+        same: dict[str, _Stamp] = {}
+        return tuple(
+            self._in(folder, paths, settled, same) for folder, paths in self._folders.items()
+        )
 
-    def _in(self, folder: str, paths: list[str], settled: int) -> tuple[int, ...]:
+    def _in(
+        self, folder: str, paths: list[str], settled: int, same: dict[str, _Stamp]
+    ) -> tuple[int, ...]:
+        parent = same.get(os.path.dirname(folder))
+        if parent is not None and self._missing.get(folder) == parent:
+            return (0,) * len(paths)
         try:
             info = os.stat(folder)
         except OSError:
+            if parent is not None:
+                self._missing[folder] = parent
             return (0,) * len(paths)
+        self._missing.pop(folder, None)
         stamp = (info.st_dev, info.st_ino, info.st_mtime_ns)
+        if info.st_mtime_ns < settled:
+            same[folder] = stamp
         known = self._known.get(folder)
         if known is not None and known[0] == stamp:
             return known[1]
         kinds = tuple(map(_kind, paths))
-        if info.st_mtime_ns < settled:
+        if folder in same:
             self._known[folder] = (stamp, kinds)
         return kinds
 

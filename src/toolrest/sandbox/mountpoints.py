@@ -16,6 +16,7 @@ import os
 import stat
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from errno import ETIMEDOUT
@@ -50,6 +51,11 @@ class MountPoints:
         self._guard_path = os.path.join(registry, f"{name}.lock")
         self._record_path = os.path.join(registry, f"{name}.json")
         self._record = -1
+        self._guard = -1
+        self._read: tuple[bytes, list[Entry]] = (b"", [])
+        self._written: tuple[list[Entry], bytes] = ([], b"[]")
+        self._times: dict[int, int] = {}
+        """By inode: when an empty folder was last changed, as long as nobody put a thing there."""
         self._users = 0
         self._mutex = threading.Lock()
 
@@ -93,7 +99,8 @@ class MountPoints:
 
     def _open(self) -> None:
         """Join the users of the record; the first one removes what a crash left behind."""
-        self._record = os.open(self._record_path, _LOCK_FLAGS, 0o600)
+        if self._record < 0:
+            self._record = self._opened(self._record_path)
         if _lock(self._record, fcntl.LOCK_EX):
             self._sweep()
         fcntl.flock(self._record, fcntl.LOCK_SH)
@@ -102,8 +109,13 @@ class MountPoints:
         """Leave the users of the record; the last one removes the placeholders."""
         if _lock(self._record, fcntl.LOCK_EX):
             self._sweep()
-        os.close(self._record)
-        self._record = -1
+        fcntl.flock(self._record, fcntl.LOCK_UN)
+
+    def _opened(self, path: str) -> int:
+        """A file of the registry, open as long as this object lives."""
+        fd = os.open(path, _LOCK_FLAGS, 0o600)
+        weakref.finalize(self, os.close, fd)
+        return fd
 
     def _sweep(self) -> None:
         entries = self._load()
@@ -114,31 +126,36 @@ class MountPoints:
 
     def _load(self) -> list[Entry]:
         data = os.pread(self._record, os.fstat(self._record).st_size, 0)
-        try:
-            return [Entry(str(p), int(d), int(i), int(n)) for p, d, i, n in json.loads(data)]
-        except (ValueError, TypeError):
-            return []
+        if data != self._read[0]:
+            try:
+                found = [Entry(str(p), int(d), int(i), int(n)) for p, d, i, n in json.loads(data)]
+            except (ValueError, TypeError):
+                found = []
+            self._read = (data, found)
+        return list(self._read[1])
 
     def _save(self, entries: list[Entry]) -> None:
         """Overwritten in place and never shortened: freeing blocks is slow on some disks."""
-        data = json.dumps(entries).encode()
-        os.pwrite(self._record, data.ljust(os.fstat(self._record).st_size), 0)
+        if entries != self._written[0]:
+            self._written = (entries, json.dumps(entries).encode())
+        data = self._written[1] if entries else b"[]"
+        data = data.ljust(os.fstat(self._record).st_size)
+        os.pwrite(self._record, data, 0)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """One session at a time looks at the record and changes it."""
-        guard = os.open(self._guard_path, _LOCK_FLAGS, 0o600)
+        if self._guard < 0:
+            self._guard = self._opened(self._guard_path)
+        until = time.monotonic() + _PATIENCE
+        while not _lock(self._guard, fcntl.LOCK_EX):
+            if time.monotonic() > until:
+                raise TimeoutError(ETIMEDOUT, "another session holds the lock", self._guard_path)
+            time.sleep(0.002)
         try:
-            until = time.monotonic() + _PATIENCE
-            while not _lock(guard, fcntl.LOCK_EX):
-                if time.monotonic() > until:
-                    raise TimeoutError(
-                        ETIMEDOUT, "another session holds the lock", self._guard_path
-                    )
-                time.sleep(0.002)
             yield
         finally:
-            os.close(guard)
+            fcntl.flock(self._guard, fcntl.LOCK_UN)
 
     def _make_all(self, wanted: Mapping[str, bytes | None], made: list[Entry]) -> None:
         """Folders, and files with their content; nothing where a name is taken.
@@ -174,6 +191,7 @@ class MountPoints:
             if _beyond_reach(folder):
                 return []
             raise
+        self._times[info.st_ino] = info.st_mtime_ns
         return [Entry(path, info.st_dev, info.st_ino, 0 if content is None else len(content))]
 
     def _create(self, folder: int, name: str, content: bytes | None) -> None:
@@ -193,7 +211,9 @@ class MountPoints:
             if (info.st_dev, info.st_ino) != (entry.device, entry.inode):
                 return
             if stat.S_ISDIR(info.st_mode):
-                self._spares.take_back(entry.path)
+                since = info.st_mtime_ns
+                known = self._times.pop(info.st_ino, 0) == since
+                self._spares.take_back(entry.path, since if known else 0)
             elif info.st_size == entry.size:
                 os.unlink(entry.path)
         except OSError:

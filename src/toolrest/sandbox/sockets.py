@@ -10,8 +10,11 @@ A read-only mount does not stop connect(): the socket's inode decides, not the m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -64,17 +67,21 @@ class Mounts:
     """The mount table of this process, read once and again when it has changed."""
 
     def __init__(self, table: str = "/proc/self/mountinfo") -> None:
-        self._table = table
         self._raw = b""
         self.points: tuple[tuple[str, str], ...] = ()
+        self._fd = -1
+        self._tells = table.startswith("/proc/")  # other files do not say that they changed
+        self._changes = select.poll()
+        with contextlib.suppress(OSError):
+            self._fd = os.open(table, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._fd)
+            self._changes.register(self._fd, select.POLLPRI)
 
     def refresh(self) -> bool:
-        """Read the table again; True when it differs from last time."""
-        try:
-            with open(self._table, "rb") as stream:
-                raw = stream.read()
-        except OSError:
-            raw = b""
+        """Read the table again if the kernel says that it changed; True when it differs."""
+        if self._fd < 0 or (self._tells and self._raw and not self._changes.poll(0)):
+            return False
+        raw = _whole(self._fd)
         if raw == self._raw:
             return False
         self._raw = raw
@@ -111,6 +118,15 @@ class Mounts:
     def _type_of(self, folder: str) -> str:
         holding = [(point, kind) for point, kind in self.points if inside(folder, point)]
         return max(holding, key=lambda entry: len(entry[0]))[1] if holding else ""
+
+
+def _whole(fd: int) -> bytes:
+    """A file of /proc from its beginning to its end."""
+    os.lseek(fd, 0, os.SEEK_SET)
+    pieces = []
+    while piece := os.read(fd, 1 << 16):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _points(raw: bytes) -> Iterable[tuple[str, str]]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable
 from functools import cache
 from itertools import count
 
 _AT_FDCWD = -100
 _NO_REPLACE = 1
+_GRAIN_NS = 3_000_000_000  # the coarsest clock of a common file system, and a bit
 _count = count()
 
 
@@ -45,9 +47,14 @@ class Spares:
                     break
         os.mkdir(name, 0o755, dir_fd=folder)
 
-    def take_back(self, path: str) -> None:
-        """Remove an empty folder; one that is in use stays where it is."""
-        if os.listdir(path):
+    def take_back(self, path: str, empty_since: int = 0) -> None:
+        """Remove an empty folder; one that is in use stays where it is.
+
+        `empty_since` is the time of its last change, where that is known and was before anybody
+        could put something there; looking at it again is cheaper than looking inside.
+        """
+        sure = 0 < empty_since < time.time_ns() - _GRAIN_NS
+        if not sure and os.listdir(path):
             return
         kept = f"{self._home}/{os.getpid()}-{next(_count)}"
         try:
@@ -55,7 +62,9 @@ class Spares:
         except OSError:
             os.rmdir(path)
             return
-        if os.listdir(kept):  # somebody put something there just now
+        if sure and os.lstat(kept).st_mtime_ns == empty_since:
+            self._known.append(kept)
+        elif os.listdir(kept):  # somebody put something there just now
             _rename(kept, _AT_FDCWD, path)
         else:
             self._known.append(kept)
