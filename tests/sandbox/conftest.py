@@ -137,6 +137,25 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture
+def run_as(place: Path, user: str) -> Callable[..., str]:
+    """Run a program as the user of this test, in its folder `work`; what it printed."""
+    home, workspace = place / "home", place / "work"
+    for folder in (home, workspace):
+        folder.mkdir()
+        os.chown(folder, place.stat().st_uid, place.stat().st_gid)
+
+    def run(*argv: str, **env: str) -> str:
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            argv, env=environment(home) | env, cwd=workspace,
+            capture_output=True, text=True, timeout=120, **as_user(user),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
 def _run(ground: Path, user: str, wish: dict[str, Any]) -> dict[str, Any]:
     base = Path(tempfile.mkdtemp(dir=ground))
     base.chmod(0o755)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from toolrest.errors import Rejected, RespondToModel
+from toolrest.gate.gaps import Gaps
 from toolrest.gate.stops import Stops
 from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
@@ -66,6 +67,8 @@ class Ran:
     withheld: tuple[str, ...]
     blocked: str | None = None
     """What the sandbox stopped and how to ask, in one sentence."""
+    gaps: tuple[str, ...] = ()
+    """What is not enforced here, as far as no result has said it yet."""
 
 
 @dataclass(slots=True)
@@ -76,6 +79,7 @@ class Executed:
     backend: str
     withheld: tuple[str, ...] = ()
     blocked: str | None = None
+    gaps: tuple[str, ...] = ()
 
 
 class Runner:
@@ -106,6 +110,7 @@ class Runner:
         self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup())
         self.sessions = Sessions(self._owner)
         self._stops = Stops(self._owner)
+        self._gaps = Gaps(confinement.limits)
         self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
         self._profile_releases: list[Callable[[], None]] = []
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
@@ -311,7 +316,8 @@ class Runner:
             blocked = self._blocked(
                 confined.backend, command.cwd, result.exit_code, result.stdout, result.stderr
             )
-        return Ran(result, confined.backend, withheld, blocked)
+        gaps = self._gaps.news(confined, self._owner.limits)
+        return Ran(result, confined.backend, withheld, blocked, gaps)
 
     def _blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
         """Whether a failure was the sandbox's doing, in words for the model."""
@@ -363,6 +369,7 @@ class Runner:
                 on_end=ended,
             )
         except BaseException:
+            self._stops.soon(confined.stop)
             confined.release()
             raise
         if result.state == "failed_to_start":
@@ -370,7 +377,9 @@ class Runner:
         if result.session_id is not None:
             self._sessions[result.session_id] = (confined.backend, cwd)
         result = _without_launcher(result, confined.command)
-        return self._executed(result, confined.backend, cwd, withheld)
+        done = self._executed(result, confined.backend, cwd, withheld)
+        done.gaps = self._gaps.news(confined, self._owner.limits)
+        return done
 
     def _executed(
         self, result: ExecResult, backend: str, cwd: str, withheld: tuple[str, ...] = ()

@@ -83,7 +83,7 @@ def _notes(ran: Ran, output: str, code: int) -> list[str]:
         notes.append(f"could not be ended: processes {pids}")
     if code != 0:
         notes += withheld_notes(ran.withheld, output)
-    return notes
+    return notes + list(ran.gaps)
 
 
 def _end(

@@ -183,4 +183,4 @@ def _notes(done: Executed) -> list[str]:
         notes.append(f"session {result.evicted} was ended to make room")
     if result.exit_code:
         notes += withheld_notes(done.withheld, result.text)
-    return notes
+    return notes + list(done.gaps)
