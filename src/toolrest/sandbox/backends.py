@@ -71,12 +71,17 @@ def probe_bubblewrap(
     if problem:
         return Probe(name, False, problem, program), None
     reachable = () if rootfs is not None else engine.within_reach
-    controls = bubblewrap_controls(policy, reachable)
+    controls = bubblewrap_controls(policy, reachable, scoped=bool(engine.scopes))
     return Probe(name, True, "", program, overlays, controls), engine
 
 
-def bubblewrap_controls(policy: SandboxPolicy, reachable: Sequence[str]) -> Controls:
-    """All of them; host sockets only by the names the kernel lists where overlays do not work."""
+def bubblewrap_controls(
+    policy: SandboxPolicy, reachable: Sequence[str], *, scoped: bool
+) -> Controls:
+    """All of them; host sockets only by the names the kernel lists where overlays do not work.
+
+    With the network on, abstract sockets are only kept apart by Landlock's scope.
+    """
     controls = all_full()
     if reachable:
         controls["unix_sockets"] = Enforced(
@@ -85,7 +90,7 @@ def bubblewrap_controls(policy: SandboxPolicy, reachable: Sequence[str]) -> Cont
             " belong to another network namespace, can be reached (overlays by bubblewrap 0.11"
             " would hide them)",
         )
-    if policy.network == "on":
+    if policy.network == "on" and not scoped:
         controls["unix_sockets"] = Enforced(
             "partial", "with the network on, abstract sockets of host services can be reached"
         )

@@ -76,6 +76,7 @@ class BubblewrapEngine:
         self.policy = policy
         self.program = program
         self.name = "bubblewrap" if rootfs is None else "chroot"
+        self._is_setuid = bool(os.stat(program).st_mode & stat.S_ISUID)
         self.overlays = overlays and rootfs is None
         self.proxy = proxy
         self.rootfs = None if rootfs is None else check_rootfs(rootfs, policy)
@@ -111,6 +112,16 @@ class BubblewrapEngine:
         """Folders in which a socket that a service opens later could be reached."""
         return tuple(self._overlaid.left_out) if self.overlays else ("/",)
 
+    @property
+    def scopes(self) -> int:
+        """Landlock's scopes, which a network namespace makes unnecessary.
+
+        They need no_new_privs, under which a bubblewrap that is set-uid root could not work.
+        """
+        if self.policy.network != "on" or self._is_setuid:
+            return 0
+        return landlock.scopes()
+
     def confine(self, command: Command) -> Prepared:
         """The same command, confined."""
         with self._mutex:
@@ -141,7 +152,7 @@ class BubblewrapEngine:
             self._variables,
             signals=signal_launchers() if command.tty else None,
             inner=self.proxy.inner if self.proxy is not None else (),
-            scoped=landlock.scopes() if self.policy.network == "on" else 0,
+            scoped=self.scopes,
         )
 
     def _look(self) -> None:

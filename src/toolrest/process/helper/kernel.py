@@ -20,7 +20,13 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ABI_QUERY = 1
 _RULE_PATH_BENEATH = 1
 # Every file right that each ABI knows; what is handled and not granted is denied.
-_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+_FILE_RIGHTS = {
+    1: (1 << 13) - 1,
+    2: (1 << 14) - 1,
+    3: (1 << 15) - 1,
+    5: (1 << 16) - 1,
+    9: (1 << 17) - 1,
+}
 # execute, write, read, truncate and ioctl are all that a rule on a single file may carry.
 _RIGHTS_OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _NET_ABI, _NET_RIGHTS = 4, 0b11
