@@ -29,6 +29,7 @@ from toolrest.process.owner import Owner
 from toolrest.sandbox.confine import Sandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.programs import bundled_bwrap, bundled_rg
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": os.path.expanduser("~"), "LANG": "C.UTF-8"}
 TARGET = 1.3
@@ -47,10 +48,15 @@ def place(files: tuple[tuple[int, bytes], ...]) -> list[tuple[int, int]]:
     return made
 
 
-def bare(argv: tuple[str, ...], files: tuple[tuple[int, bytes], ...] = ()) -> Once:
-    """posix_spawn and wait: the least that starting a program can cost."""
+def bare(
+    argv: tuple[str, ...], files: tuple[tuple[int, bytes], ...] = (), held: object = None
+) -> Once:
+    """posix_spawn and wait: the least that starting a program can cost.
 
-    async def once() -> None:
+    `held` keeps what the arguments name as long as this can be called.
+    """
+
+    async def once(_held: object = held) -> None:
         placed = place(files)
         actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in placed]
         pid = os.posix_spawn(argv[0], argv, {}, file_actions=actions)
@@ -66,8 +72,14 @@ def bare(argv: tuple[str, ...], files: tuple[tuple[int, bytes], ...] = ()) -> On
 def spawned(argv: list[str], cwd: str) -> Once:
     """A peer's command line."""
 
+    # srt looks for bwrap and rg on PATH; ours are inside packages.
+    homes = [os.path.dirname(p) for p in (bundled_bwrap(), bundled_rg()) if p]
+    env = {**os.environ, "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), *homes])}
+
     async def once() -> None:
-        subprocess.run(argv, cwd=cwd, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        subprocess.run(
+            argv, cwd=cwd, env=env, check=True, stdin=subprocess.DEVNULL, capture_output=True
+        )
 
     return once
 
@@ -182,7 +194,7 @@ def build(base: Path) -> tuple[dict[str, Once | str], str]:
     try:
         bubblewrap = Sandbox(policy, backend="bubblewrap", registry=registry)
         held = bubblewrap.confine(Command(("/bin/true",), str(workspace), ENV))
-        rows["bwrap, the very same arguments"] = bare(held.command.argv, held.command.files)
+        rows["bwrap, the very same arguments"] = bare(held.command.argv, held.command.files, held)
         rows["toolrest, bubblewrap"] = confined(
             Sandbox(policy, backend="bubblewrap", registry=registry)
         )
@@ -213,10 +225,22 @@ def show(times: dict[str, list[float] | str]) -> None:
         middle = statistics.median(taken)
         factor = f"{middle / statistics.median(base):.2f}x" if isinstance(base, list) else ""
         print(f"{name:42} {middle:9.2f} {min(taken):7.2f}   {factor}")
+    against_peers(times)
     ours = times.get("toolrest, bubblewrap")
     if isinstance(ours, list) and isinstance(base, list):
         reached = statistics.median(ours) / statistics.median(base)
         print(f"target: {TARGET}x bwrap; reached: {reached:.2f}x")
+
+
+def against_peers(times: dict[str, list[float] | str]) -> None:
+    """How many times longer each peer takes than a tool call's start does."""
+    ours = times.get("toolrest, bubblewrap, through the owner")
+    if not isinstance(ours, list):
+        return
+    for name, taken in times.items():
+        if isinstance(taken, list) and name.startswith(("codex", "srt")):
+            ratio = statistics.median(taken) / statistics.median(ours)
+            print(f"{name}: {ratio:.1f} times as long as toolrest, bubblewrap, through the owner")
 
 
 async def main() -> None:
