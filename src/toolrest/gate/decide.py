@@ -82,7 +82,7 @@ class Decider:
 
     def _rows(self, effects: Effects, risk: Risk) -> list[What]:
         rows: list[What] = []
-        if effects.reads:
+        if effects.reads or effects.consults:
             rows.append("read")
         if effects.writes or effects.connects or risk == Risk.WRITE:
             rows.append("write")
@@ -127,6 +127,7 @@ def _why(effects: Effects, risk: Risk) -> str:
         return "it declares no effects, so anything may happen"
     touched = [
         *(f"reads {path}" for path in effects.reads[:3] if risk == Risk.READ),
+        *(f"consults {name}" for name in effects.consults[:3]),
         *(f"writes {path}" for path in effects.writes[:3]),
         *(f"runs {' '.join(argv)}" for argv in effects.runs[:3]),
         *(f"connects to {host}" for host in effects.connects[:3]),

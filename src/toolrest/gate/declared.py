@@ -78,6 +78,7 @@ def _join_two(one: Effects, other: Effects) -> Effects:
         runs=_union(one.runs, other.runs),
         connects=_union(one.connects, other.connects),
         calls=_union(one.calls, other.calls),
+        consults=_union(one.consults, other.consults),
         serial=_union(one.serial, other.serial),
         exclusive=any(exclusive) if exclusive else None,
         is_unknown=one.is_unknown or other.is_unknown,

@@ -29,6 +29,8 @@ class Effects:
     overrides what the scheduler would derive: a call that runs programs, calls another
     server's tool or cannot tell runs alone unless its author says otherwise.
 
+    `consults` names what is read that is no file, another server's resource for one.
+
     `confined` says that what it runs stays inside the session's sandbox; `escalates` that the
     model asks to run it outside, with its reason. Neither is decided by the tool: the gate asks,
     and hands the tool a context that is inside or outside. `judged` writes were held against
@@ -40,6 +42,7 @@ class Effects:
     runs: tuple[tuple[str, ...], ...] = ()
     connects: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    consults: tuple[str, ...] = ()
     serial: tuple[str, ...] = ()
     exclusive: bool | None = None
     is_unknown: bool = False

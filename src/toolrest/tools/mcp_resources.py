@@ -41,7 +41,7 @@ class _ListTool(Tool):
     """Asks one server for a page, or all of them for everything."""
 
     group: Group = "mcp_resources"
-    typical = Effects.none()
+    typical = Effects(consults=("MCP servers",))
     idempotent = True
     Args = _ListArgs
     method = ""
@@ -122,7 +122,7 @@ class ReadMcpResource(Tool):
     name = "read_mcp_resource"
     description = "Read a resource of an MCP server, by its server and URI."
     group: Group = "mcp_resources"
-    typical = Effects.none()
+    typical = Effects(consults=("MCP servers",))
     idempotent = True
 
     class Args(BaseModel):
