@@ -478,6 +478,26 @@ async def test_overrides_for_mcp_servers(tmp_path: Path) -> None:
         assert rest.explain("mcp__gh__get").verdict == verdict
 
 
+async def test_a_yes_to_another_servers_tool_ends_when_the_tool_changes(tmp_path: Path) -> None:
+    class Remote(Tool):
+        name = "mcp__gh__get"
+        mcp = ("gh", "get")
+        typical = Effects(calls=("mcp__gh__get",))
+        pin = "one"
+
+        async def run(self, args: Any, ctx: Any) -> str:
+            return "got"
+
+    asked, remote = Asked("session"), Remote()
+    async with Toolrest(tmp_path, tools=[remote], on_ask=asked) as rest:
+        for _ in range(2):
+            await rest.call("mcp__gh__get", {})
+        assert len(asked) == 1
+        assert asked[0].choices[1].stores[0].words == ("mcp__gh__get", "one")
+        remote.pin = "two"
+        assert rest.explain("mcp__gh__get").verdict == "ask"
+
+
 def test_a_trusted_project_may_tighten_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / ".toolrest" / "config.toml"
     file.parent.mkdir()

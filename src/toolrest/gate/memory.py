@@ -116,9 +116,10 @@ def needs_of(effects: Effects, tool: Tool, fingerprint: str, *, leaves: bool) ->
         reads = tool.undeclared and tool.named.asks_once
         words = (tool.name,) if reads else (tool.name, fingerprint)
         return [GrantKey("tool", words, outside=leaves)]
+    pin = (tool.pin,) if tool.pin else ()
     return [
         *(GrantKey("write", (path,), outside=leaves) for path in effects.writes),
         *(GrantKey("run", argv, exact=True, outside=leaves) for argv in effects.runs),
         *(GrantKey("connect", (host,), outside=leaves) for host in effects.connects),
-        *(GrantKey("call", (name,), outside=leaves) for name in effects.calls),
+        *(GrantKey("call", (name, *pin), outside=leaves) for name in effects.calls),
     ]

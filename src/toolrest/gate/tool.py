@@ -116,6 +116,11 @@ class Tool:
     skips_second_question: bool = True
     """Whether a yes to this very call is also one to that second try; the question says so."""
 
+    @property
+    def pin(self) -> str:
+        """What it is now, for a tool that others can change; a remembered yes holds for that."""
+        return ""
+
     def effects(self, args: Any, ctx: Context) -> Effects:
         """What this very call will touch. Must be quick and change nothing."""
         return self.typical

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,15 @@ class McpTool(Tool):
             critical="the server says that it may destroy data" if self._destroys() else None,
         )
 
+    @cached_property
+    def pin(self) -> str:
+        """A hash of how the server is started and of everything it says about this tool."""
+        from toolrest.mcp.definitions import digest
+        from toolrest.mcp.pins import launch_record
+
+        launch = digest(launch_record(self.server, None))
+        return digest([launch, self.definition.digest])[:16]
+
     def _beside_others(self) -> bool:
         row = self.server.row
         read_only = row.trusted and self.definition.hint("readOnlyHint") is True
@@ -85,8 +95,9 @@ class McpTool(Tool):
         if mode == "prompt":
             key = f"mcp_servers.{self.server.name}"
             reason = f"{key} says that its tools are asked about"
-            if ctx.approval_policy == "never":
-                return Decision("deny", "mcp.prompt", f"{reason}, and approval_policy is never")
+            if ctx.approval_policy in ("never", "dangerous"):
+                words = f"{reason}, and approval_policy is {ctx.approval_policy}"
+                return Decision("deny", "mcp.prompt", words)
             return Decision("ask", "mcp.prompt", reason)
         return None
 
