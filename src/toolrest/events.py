@@ -344,6 +344,15 @@ class McpServerState(Event):
     reason: str = ""
 
 
+class DynamicToolCallRequest(Event):
+    """The client is asked to run one of its own tools; `Toolrest.respond` answers."""
+
+    type: ClassVar[str] = "dynamic_tool_call_request"
+    call_id: str
+    tool: str
+    arguments: Any
+
+
 class MemorySaved(Event):
     """A note was added to what later sessions can read; for the user to see."""
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolrest.mcp.pool import Pool
     from toolrest.policy.effects import Effects
     from toolrest.policy.rules import Rules
+    from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
     from toolrest.tools.search_backends import SearchFunction
 
 
@@ -107,6 +108,8 @@ class Toolrest:
         env: Mapping[str, str] | None = None,
         session_id: str | None = None,
         parent: Toolrest | None = None,
+        dynamic_tools: Iterable[Mapping[str, Any]] = (),
+        on_dynamic_call: OnDynamicCall | None = None,
     ) -> None:
         from toolrest.agent.assemble import assemble
         from toolrest.config.loader import Config
@@ -144,6 +147,14 @@ class Toolrest:
             tool = as_tool(value)
             chosen = override if isinstance(override, bool) else tool.name in set(override)
             self.add_tool(tool, override=chosen)
+        self._dynamic: DynamicCalls | None = None
+        dynamic = list(dynamic_tools)
+        if dynamic:
+            from toolrest.tools.dynamic import DynamicCalls, add_dynamic_tools
+
+            self._dynamic = DynamicCalls(on_dynamic_call)
+            for tool in add_dynamic_tools(self._gate.registry, dynamic, self._dynamic):
+                self.add_tool(tool, override=True)
 
     async def __aenter__(self) -> Self:
         self._start_servers()
@@ -190,6 +201,8 @@ class Toolrest:
             raise asyncio.CancelledError
 
     async def _close(self) -> None:
+        if self._dynamic is not None:
+            self._dynamic.close()
         for turn in list(self._turns):
             await turn.cancel()
         await self._session.aclose()
@@ -416,6 +429,12 @@ class Toolrest:
             return checkpoints.undo(turn, force=force, session=self.session_id)
 
         return await run_in_thread(work, (), threading.Event())
+
+    def respond(self, call_id: str, output: str, *, success: bool = True) -> None:
+        """Answer a `dynamic_tool_call_request`; KeyError when no such call waits."""
+        if self._dynamic is None:
+            raise KeyError("this session has no dynamic tools")
+        self._dynamic.respond(call_id, {"output": output, "success": success})
 
     # Listening
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolrest.testing.script import context_full as context_full
     from toolrest.testing.scripted_model import ScriptedModel as ScriptedModel
     from toolrest.testing.server import ScriptedServer as ScriptedServer
+    from toolrest.testing.sync_tool import test_sync_tool as test_sync_tool
 
 _SCRIPT = "toolrest.testing.script"
 _HOMES = {
@@ -37,6 +38,7 @@ _HOMES = {
     "ScriptedServer": "toolrest.testing.server",
     "Think": _SCRIPT,
     "context_full": _SCRIPT,
+    "test_sync_tool": "toolrest.testing.sync_tool",
 }
 
 __all__ = sorted(_HOMES)

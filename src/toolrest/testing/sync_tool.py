@@ -1,0 +1,104 @@
+"""`test_sync_tool`: calls that meet, to show which of them really run at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import BaseModel, Field
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.arguments import LAZY
+from toolrest.gate.context import Context
+from toolrest.gate.tool import Group, Tool
+from toolrest.policy.effects import Effects
+
+DEFAULT_TIMEOUT_MS = 1000
+
+
+class Barrier(BaseModel):
+    """A place where calls wait for each other."""
+
+    model_config = LAZY
+
+    id: str = Field(description="Calls with the same id meet.")
+    participants: int = Field(ge=0, description="How many calls must have come.")
+    timeout_ms: int = Field(
+        default=DEFAULT_TIMEOUT_MS, ge=0, description="How long to wait for them."
+    )
+
+
+class SyncTool(Tool):
+    """Sleeps, meets calls of any session on this event loop, sleeps, returns `ok`."""
+
+    name = "test_sync_tool"
+    description = "Wait, meet other calls of this tool, and wait again. For tests."
+    group: Group = "user"
+    typical = Effects.none()
+    polling = True
+
+    class Args(BaseModel):
+        """Parameters."""
+
+        model_config = LAZY
+
+        sleep_before_ms: int = Field(default=0, ge=0, description="Wait before the barrier.")
+        sleep_after_ms: int = Field(default=0, ge=0, description="Wait after the barrier.")
+        barrier: Barrier | None = Field(default=None, description="Where to meet.")
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Meet the others; an error when they do not come."""
+        await asyncio.sleep(args.sleep_before_ms / 1000)
+        if args.barrier is not None:
+            await _meet(args.barrier)
+        await asyncio.sleep(args.sleep_after_ms / 1000)
+        return "ok"
+
+
+def test_sync_tool() -> Tool:
+    """The tool, for `Toolrest(tools=[test_sync_tool()])`."""
+    return SyncTool()
+
+
+# pytest collects what is called test_*, and this is no test.
+test_sync_tool.__test__ = False  # type: ignore[attr-defined]
+
+
+class _Meeting:
+    """Those who wait under one name, on one event loop."""
+
+    def __init__(self, participants: int) -> None:
+        self.participants = participants
+        self.here = 0
+        self.complete = asyncio.Event()
+
+
+_meetings: dict[tuple[int, str], _Meeting] = {}
+
+
+async def _meet(barrier: Barrier) -> None:
+    if barrier.participants < 1:
+        raise _wrong("participants", "barrier participants must be greater than zero")
+    if barrier.timeout_ms < 1:
+        raise _wrong("timeout_ms", "barrier timeout must be greater than zero")
+    key = (id(asyncio.get_running_loop()), barrier.id)
+    meeting = _meetings.setdefault(key, _Meeting(barrier.participants))
+    if meeting.participants != barrier.participants:
+        count = meeting.participants
+        words = f"barrier {barrier.id} already registered with {count} participants"
+        raise _wrong("participants", words)
+    meeting.here += 1
+    try:
+        if meeting.here == meeting.participants:
+            meeting.complete.set()
+        async with asyncio.timeout(barrier.timeout_ms / 1000):
+            await meeting.complete.wait()
+    except TimeoutError:
+        raise RespondToModel("test_sync_tool barrier wait timed out") from None
+    finally:
+        meeting.here -= 1
+        if (meeting.here == 0 or meeting.complete.is_set()) and _meetings.get(key) is meeting:
+            del _meetings[key]
+
+
+def _wrong(name: str, message: str) -> RespondToModel:
+    return RespondToModel(message, kind="input_invalid", fields=(f"barrier.{name}",))
