@@ -224,7 +224,7 @@ class DirectAnswer:
         """The body, decoded."""
         decoder = _decoder(self.headers.get("content-encoding", "").lower())
         async for piece in self._raw():
-            data = piece if decoder is None else decoder.decompress(piece)
+            data = piece if decoder is None else _unpacked(decoder, piece)
             if data:
                 yield data
         self.is_whole = True
@@ -307,6 +307,16 @@ def _decoder(encoding: str) -> Any:
     import zlib
 
     return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+
+
+def _unpacked(decoder: Any, piece: bytes) -> bytes:
+    import zlib
+
+    try:
+        data: bytes = decoder.decompress(piece)
+    except zlib.error as error:
+        raise Broken(f"the answer cannot be unpacked: {error}") from None
+    return data
 
 
 def _tls_context() -> ssl.SSLContext:

@@ -48,6 +48,6 @@ def _translated(error: httpx2.HTTPError) -> TransportError:
     words = str(error) or type(error).__name__
     if isinstance(error, httpx2.ReadTimeout):
         return Idle()
-    if isinstance(error, httpx2.ReadError | httpx2.RemoteProtocolError):
+    if isinstance(error, httpx2.ReadError | httpx2.RemoteProtocolError | httpx2.DecodingError):
         return Broken(words)
     return ProxyFailed(words) if isinstance(error, httpx2.ProxyError) else Unreachable(words)
