@@ -25,7 +25,10 @@ PUBLIC = [
     "Effects",
     "Fatal",
     "Image",
+    "PendingApproval",
+    "PendingError",
     "RespondToModel",
+    "Review",
     "Risk",
     "Text",
     "Tool",
@@ -34,6 +37,7 @@ PUBLIC = [
     "Toolrest",
     "ToolrestError",
     "Turn",
+    "UserQuestions",
     "__version__",
     "tool",
 ]

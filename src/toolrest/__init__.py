@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from toolrest.errors import ToolrestError as ToolrestError
     from toolrest.gate.approval import ApprovalRequest as ApprovalRequest
     from toolrest.gate.context import Context as Context
+    from toolrest.gate.pending import PendingApproval as PendingApproval
+    from toolrest.gate.pending import PendingError as PendingError
+    from toolrest.gate.questions import UserQuestions as UserQuestions
+    from toolrest.gate.review import Review as Review
     from toolrest.gate.tool import Tool as Tool
     from toolrest.gate.tool import tool as tool
     from toolrest.items import Image as Image
@@ -30,7 +34,10 @@ _HOMES = {
     "Effects": "toolrest.policy.effects",
     "Fatal": "toolrest.errors",
     "Image": "toolrest.items",
+    "PendingApproval": "toolrest.gate.pending",
+    "PendingError": "toolrest.gate.pending",
     "RespondToModel": "toolrest.errors",
+    "Review": "toolrest.gate.review",
     "Risk": "toolrest.policy.effects",
     "Text": "toolrest.items",
     "Tool": "toolrest.gate.tool",
@@ -39,6 +46,7 @@ _HOMES = {
     "Toolrest": "toolrest.agent.rest",
     "ToolrestError": "toolrest.errors",
     "Turn": "toolrest.agent.rest",
+    "UserQuestions": "toolrest.gate.questions",
     "tool": "toolrest.gate.tool",
 }
 

@@ -131,14 +131,24 @@ class Approvals:
 
 
 def _nobody(request: ApprovalRequest) -> str:
-    if request.effects.escalates is not None:
-        setting = "or widen sandbox_mode or sandbox_workspace_write.writable_roots"
-    elif request.risk == Risk.CRITICAL:
-        setting = "or do it yourself"
-    else:
-        setting = 'or set approval_policy = "never"'
+    rule = f"; rule {request.rule}" if request.rule else ""
     return (
-        f"not run: {request.tool} needs approval ({request.reason}), and nobody can answer here. "
-        'Whoever runs Toolrest can allow it: answer through on_ask, set on_ask = "allow", '
-        f"{setting}."
+        f"not run: {request.tool} needs approval ({request.reason}{rule}), and nobody can answer "
+        'here. Whoever runs Toolrest can allow it: answer through on_ask, set on_ask = "allow" or '
+        f'"defer", {_other_way(request)}.'
     )
+
+
+def _other_way(request: ApprovalRequest) -> str:
+    """The setting that would have made the question unnecessary, where there is one."""
+    if request.risk == Risk.CRITICAL:
+        return "or do it yourself"
+    if request.effects.connects and not request.effects.runs:
+        return "or set sandbox_workspace_write.network_access = true"
+    if request.leaves or request.effects.escalates is not None:
+        return "or widen sandbox_mode or sandbox_workspace_write.writable_roots"
+    if any(choice.scope != "once" for choice in request.choices):
+        # What can be remembered is an ordinary question, and these lift those.
+        own = f'approvals.tools.{request.tool} = "allow"'
+        return f'set {own}, or set approval_policy = "never"'
+    return "or write it so that what it does can be told beforehand"
