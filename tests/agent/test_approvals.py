@@ -295,7 +295,8 @@ async def test_a_yes_with_a_rule_is_written_and_in_force_at_once(
 ) -> None:
     asked = Asked("approved_with_rule")
     async with session(tmp_path, asked) as rest:
-        await rest.call("exec_command", sh("make build"))
+        output = await rest.call("exec_command", sh("make build"))
+        assert '[toolrest] Approved command prefix saved: ["make", "build"]' in output.text
         explained = rest.explain("exec_command", sh("make build -j4"))
         assert (explained.verdict, explained.leaves) == ("allow", True)
         assert rest.explain("exec_command", sh("make build | head")).leaves is False
@@ -638,6 +639,19 @@ async def test_a_session_grant_does_not_reach_the_second_try(tmp_path: Path) -> 
             assert output.failure.kind == "sandbox_denied"
     assert [request.retry_reason is None for request in asked] == [True, False, False]
     assert not target.exists()
+
+
+@pytest.mark.parametrize("mode", ["on-request", "never", "on-failure"])
+async def test_only_where_a_model_may_ask_to_leave_is_it_told_how(
+    tmp_path: Path, mode: str
+) -> None:
+    target = Path.home() / f".toolrest-test-advice-{os.getpid()}"
+    line = sh(f"python3 -c \"open({str(target)!r}, 'w')\"")
+    async with session(tmp_path, mode=mode) as rest:
+        output = await rest.call("exec_command", line)
+    assert output.failure is not None
+    assert output.failure.kind == "sandbox_denied"
+    assert ("require_escalated" in output.text) == (mode == "on-request")
 
 
 def test_scopes_have_answers() -> None:

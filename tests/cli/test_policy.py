@@ -111,6 +111,15 @@ def test_show_tells_values_and_sources(work: Path) -> None:
     assert "approval_policy" in text
 
 
+def test_explain_tells_the_rule_and_the_choices(work: Path) -> None:
+    arguments = json.dumps({"path": "a.txt", "content": "x"})
+    told = json.loads(run("policy", "explain", "-a", "untrusted", "write_file", arguments).stdout)
+    assert (told["verdict"], told["rule"], told["risk"]) == ("ask", "table.write", "write")
+    assert [choice["scope"] for choice in told["choices"]] == ["once", "session", "project", "user"]
+    bad = json.loads(run("policy", "explain", "write_file", "{}").stdout)
+    assert (bad["verdict"], bad["rule"]) == ("deny", "input_invalid")
+
+
 @pytest.mark.parametrize("mode", ["on-request", "never", "untrusted"])
 def test_canaries_are_held(work: Path, mode: str) -> None:
     result = run("policy", "test", "--json", "-a", mode)

@@ -64,6 +64,24 @@ def _print(found: Checked) -> None:
         click.echo(f"{indent}{words[decided.decision.label]:6} {shown}  [{row}]")
 
 
+@command.command("explain")
+@session_options
+@click.argument("name")
+@click.argument("arguments", metavar="JSON", default="{}")
+def explain(choices: Choices, name: str, arguments: str) -> None:
+    """Say what would become of a call of the tool NAME, as JSON; nothing is run.
+
+    \b
+    toolrest policy explain apply_patch '{"file_path": "a", "old_string": "x", "new_string": "y"}'
+    """
+    import asyncio
+
+    rest = choices.open()
+    told = rest.explain(name, arguments).to_json()
+    asyncio.run(rest.aclose())
+    click.echo(json.dumps(told, ensure_ascii=False, indent=1))
+
+
 @command.command("show")
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from toolrest.errors import ConfigError
 from toolrest.gate.decide import Decision
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 ONCE = "this call only"
 RETRY = "; if the sandbox blocks it, it runs once more outside without another question"
+
+
+class Kept(NamedTuple):
+    """What came of remembering: what the model should know, or what went wrong, in words."""
+
+    note: str = ""
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -81,20 +88,23 @@ class Memory:
         allowed = "; ".join(key.sentence() for key in stores)
         return Choice(scope, f"{until}: {allowed}", stores)
 
-    def keep(self, request: ApprovalRequest, review: Review) -> str | None:
-        """Remember what the chosen answer said it would; what went wrong, in words, if it did."""
+    def keep(self, request: ApprovalRequest, review: Review) -> Kept:
+        """Remember what the chosen answer said it would."""
         choice = request.choice(review.answer)
         if choice is None:
-            return None
+            return Kept()
         try:
             if choice.prefix and self.save_rule is not None:
+                from toolrest.policy.verdict_amend import saved_message
+
                 self.save_rule(choice.prefix)
-            elif choice.stores:
+                return Kept(note=saved_message(choice.prefix).replace("\n- ", " "))
+            if choice.stores:
                 scope = "session" if choice.scope == "once" else choice.scope
                 self.grants.remember(choice.stores, cast("GrantScope", scope), request.tool)
         except ConfigError as error:
-            return f"the answer counts for this call only: {error}"
-        return None
+            return Kept(problem=f"the answer counts for this call only: {error}")
+        return Kept()
 
 
 def _rule(prefix: Sequence[str]) -> Choice:

@@ -120,6 +120,8 @@ class Walk:
     deadline: Deadline | None = None
     ctx: Context | None = None
     limited: Limited | None = None
+    note: str = ""
+    """What the model should know about how its call was answered."""
     approved: bool = False
     """Somebody was asked about this very call, and said yes."""
     refused: Fatal | None = None
@@ -301,6 +303,8 @@ class Walk:
         # Only here, after somebody said yes or a rule of the user's, may a call leave the sandbox.
         call.ctx.outside = decision.leaves
         output = await self._run_decided(call)
+        if self.note:
+            output = replace(output, notes=[*output.notes, self.note])
         if len(output.text) > _LARGE:
             # Redacting and cutting a large text takes long enough to hold up everybody else.
             self.limited = await call.ctx.in_thread(self._limit, output)
@@ -384,8 +388,9 @@ class Walk:
             raise
         reason = decision.reason
         if gate.services.memory is not None and review is not None:
-            problem = gate.services.memory.keep(request, review)
-            reason = f"{reason}; {problem}" if problem else reason
+            kept = gate.services.memory.keep(request, review)
+            reason = f"{reason}; {kept.problem}" if kept.problem else reason
+            self.note = kept.note
         self._say(call, Decision("allow", decision.rule, reason), source=by)
         return review
 

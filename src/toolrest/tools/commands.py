@@ -164,6 +164,12 @@ class CommandTool(Tool):
     def effects(self, args: Any, ctx: Context) -> Effects:
         """Runs one program, or writes the files of the patch that it is."""
         refuse_escalation(args, ctx, self.name)
+        if args.asks_to_leave() and not self.may_ask_to_leave:
+            raise RespondToModel(
+                f"{self.name} cannot be run outside the sandbox",
+                kind="policy_denied",
+                fields=("sandbox_permissions",),
+            )
         argv = self.argv_once(args, ctx)
         patch = patch_in(argv, args.workdir, ctx)
         if patch is not None:
@@ -237,7 +243,10 @@ class CommandTool(Tool):
         """Run it, or apply the patch that it is."""
         patch = patch_in(self.argv_once(args, ctx), args.workdir, ctx)
         if patch is None:
-            return await self.start(args, ctx)
+            try:
+                return await self.start(args, ctx)
+            except SandboxDenied as denied:
+                raise _without_advice(denied, ctx) from None
         output = await ctx.in_thread(apply, patch.request, patch.cwd, ctx)
         output.content = self.wrap_patch(output.text)
         output.notes.append(f"apply_patch was requested via {self.name}; use the tool itself")
@@ -329,6 +338,19 @@ def finish(
         output.notes.append(blocked)
         raise SandboxDenied(blocked, output)
     return output
+
+
+def _without_advice(denied: SandboxDenied, ctx: Context) -> SandboxDenied:
+    """Where a model may not ask to leave the sandbox, it is not told to."""
+    from toolrest.sandbox.denial import ASK
+
+    output = denied.output
+    if ctx.approval_policy == "on-request" or not isinstance(output, ToolOutput):
+        return denied
+    output.notes = [note.removesuffix(f"; {ASK}") for note in output.notes]
+    words = denied.message.removesuffix(f"; {ASK}")
+    output.failure = Failure("sandbox_denied", words)
+    return SandboxDenied(words, output)
 
 
 def withheld_notes(withheld: tuple[str, ...], text: str) -> list[str]:
