@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
     from toolrest.gate.questions import OnQuestion, Questions
-    from toolrest.gate.runner import Confinement, Runner, Tally
+    from toolrest.gate.runner import Confinement, Runner
+    from toolrest.gate.tally import Tally
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.container import ContainerOptions
     from toolrest.sandbox.policy import Network

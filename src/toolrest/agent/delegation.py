@@ -10,7 +10,7 @@ from toolrest.agent.budget import Budget
 from toolrest.agent.roles import Role, narrowed, roles
 from toolrest.agent.subagents import Child, SubAgents
 from toolrest.gate.review import ApprovalRequest, Approver, Review
-from toolrest.gate.runner import Tally
+from toolrest.gate.tally import Tally
 from toolrest.tools.catalog import collab_tools
 
 if TYPE_CHECKING:

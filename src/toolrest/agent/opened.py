@@ -14,12 +14,12 @@ from toolrest.agent.hook_setup import agent_hooks
 from toolrest.agent.journal import Journal, NoJournal
 from toolrest.agent.opening import base_instructions, opening_for
 from toolrest.agent.rest import Toolrest
-from toolrest.agent.rollout import Rollout, read_rollout
 from toolrest.agent.session import AgentSession
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
+    from toolrest.agent.rollout import Rollout
     from toolrest.config import Config
     from toolrest.gate.approval import OnAsk
     from toolrest.wire.model import Model
@@ -89,6 +89,8 @@ def _provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
 
 
 def _rollout(journal: Journal, path: str, ephemeral: bool) -> Rollout:
+    from toolrest.agent.rollout import read_rollout
+
     if not ephemeral:
         journal.reopen(path)
     try:
@@ -164,6 +166,8 @@ def _line(path: str) -> str | None:
 
 def fork(home: str, path: str) -> str:
     """Copy a session under a new id; returns the id. The original stays as it is."""
+    from toolrest.agent.rollout import read_rollout
+
     rollout = read_rollout(path)
     new = str(uuid.uuid4())
     journal = Journal()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from contextlib import ExitStack
@@ -100,6 +101,9 @@ class _Run:
         self.out = out
         self._session: AgentSession | None = None
         self._signal: StopReason | None = None
+        self._environ = dict(os.environ)
+        # For this process only: pydantic would look through every installed package for plugins.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         self._stops: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Outcome:
@@ -133,6 +137,8 @@ class _Run:
         for warning in config.warnings:
             click.echo(f"toolrest: {warning}", err=True)
         session = self._session = self._open(config)
+        gc.freeze()
+        gc.enable()
         self.out.open(session.thread_id)
         with ExitStack() as stack:
             self._listen(session, stack)
@@ -151,6 +157,7 @@ class _Run:
 
         session = open_session(
             config,
+            env=self._environ,
             resume=self._earlier(config),
             ephemeral=self.task.ephemeral,
             trusted=config.trusted,
@@ -160,17 +167,15 @@ class _Run:
         return session
 
     def _earlier(self, config: Config) -> str | None:
+        if not (self.task.resume or self.task.last):
+            return None
         from toolrest.agent.store import find_session, latest_session
 
         if self.task.resume:
             return find_session(config.home, self.task.resume).path
-        if self.task.last:
-            return latest_session(config.home, config.workspace).path
-        return None
+        return latest_session(config.home, config.workspace).path
 
     def _listen(self, session: AgentSession, stack: ExitStack) -> None:
-        from toolrest.cli.log import log_events
-
         rest = session.rest
         if self.out.as_json:
             stack.callback(rest.subscribe(self.out.thread))
@@ -185,7 +190,10 @@ class _Run:
                 f"{rest.config.workspace}, session {session.thread_id}"
             )
             stack.callback(rest.subscribe(timeline))
-        log_events(rest, self.task.verbose, stack)
+        if self.task.verbose or os.environ.get("TOOLREST_LOG"):
+            from toolrest.cli.log import log_events
+
+            log_events(rest, self.task.verbose, stack)
 
     def _watch_reader(self, session: AgentSession, event: Event) -> None:
         """Nobody reads any more: the work has no use."""

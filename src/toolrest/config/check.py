@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from toolrest.config.aliases import ALIASES
 from toolrest.config.keys import Key, find, flatten, format_key, looks_secret, toml_text, too_deep
-from toolrest.config.model import APPROVAL_PRESETS, SHELL_SPELLINGS, Settings
+from toolrest.config.model import APPROVAL_PRESETS, SHELL_SPELLINGS
+from toolrest.config.partial import check
 from toolrest.config.pending import pending_in
 from toolrest.errors import ConfigError
 
@@ -75,17 +76,18 @@ def check_layer(raw: Mapping[str, Any], place: Place) -> Layer:
     table, spelled = _resolve_aliases(raw, place)
     _refuse_pending(table, spelled, place)
     try:
-        model = Settings.model_validate(table)
+        model = check(table)
     except ValidationError as error:
         raise ConfigError(_explain(error, spelled, place)) from None
     values = flatten(model.model_dump(exclude_unset=True))
     _expand_paths(values, place)
+    profiles: dict[str, dict[str, Any]] = getattr(model, "profiles", {})
     if place.kind == "user":
-        _check_profiles(model.profiles, place)
+        _check_profiles(profiles, place)
     labels = {
         key: f"{place.label} ({format_key(as_written)})" for key, as_written in spelled.items()
     }
-    return Layer(place.kind, place.label, values, labels, model.profiles)
+    return Layer(place.kind, place.label, values, labels, profiles)
 
 
 def _resolve_aliases(raw: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[Key, Key]]:

@@ -14,6 +14,7 @@ from toolrest.config.home import config_file, real_path, toolrest_home, user_hom
 from toolrest.config.keys import flatten, nest
 from toolrest.config.layers import Merged, flags_layer, merge, override_layer
 from toolrest.config.model import Settings, TrustLevel
+from toolrest.config.partial import settings_of
 from toolrest.config.resolved import Config as Config
 from toolrest.config.resolved import PathLike, Surface
 from toolrest.config.trust import git_root, nearest_level
@@ -227,7 +228,7 @@ def _settings(merged: Merged) -> Settings:
     if merged.values.keys() == {("sandbox_mode",)}:
         # Nothing to check: building pydantic's validators would be most of the time.
         return Settings.model_construct(sandbox_mode=merged.values["sandbox_mode",])
-    return Settings.model_validate(nest(merged.values))
+    return settings_of(nest(merged.values))
 
 
 def _refuse_approving_project(settings: Settings, project: Sequence[Layer]) -> None:

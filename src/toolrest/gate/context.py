@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from toolrest.gate.memory import Memory
     from toolrest.gate.questions import Questions, UserQuestion
     from toolrest.gate.redact import Redactor, StreamRedactor
-    from toolrest.gate.runner import Runner, Tally
+    from toolrest.gate.runner import Runner
+    from toolrest.gate.tally import Tally
     from toolrest.policy.modes import Mode
     from toolrest.policy.paths import PathPolicy
     from toolrest.policy.rules import Rules

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.gate.gaps import Gaps
 from toolrest.gate.stops import Stops
+from toolrest.gate.tally import Tally
 from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
 from toolrest.process.environ import Environment, EnvironmentPolicy, build, forced
@@ -49,13 +50,6 @@ class Confinement:
     rootfs: str | None = None
     max_commands: int | None = None
     limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(slots=True)
-class Tally:
-    """How many commands were run; sessions that are one to the user share it."""
-
-    commands: int = 0
 
 
 @dataclass(slots=True)
