@@ -280,6 +280,20 @@ async def test_waiting_for_an_answer(tmp_path: Path, toolrest_home: Path) -> Non
     assert mark == ["x"]
 
 
+async def test_a_model_cannot_fill_the_disk_with_questions(
+    tmp_path: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolrest.gate.pending_store._MOST_OPEN", 3)
+    async with Toolrest(tmp_path, tools=[acting([])], on_ask="defer") as rest:
+        outputs = [await rest.call("act", {"text": str(number)}) for number in range(5)]
+        long = await rest.call("act", {"text": "x" * (1 << 20)})
+        assert len(rest.pending) == 3
+    assert "3 questions wait already" in outputs[4].text
+    assert "cannot wait for an answer" in long.text
+    assert outputs[4].failure is not None
+    assert outputs[4].failure.kind == "approval_denied"
+
+
 async def test_a_person_who_is_there_is_asked_first(tmp_path: Path) -> None:
     async with Toolrest(
         tmp_path, tools=[acting([])], settings={"on_ask": "defer"}, on_ask=lambda _: True

@@ -27,6 +27,8 @@ State: TypeAlias = Literal["waiting", "answered", "taken", "expired"]
 _FOLDER = "approvals"
 _KEY = "key"
 _MOST_BYTES = 16 << 20
+_LONGEST = 1 << 20
+_MOST_OPEN = 200
 _KEPT_AFTER = 7 * 86_400
 
 
@@ -46,9 +48,16 @@ class PendingStore:
         pin, exact = around.pin(request), request.exact
         if exact is None:
             raise PendingError("a question that is not about a call cannot wait")
-        for known in self.listed():
-            if known.pin == pin and self.state(known) in ("waiting", "answered"):
+        if len(exact.text) > _LONGEST:
+            raise PendingError("a call with arguments this long cannot wait for an answer")
+        open_ones = [p for p in self.listed() if self.state(p) in ("waiting", "answered")]
+        for known in open_ones:
+            if known.pin == pin:
                 return known
+        if len(open_ones) >= _MOST_OPEN:
+            raise PendingError(
+                f"{len(open_ones)} questions wait already; answer some (`toolrest approvals list`)"
+            )
         self._forget_old()
         now = time.time()
         pending = PendingApproval(
