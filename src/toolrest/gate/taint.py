@@ -6,11 +6,14 @@ both, a call that reaches outside is asked about, even where it would be allowed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from toolrest.gate.decide import Decision
 from toolrest.items import ToolOutput
-from toolrest.policy.effects import Effects
+
+if TYPE_CHECKING:
+    from toolrest.gate.walk import Ready
 
 SETTING = "tool_security.ask_after_external_content"
 
@@ -24,33 +27,34 @@ class Taint:
     """The tool that first brought somebody else's words."""
     private: bool = False
 
-    def note(self, tool: str, effects: Effects, output: ToolOutput) -> None:
-        """A call is over: remember whose words it brought."""
-        if output.failure is not None and output.provenance != "external":
+    def note(self, call: Ready, output: ToolOutput) -> None:
+        """A call that ran is over: remember whose words it brought."""
+        if not self.enabled or (self.external and self.private):
             return
-        if output.provenance == "external":
-            self.external = self.external or tool
+        effects = call.effects
+        asks_elsewhere = effects.runs and call.tool.reaches(call.args, effects, call.ctx)
+        if output.provenance == "external" or asks_elsewhere:
+            self.external = self.external or call.tool.name
         elif effects.reads or effects.runs or effects.is_unknown:
             self.private = True
 
-    def judge(self, effects: Effects, decision: Decision, mode: str) -> Decision:
+    def judge(self, call: Ready, decision: Decision, mode: str) -> Decision:
         """The decision, or a question in its place."""
-        if decision.verdict != "allow" or not self._risky(effects):
+        if not (self.enabled and self.external and self.private) or mode == "dangerous":
             return decision
-        sent = ", ".join((*effects.connects, *effects.calls))
+        if decision.verdict != "allow" or call.tool.only_reads:
+            return decision
+        reached = call.tool.reaches(call.args, call.effects, call.ctx)
+        if not reached:
+            return decision
         reason = (
-            f"it reaches {sent} after this session has read external content ({self.external}) "
-            f"and files of yours, which that content may want sent out ({SETTING} = false allows)"
+            f"it reaches {', '.join(reached)} after this session has read external content "
+            f"({self.external}) and files of yours, which that content may want sent out "
+            f"({SETTING} = false allows){' (it runs outside the sandbox)' * decision.leaves}"
         )
-        if mode == "dangerous":
-            return decision
         if mode != "never":
-            return Decision("ask", "external.content", reason)
+            # A yes is for this very call: no key is offered to remember it by.
+            return replace(decision, verdict="ask", rule="external.content", reason=reason, keys=())
         # Nobody can be asked. A server that the user has set up for this goes on.
-        return Decision("deny", "external.content", reason) if effects.connects else decision
-
-    def _risky(self, effects: Effects) -> bool:
-        if not (self.enabled and self.external and self.private):
-            return False
-        # A sub-agent's call stays here; what it does in turn is judged where it does it.
-        return bool(effects.connects or (effects.calls and not effects.confined))
+        own = call.effects.calls and not call.effects.connects
+        return decision if own else Decision("deny", "external.content", reason)

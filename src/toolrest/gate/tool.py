@@ -94,6 +94,8 @@ class Tool:
     idempotent: bool = False
     polling: bool = False
     """Calling it again and again with the same arguments is its nature: no loop is seen in it."""
+    only_reads: bool = False
+    """It asks another server, one that the user trusts, and changes nothing there."""
     rejects_unknown_fields: bool = False
     max_chars: int | None = None
     grammar: Grammar | None = None
@@ -124,6 +126,11 @@ class Tool:
     def effects(self, args: Any, ctx: Context) -> Effects:
         """What this very call will touch. Must be quick and change nothing."""
         return self.typical
+
+    def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
+        """What a call may send something to, outside of this machine, in words."""
+        # A sub-agent's call stays here; what it does in turn is judged where it does it.
+        return effects.connects if effects.confined else (*effects.connects, *effects.calls)
 
     @cached_property
     def decides(self) -> bool:

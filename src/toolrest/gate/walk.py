@@ -351,7 +351,7 @@ class Walk:
                 self.looping = True
                 return Decision("deny", "loop", refusal)
         decision = judge_call(self.gate, call, self.fingerprint)
-        return self.gate.taint.judge(call.effects, decision, self.gate.decider.mode)
+        return self.gate.taint.judge(call, decision, self.gate.decider.mode)
 
     def _say(self, call: Ready, decision: Decision, source: Source = "policy") -> None:
         self.gate.services.bus.emit(
@@ -515,7 +515,8 @@ class Walk:
         self.ended = True
         if self.ctx is not None:
             self.ctx.close()
-        self.gate.taint.note(self.name, self.effects, output)
+        if self.ran is not None:
+            self.gate.taint.note(self.ran, output)
         if self.ticket is not None:
             self.gate.scheduler.release(self.ticket)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from toolrest.policy.commands_git import git_command
 from toolrest.policy.commands_options import Options, read_options
@@ -27,6 +27,31 @@ def url_host(text: str) -> str:
     """The host of a URL, or nothing."""
     match = _URL.match(text)
     return match[1].strip("[]").lower() if match else ""
+
+
+_SENDERS = wordset(
+    "curl wget http https xh ssh scp sftp rsync nc ncat netcat socat telnet ftp lftp tftp mail"
+    " sendmail gh glab hub aws gcloud gsutil az rclone kubectl helm docker podman twine"
+)
+_SENDING = {
+    "git": wordset("push fetch pull clone remote ls-remote send-email submodule"),
+    "npm": wordset("publish"),
+    "pnpm": wordset("publish"),
+    "yarn": wordset("publish npm"),
+    "uv": wordset("publish"),
+    "cargo": wordset("publish"),
+    "poetry": wordset("publish"),
+}
+
+
+def senders_in(commands: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Programs whose business is to talk to other machines, also where no host can be read."""
+    found: dict[str, None] = {}
+    for argv in commands:
+        name = argv[0].rpartition("/")[2] if argv else ""
+        if name in _SENDERS or not _SENDING.get(name, frozenset()).isdisjoint(argv[1:]):
+            found[f"whatever {name} talks to"] = None
+    return tuple(found)
 
 
 def _add(touch: Touch, host: str) -> None:

@@ -188,6 +188,18 @@ class CommandTool(Tool):
             ctx.memo["verdict"] = found
         return found
 
+    def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
+        """The hosts that its words name, and programs that are there to send something."""
+        if not effects.runs:
+            return super().reaches(args, effects, ctx)
+        stays = ctx.runner.confinement.network == "off" and effects.escalates is None
+        if stays and ctx.runner.is_confined:
+            return ()
+        from toolrest.policy.commands_net import senders_in
+
+        verdict = self.verdict(args, ctx)
+        return verdict.connects or senders_in(segment.argv for segment in verdict.segments)
+
     async def more_env(self, args: Any, cwd: str, ctx: Context) -> dict[str, str]:
         """Git that only looks may not run the programs that a repository's settings name.
 

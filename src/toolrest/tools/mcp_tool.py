@@ -43,6 +43,7 @@ class McpTool(Tool):
         words = clean_text(definition.description, LONGEST_DESCRIPTION)
         self.description = words or f"Tool from {server.name}: {definition.name}"
         self.offered = offered
+        self.only_reads = server.row.trusted and definition.hint("readOnlyHint") is True
         self._schema = RawSchema(_known_part(definition.input_schema), self.name)
         row = server.row
         # The pool has the server's own limits; the gate's stands behind them.
@@ -64,9 +65,7 @@ class McpTool(Tool):
         return digest([launch, self.definition.digest])[:16]
 
     def _beside_others(self) -> bool:
-        row = self.server.row
-        read_only = row.trusted and self.definition.hint("readOnlyHint") is True
-        return row.supports_parallel_tool_calls or read_only
+        return self.server.row.supports_parallel_tool_calls or self.only_reads
 
     def _destroys(self) -> bool:
         return self.definition.hint("destructiveHint") is True
