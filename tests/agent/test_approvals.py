@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolrest import ApprovalRequest, ConfigError, Effects, Tool, Toolrest, tool
+from toolrest import ApprovalRequest, ConfigError, Context, Effects, Tool, Toolrest, tool
 from toolrest.config.loader import load
 from toolrest.config.trust import trust
 from toolrest.gate.grants import stored_grants
@@ -652,6 +652,21 @@ async def test_only_where_a_model_may_ask_to_leave_is_it_told_how(
     assert output.failure is not None
     assert output.failure.kind == "sandbox_denied"
     assert ("require_escalated" in output.text) == (mode == "on-request")
+
+
+@pytest.mark.parametrize("mode", ["never", "dangerous"])
+async def test_where_nobody_is_asked_a_tools_own_question_is_a_no(
+    tmp_path: Path, mode: str
+) -> None:
+    @tool(mutating=False)
+    async def curious(ctx: Context) -> str:
+        """Ask."""
+        return str(await ctx.ask("May I?"))
+
+    asked = Asked()
+    async with Toolrest(tmp_path, tools=[curious], on_ask=asked, approval_policy=mode) as rest:
+        assert (await rest.call("curious")).text == "False"
+    assert asked == []
 
 
 def test_scopes_have_answers() -> None:

@@ -107,6 +107,8 @@ def assemble(
         approval_policy=settings.approval_policy,
         legacy_encoding=settings.legacy_encoding,
     )
+    if settings.approval_policy in ("never", "dangerous"):
+        services.approvals.silent = settings.approval_policy
     shared = None if parent is None else parent.known
     known = services.known = Remembered(config, files.workspace, session_id, shared)
     services.questions = _questions(settings, bus, on_question or getattr(on_ask, "ask_user", None))

@@ -36,6 +36,8 @@ class Approvals:
         make_deferring: Callable[[], Deferring] | None = None,
     ) -> None:
         self._bus = bus
+        self.silent: str | None = None
+        """The mode in which nobody is asked anything, whoever has a question."""
         self._approver = on_ask if callable(on_ask) else None
         self._unasked: Unasked = unasked if callable(on_ask) else on_ask
         self._make_deferring = make_deferring
@@ -61,6 +63,11 @@ class Approvals:
 
     async def ask(self, request: ApprovalRequest, turn_id: str) -> Review:
         """Return the yes when the call may run; raise Rejected when it may not."""
+        if self.silent is not None:
+            raise Rejected(
+                f"not run: {request.tool} needs approval ({request.reason}), "
+                f'and approval_policy = "{self.silent}" asks nobody'
+            )
         self._bus.emit(
             ApprovalRequested(
                 call_id=request.call_id,
