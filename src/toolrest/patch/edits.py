@@ -10,11 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from toolrest.patch.encoding import Unreadable, decode
 from toolrest.patch.errors import ApplyError, EditError, Missing
 from toolrest.patch.files import FileSystem
+from toolrest.patch.loose import Loose, loosely
 from toolrest.patch.paths import Target, resolve
 from toolrest.patch.plan import Plan, Planner
 from toolrest.patch.rebuild import Lines
@@ -116,7 +117,7 @@ def plan_edits(
     except Unreadable as error:
         raise ApplyError(f"Failed to read file to update {target.label}: {error}") from None
     try:
-        text, count = edited(source.text, request.edits, target)
+        text, count = edited(source.text, request.edits, target, planner.notes)
     except EditError as error:
         if error.missing is not None:
             error.missing.data = data
@@ -128,19 +129,44 @@ def plan_edits(
     return EditPlan(planner.finish(), count)
 
 
-def edited(text: str, edits: Sequence[Edit], target: Target) -> tuple[str, int]:
-    """A text after all edits, each on the result of the one before, and how many were made."""
+def edited(
+    text: str, edits: Sequence[Edit], target: Target, notes: list[str] | None = None
+) -> tuple[str, int]:
+    """A text after all edits, each on the result of the one before, and how many were made.
+
+    `notes` gets a word on each that was found only without the space around its lines.
+    """
     total = 0
     for number, edit in enumerate(edits, start=1):
         spans = _spans(text, edit)
         at = f" at edit {number}" if len(edits) > 1 else ""
         if not spans:
-            raise _not_found(text, edit, number, at, target)
+            place = _loose(text, edit, at) or _never(_not_found(text, edit, number, at, target))
+            text = _replaced(text, place.new, [(place.start, place.stop)])
+            total += 1
+            if notes is not None:
+                notes.append(
+                    f"old_string{at} was found at line {place.line} only with other white space "
+                    "around its lines; the new lines are indented as those were"
+                )
+            continue
         if len(spans) > 1 and not edit.replace_all:
             raise _not_unique(text, spans, at)
         text = _replaced(text, edit.new, spans)
         total += len(spans)
     return text, total
+
+
+def _loose(text: str, edit: Edit, at: str) -> Loose | None:
+    """The one place that fits but for white space; several are refused like exact ones."""
+    found = [] if edit.replace_all else loosely(text, edit.old, edit.new)
+    if len(found) > 1:
+        raise _not_unique(text, [(place.start, place.stop) for place in found], at)
+    return found[0] if found else None
+
+
+def _never(error: EditError) -> NoReturn:
+    raise error
 
 
 def _spans(text: str, edit: Edit) -> list[tuple[int, int]]:

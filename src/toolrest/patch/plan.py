@@ -40,10 +40,12 @@ class Plan:
     """The net effect of a patch: folders to make, one change a path, and the names to report.
 
     `records` are the operations in the patch's order; `sources` holds the bytes of every file
-    that was read from disk to work it all out.
+    that was read from disk to work it all out, `notes` what a model should know about it.
     """
 
-    __slots__ = ("added", "changes", "deleted", "folders", "modified", "records", "sources")
+    __slots__ = (
+        "added", "changes", "deleted", "folders", "modified", "notes", "records", "sources"
+    )  # fmt: skip
 
     def __init__(self, planner: Planner) -> None:
         view = planner.view
@@ -55,6 +57,7 @@ class Plan:
         ]
         self.sources = view.read_from_disk
         self.records = planner.records
+        self.notes = planner.notes
         self.added = planner.added
         self.modified = planner.modified
         self.deleted = planner.deleted
@@ -81,6 +84,7 @@ class Planner:
         self.cwd = cwd
         self.legacy = legacy
         self.records: list[Record] = []
+        self.notes: list[str] = []
         self.added: list[str] = []
         self.modified: list[str] = []
         self.deleted: list[str] = []

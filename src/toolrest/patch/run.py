@@ -42,4 +42,5 @@ def carry_out(planned: Plan, files: FileSystem) -> Outcome:
         left = commit(planned, files)
     except PatchError as error:
         return Outcome(planned, error, error.notes)
-    return Outcome(planned, None, [f"could not remove the saved copy {path}" for path in left])
+    kept = [f"could not remove the saved copy {path}" for path in left]
+    return Outcome(planned, None, [*planned.notes, *kept])
