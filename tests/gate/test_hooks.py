@@ -326,6 +326,7 @@ async def test_every_tool_is_seen_before_and_after(tmp_path: Path, script: Scrip
         ("*", {"read_file", "exec_command", "apply_patch", "patch in a command"}),
         (".*", {"read_file", "exec_command", "apply_patch", "patch in a command"}),
         ("Bash", {"exec_command", "patch in a command"}),
+        ("bash", {"exec_command", "patch in a command"}),
         ("Write|Edit", {"apply_patch", "patch in a command"}),
         ("apply_patch", {"apply_patch", "patch in a command"}),
         ("read_.*", {"read_file"}),

@@ -21,6 +21,7 @@ COMMANDS = {
     "config": ("toolrest.cli.config", "Show, change or import settings."),
     "demo": ("toolrest.cli.demo", "Watch a model repair a small project with real tools."),
     "doctor": ("toolrest.cli.doctor", "Say what can be enforced on this machine."),
+    "hooks": ("toolrest.cli.hooks", "List your hooks and the tools that each one is run for."),
     "mcp": ("toolrest.cli.mcp", "MCP servers for this agent, and this agent as a server."),
     "exec": ("toolrest.cli.exec", "Give a model a task and run it to its end."),
     "grants": ("toolrest.cli.grants", "List or take back answers that are remembered."),

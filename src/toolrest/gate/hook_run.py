@@ -56,12 +56,16 @@ class Hook:
         return f"{self.event} hook `{' '.join(self.command)[:200]}`"
 
     def matches(self, names: Iterable[str]) -> bool:
-        """Whether one of a call's names is meant. Between regex and glob, what matches more."""
-        return any(fnmatchcase(name, self.matcher) or self._regex_matches(name) for name in names)
+        """Whether one of a call's names is meant; of regex, glob and case, what matches more.
+
+        A guard that is silently never run is worse than one that is run too often.
+        """
+        glob = self.matcher.lower()
+        return any(fnmatchcase(name.lower(), glob) or self._regex_matches(name) for name in names)
 
     def _regex_matches(self, name: str) -> bool:
         try:
-            return re.fullmatch(self.matcher, name) is not None
+            return re.fullmatch(self.matcher, name, re.IGNORECASE) is not None
         except re.error:
             return False  # then it is a glob
 

@@ -108,6 +108,11 @@ class Hooks:
         """No hooks at all."""
         return Hooks((), HookPrograms("/", {}), Bus(), Redactor({}), {})
 
+    @property
+    def listed(self) -> tuple[Hook, ...]:
+        """Every hook, in the order in which those of one event run."""
+        return self._hooks
+
     def has(self, event: HookEvent) -> bool:
         """Whether anything is run at this event."""
         return any(hook.event == event for hook in self._hooks)
