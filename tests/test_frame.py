@@ -159,7 +159,9 @@ def blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/testing.md", "docs/tools.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/exec.md", "docs/testing.md", "docs/tools.md"]
+)
 def test_the_examples_in_the_documents_run(tmp_path: Path, document: str) -> None:
     examples = blocks(ROOT / document, "python")
     assert examples

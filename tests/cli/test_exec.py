@@ -159,29 +159,31 @@ def test_sessions_are_listed_shown_forked_and_exported(desk: Any, serve: Any) ->
 # How it ends
 
 
-@pytest.mark.parametrize(
-    ("script", "arguments", "code", "reason"),
-    [
-        (["done"], (), 0, "done"),
-        ([Fail(400, "invalid_prompt", "no such thing")], (), 1, "model_invalid_request"),
-        ([Fail(401, "invalid_api_key", "who are you?")], (), 1, "model_auth"),
-        ([Fail(429, "insufficient_quota", "pay")], (), 1, "model_quota"),
-        ([Fail(500), Fail(500)], (), 1, "model_server"),
-        ([Cut(), Cut()], (), 1, "model_stream"),
-        ([Incomplete()], (), 1, "model_incomplete"),
-        ([[Garbage(), Say("fine")]], (), 0, "done"),
-        ([[Say("half"), Cut()], "whole"], (), 0, "done"),
-        ([Fail(429, "rate_limit_exceeded", "slow", retry_after=0.01), "ok"], (), 0, "done"),
-        ([context_full(), "a summary", "done"], (), 0, "done"),
-        ([[Call("exec_command", {"cmd": "echo 1"})]] * 3, ("--max-turns", "2"), 4, "budget"),
-        ([[Call("exec_command", {"cmd": "echo 1"})]] * 3, ("--max-tokens", "150"), 4, "budget"),
-        ([[Call("exec_command", {"cmd": "echo 1"})]] * 3, ("--max-tool-calls", "1"), 4, "budget"),
-        ([[Pause(60), Say("late")]], ("--timeout", "0.3"), 4, "timeout"),
-        ([[Call("exec_command", {"cmd": "rm -rf /"})]], ("-c", "on_ask=fail"), 3, "denied"),
-        ([[Call("exec_command", {"cmd": "rm -rf /"})], "sorry"], (), 0, "done"),
-        ([[Call("nope"), Call("exec_command", "{bad")], "well"], (), 0, "done"),
-    ],
-)
+ENDS: list[tuple[list[Any], tuple[str, ...], int, str]] = [
+    (["done"], (), 0, "done"),
+    ([Fail(400, "invalid_prompt", "no such thing")], (), 1, "model_invalid_request"),
+    ([Fail(401, "invalid_api_key", "who are you?")], (), 1, "model_auth"),
+    ([Fail(429, "insufficient_quota", "pay")], (), 1, "model_quota"),
+    ([Fail(500), Fail(500)], (), 1, "model_server"),
+    ([Cut(), Cut()], (), 1, "model_stream"),
+    ([Incomplete()], (), 1, "model_incomplete"),
+    ([[Garbage(), Say("fine")]], (), 0, "done"),
+    ([[Say("half"), Cut()], "whole"], (), 0, "done"),
+    ([Fail(429, "rate_limit_exceeded", "slow", retry_after=0.01), "ok"], (), 0, "done"),
+    ([context_full(), "a summary", "done"], (), 0, "done"),
+    ([[Call("exec_command", {"cmd": "echo 1"})]] * 3, ("--max-turns", "2"), 4, "budget"),
+    ([[Call("exec_command", {"cmd": "echo 1"})]] * 3, ("--max-tokens", "150"), 4, "budget"),
+    ([[Call("exec_command", {"cmd": "echo 1"})]] * 3, ("--max-tool-calls", "1"), 4, "budget"),
+    ([[Pause(60), Say("late")]], ("--timeout", "0.3"), 4, "timeout"),
+    ([[Call("exec_command", {"cmd": "rm -rf /"})]], ("-c", "on_ask=fail"), 3, "denied"),
+    ([[Call("exec_command", {"cmd": "rm -rf /"})], "sorry"], (), 0, "done"),
+    ([[Call("nope"), Call("exec_command", "{bad")], "well"], (), 0, "done"),
+]
+# Every exit code is in the short run too.
+SHORT = ENDS if os.environ.get("TOOLREST_TEST_FULL") == "1" else ENDS[::2]
+
+
+@pytest.mark.parametrize(("script", "arguments", "code", "reason"), SHORT)
 def test_exit_codes(
     desk: Any, serve: Any, script: list[Any], arguments: tuple[str, ...], code: int, reason: str
 ) -> None:
