@@ -298,7 +298,9 @@ class Toolrest:
         from toolrest.wire.specs import render
 
         registry = self._gate.registry
-        names = {tool: registry.wire_name(tool) for tool in registry.listed()}
+        spared = self._spared()
+        listed = (tool for tool in registry.listed() if tool.name not in spared)
+        names = {tool: registry.wire_name(tool) for tool in listed}
         as_functions = self.config.family.prefer_function_tools
         rendered = []
         for tool, name in names.items():
@@ -310,6 +312,15 @@ class Toolrest:
             except ToolDefinitionError as error:
                 registry.quarantine(tool, str(error))
         return rendered
+
+    def _spared(self) -> frozenset[str]:
+        """Tools that are not offered because the model's window is too small for them all."""
+        from toolrest.tools.small import SMALL_WINDOW, SPARED
+
+        small, window = self.settings.tools.small_context, self.config.context_window
+        if small is None:
+            small = window is not None and window <= SMALL_WINDOW
+        return SPARED if small and self.settings.tools.enabled is None else frozenset()
 
     def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
         """What would become of a call, and by which rule; nothing runs and nobody is asked."""

@@ -181,6 +181,8 @@ class Tools(Table):
     """`[tools]`: which tools are offered and in which form.
 
     `enabled` unset means the default set; else only what matches it. `disabled` wins.
+    `small_context` offers only the few that a small window has room for; unset, the model's
+    window decides.
     """
 
     enabled: Patterns | None = None
@@ -193,6 +195,7 @@ class Tools(Table):
     include_collab_tools: bool = True
     include_memory_tool: bool = True
     tools_web_search_request: bool = False
+    small_context: bool | None = None
     limits: dict[str, Count] = {}
 
 

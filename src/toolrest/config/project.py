@@ -147,6 +147,7 @@ RULES: dict[Key, Rule] = {
     ("tools", "include_collab_tools"): _only(False),
     ("tools", "include_memory_tool"): _only(False),
     ("tools", "tools_web_search_request"): _only(False),
+    ("tools", "small_context"): _only(True),
     ("tools", "limits", ANY): _at_most,
     ("limits", "processes"): _at_most,
     ("limits", "memory"): _at_most,

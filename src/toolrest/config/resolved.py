@@ -77,6 +77,15 @@ class Config:
         policy = family.truncation or Truncation("tokens", tokens)
         return family._replace(truncation=policy.limited_to(tokens))
 
+    @cached_property
+    def context_window(self) -> int | None:
+        """How many tokens a request to the model may have; None when nobody knows."""
+        from toolrest.config.models import model_info
+
+        if self.value.model_context_window is not None:
+            return self.value.model_context_window
+        return model_info(self.value.model or "").context_window
+
     @property
     def file(self) -> str:
         """The user's settings file, whether or not it exists."""

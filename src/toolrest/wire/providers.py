@@ -94,8 +94,7 @@ def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel
         )
     provider = provider_for(config, env)
     model = client_for(provider, settings.model, reasons=_reasons(config))
-    if settings.model_context_window is not None:
-        model.context_window = settings.model_context_window
+    model.context_window = config.context_window
     model.max_output_tokens = settings.model_max_output_tokens
     return model
 
