@@ -43,6 +43,9 @@ CALLS: dict[str, tuple[Any, str]] = {
     "read_file": (Call("read_file", {"file_path": "notes.txt"}), "needle"),
     "webfetch": (Call("webfetch", {"url": "http://127.0.0.1:9/"}), "private or reserved"),
     "view_image": (Call("view_image", {"path": "dot.png"}), "base64"),
+    "get_memory": (Call("get_memory", {}), "memories"),
+    "save_memory": (Call("save_memory", {"text": "a note"}), "Saved to the project memory"),
+    "read_skill": (Call("read_skill", {"name": "deploy"}), "Run make deploy"),
     "list_mcp_resources": (Call("list_mcp_resources", {}), "resources"),
     "list_mcp_resource_templates": (Call("list_mcp_resource_templates", {}), "resourceTemplates"),
     "read_mcp_resource": (
@@ -63,6 +66,11 @@ Open = Callable[..., AgentSession]
 def project(workspace: Path) -> Path:
     (workspace / "notes.txt").write_text("a needle\n")
     (workspace / "dot.png").write_bytes(PIXEL)
+    skill = workspace / ".agents" / "skills" / "deploy"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(
+        "---\nname: deploy\ndescription: How to.\n---\nRun make deploy\n"
+    )
     return workspace
 
 

@@ -22,6 +22,7 @@ from toolrest.events import (
     Event,
     ExecCommandBegin,
     ExecCommandOutputDelta,
+    MemorySaved,
     PatchApplyEnd,
     PlanUpdate,
     ToolCallBegin,
@@ -143,6 +144,10 @@ class Timeline:
             mark = _STEPS.get(str(step.get("status")), "·")
             self._print(f"  {mark} {step.get('step')}", fg="cyan")
 
+    def _memory(self, event: MemorySaved) -> None:
+        self._print(f"remembered for {event.scope}: {event.text}", mark="! ", fg="yellow")
+        self._print(f"  kept in {event.path}", dim=True)
+
     def _note(self, event: Warning | StreamError) -> None:
         self._print(event.message, mark="! ", fg="yellow")
 
@@ -209,6 +214,7 @@ _HANDLERS: dict[type[Event], Callable[[Timeline, Any], None]] = {
     ExecCommandBegin: Timeline._command,
     PatchApplyEnd: Timeline._patch,
     PlanUpdate: Timeline._plan,
+    MemorySaved: Timeline._memory,
     Warning: Timeline._note,
     StreamError: Timeline._note,
     ContextCompacted: Timeline._compacted,
