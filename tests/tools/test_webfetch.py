@@ -520,3 +520,97 @@ async def test_all_three_wires(tmp_path: Path, site: Site) -> None:
 
 def test_caps_have_defaults() -> None:
     assert Caps() == Caps(5_000_000, 30.0)
+
+
+# https: connected to by address, checked by name
+
+
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Certificates for a name, signed by an authority that only this test trusts."""
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    def name_of(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    def signed(name: str, key: Any, issuer: str, by: Any, *, is_authority: bool) -> Any:
+        now = datetime.now(UTC)
+        builder = x509.CertificateBuilder(
+            issuer_name=name_of(issuer),
+            subject_name=name_of(name),
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=now - timedelta(days=1),
+            not_valid_after=now + timedelta(days=1),
+        )
+        builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False
+        )
+        return builder.sign(by, hashes.SHA256())
+
+    root_key = ec.generate_private_key(ec.SECP256R1())
+    root = signed("test authority", root_key, "test authority", root_key, is_authority=True)
+    trusted = tmp_path / "authority.pem"
+    trusted.write_bytes(root.public_bytes(serialization.Encoding.PEM))
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+
+    def certificate(name: str) -> str:
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = signed(name, key, "test authority", root_key, is_authority=False)
+        path = tmp_path / f"{name}.pem"
+        path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+            + made.public_bytes(serialization.Encoding.PEM)
+        )
+        return str(path)
+
+    return certificate
+
+
+@pytest.mark.parametrize(("asked", "works"), [("secure.example", True), ("other.example", False)])
+async def test_https_is_checked_against_the_name(
+    tmp_path: Path, authority: Callable[[str], str], asked: str, works: bool
+) -> None:
+    import ssl
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain")
+            self.send_header("Content-Length", "6")
+            self.end_headers()
+            self.wfile.write(b"sealed")
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    async def resolve(name: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority("secure.example"))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    port = server.server_address[1]
+    own = frozenset({(asked, port)})
+    options = WebOptions(Reach(own=own, resolve=resolve), robots=False, unasked=True)
+    try:
+        async with Toolrest(tmp_path, tools=[WebFetch(options)], override=True) as rest:
+            output = await rest.call("webfetch", {"url": f"https://{asked}:{port}/"})
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert ("sealed" in output.text) is works
+    if not works:
+        assert "ertificate" in output.text

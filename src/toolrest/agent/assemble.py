@@ -83,7 +83,8 @@ def assemble(
 ) -> Session:
     """Build a session. Nothing is written to disk before the first call needs it.
 
-    A sub-agent's session shares its parent's MCP servers, session grants and count of commands.
+    A sub-agent's session shares its parent's MCP servers, session grants, count of commands and
+    what it must not send out.
     """
     from toolrest.tools.catalog import built_in, switched_on, web_tools
 
@@ -140,7 +141,7 @@ def assemble(
         max_calls=settings.max_calls_per_session,
     )
     # With full access a command may reach anywhere: asking about the rest would only pretend.
-    gate.taint.enabled = (
+    services.taint.enabled = (
         settings.tool_security.ask_after_external_content
         and settings.sandbox_mode != "danger-full-access"
     )
@@ -153,7 +154,7 @@ def assemble(
         servers = mcp_session(config, services, gate.registry, environ)
     else:
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
-        services.tally = parent.tally
+        services.tally, services.taint = parent.tally, parent.taint
     saver = _saver(config, files, session_id)
     return Session(gate, spill, audit, known, saver, servers, skills)
 

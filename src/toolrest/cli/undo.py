@@ -94,6 +94,8 @@ def _tell(plan: Plan, verb: str) -> None:
         click.echo(f"  and {len(plan.items) - _SHOWN} more")
     _say(plan.kept, "stays as it is (--force takes it back)")
     _say(plan.lost, "cannot be brought back, it was not saved")
+    lost = {kept.path for kept in plan.lost}
+    _say([kept for kept in plan.left_out if kept.path not in lost], "not saved by checkpoints")
 
 
 def _say(paths: list[Kept], what: str) -> None:

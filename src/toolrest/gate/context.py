@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from toolrest.errors import RespondToModel
 from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
+from toolrest.gate.taint import Taint
 from toolrest.gate.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Services:
     agents: Any = None
     tally: Tally | None = None
     make_mcp: Callable[[], Any] | None = None
+    taint: Taint = field(default_factory=Taint)
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     turn_state: dict[str, Any] = field(default_factory=dict)

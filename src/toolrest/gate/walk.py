@@ -40,7 +40,6 @@ from toolrest.gate.review import Review
 from toolrest.gate.router import Route, route
 from toolrest.gate.scheduler import Scheduler, Ticket
 from toolrest.gate.stale import note_written, refuse_stale
-from toolrest.gate.taint import Taint
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Tool
 from toolrest.items import CallItem, JSONObject, Text, ToolOutput
@@ -80,7 +79,6 @@ class Gate:
     sync_soon: Callable[[], None] | None = None
     """Starts putting what was decided on disk."""
     hooks: HookedWalks | None = None
-    taint: Taint = field(default_factory=Taint)
 
 
 def _nowhere(output: ToolOutput) -> None:
@@ -351,7 +349,7 @@ class Walk:
                 self.looping = True
                 return Decision("deny", "loop", refusal)
         decision = judge_call(self.gate, call, self.fingerprint)
-        return self.gate.taint.judge(call, decision, self.gate.decider.mode)
+        return self.gate.services.taint.judge(call, decision, self.gate.decider.mode)
 
     def _say(self, call: Ready, decision: Decision, source: Source = "policy") -> None:
         self.gate.services.bus.emit(
@@ -516,7 +514,7 @@ class Walk:
         if self.ctx is not None:
             self.ctx.close()
         if self.ran is not None:
-            self.gate.taint.note(self.ran, output)
+            self.gate.services.taint.note(self.ran, output)
         if self.ticket is not None:
             self.gate.scheduler.release(self.ticket)
         try:

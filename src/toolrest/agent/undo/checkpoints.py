@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from toolrest.agent.undo.errors import UndoError
 from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.packs import Packs
-from toolrest.agent.undo.plan import Item, Kept, Plan, Turn, last_to_undo, plan, turns_in
+from toolrest.agent.undo.plan import Item, Kept, Plan, Turn, last_to_undo, left_out, plan, turns_in
 from toolrest.agent.undo.records import OUTSIDE, Changes, same
 from toolrest.agent.undo.restore import restore
 from toolrest.agent.undo.scan import Limits, Scan
@@ -140,8 +140,7 @@ class Checkpoints:
     def left_out(self) -> list[Kept]:
         """Files and folders of the workspace whose content is not kept, and why."""
         with self._using():
-            records = sorted(self._journal.state.records())
-            return [Kept(path, record.why) for path, record in records if record.why]
+            return left_out(self._journal.state)
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[Journal]:

@@ -60,6 +60,8 @@ class Plan:
     """Left alone so as not to lose what somebody else did; `force` takes them back too."""
     lost: list[Kept] = field(default_factory=list)
     """Changed, but the content before was never kept."""
+    left_out: list[Kept] = field(default_factory=list)
+    """Everything that checkpoints of this workspace do not hold, changed or not."""
 
 
 def turns_in(history: Iterable[dict[str, Any]]) -> list[Turn]:
@@ -132,10 +134,15 @@ def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: b
                     first.setdefault(path, parse(before))
                 elif path in first:
                     foreign.add(path)
-    result = Plan(turn, tuple(numbers))
+    result = Plan(turn, tuple(numbers), left_out=left_out(state))
     for path, was in sorted(first.items()):
         _sort_in(result, Item(path, state.get(path), was), path in foreign and not force)
     return result
+
+
+def left_out(state: State) -> list[Kept]:
+    """Files and folders whose content is not kept, and why."""
+    return sorted(Kept(path, record.why) for path, record in state.records() if record.why)
 
 
 def _sort_in(result: Plan, item: Item, foreign: bool) -> None:

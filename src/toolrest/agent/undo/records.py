@@ -90,6 +90,8 @@ class State:
         self.folders: dict[str, dict[str, Record]] = {}
         self.touched: set[str] = set()
         """Paths that a call said it would write: kept whatever their size and place."""
+        self._sums: list[int] | None = None
+        self._places: dict[str, str] | None = None
 
     def get(self, path: str) -> Record | None:
         """What is known of a path."""
@@ -99,12 +101,36 @@ class State:
     def put(self, path: str, record: Record | None) -> None:
         """Learn or forget a path."""
         folder, name = split(path)
+        if self._sums is not None:
+            self._count(self.folders.get(folder, {}).get(name), -1)
+            self._count(record, 1)
         if record is not None:
             self.folders.setdefault(folder, {})[name] = record
         elif folder in self.folders:
             self.folders[folder].pop(name, None)
             if not self.folders[folder]:
                 del self.folders[folder]
+
+    def held(self, *, ignored: bool) -> int:
+        """Bytes kept of the files that are there now, ignored ones or the others."""
+        if self._sums is None:
+            self._sums, self._places = [0, 0], {}
+            for _, record in self.records():
+                self._count(record, 1)
+        return self._sums[ignored]
+
+    def place_of(self, digest: str) -> str | None:
+        """Where a content is kept already."""
+        self.held(ignored=False)
+        return self._places.get(digest) if self._places is not None else None
+
+    def _count(self, record: Record | None, sign: int) -> None:
+        if record is None or record.ref is None or not record.is_file:
+            return
+        if self._sums is not None and self._places is not None:
+            self._sums[record.ignored] += sign * record.size
+            if sign > 0:
+                self._places[record.ref.split(".", 1)[0]] = record.ref
 
     def records(self) -> Iterable[tuple[str, Record]]:
         """Every path with its record."""

@@ -58,8 +58,8 @@ class Scan:
     cancelled: Callable[[], bool] = lambda: False
     changes: Changes = field(default_factory=dict)
     refreshed: dict[str, Record] = field(default_factory=dict)
-    _known: dict[str, str] | None = None
-    _held: tuple[int, int] | None = None
+    _new: dict[str, str] = field(default_factory=dict)
+    _added: list[int] = field(default_factory=lambda: [0, 0])
     _tracked: dict[str, frozenset[str]] = field(default_factory=dict)
     _later: list[Folder] = field(default_factory=list)
     _visited: set[str] = field(default_factory=set)
@@ -212,20 +212,9 @@ class Scan:
         why = ""
         if size > most:
             why = f"{word}over {most:,} bytes"
-        elif self._so_far()[ignored] + size > budget:
+        elif self.state.held(ignored=ignored) + self._added[ignored] + size > budget:
             why = f"{word}over {budget:,} bytes in all"
         return "" if why and self._is_tracked(folder, path) else why
-
-    def _so_far(self) -> tuple[int, int]:
-        """Bytes kept of files that are not ignored, and of those that are."""
-        if self._held is None:
-            plain = ignored = 0
-            for _, record in self.state.records():
-                if record.is_file and record.ref is not None:
-                    ignored += record.size if record.ignored else 0
-                    plain += 0 if record.ignored else record.size
-            self._held = (plain, ignored)
-        return self._held
 
     def _is_tracked(self, folder: Folder, path: str) -> bool:
         top = folder.repository
@@ -251,7 +240,7 @@ class Scan:
             return record._replace(why=error.strerror or "unreadable")
         finally:
             os.close(fd)
-        self._add_held(record.ignored, size)
+        self._added[record.ignored] += size
         kept = _plain(after)._replace(ref=ref, size=size, ignored=record.ignored)
         moving = size != after.st_size or after.st_ctime_ns > self._now - _TICK
         return kept._replace(ctime=0) if moving else kept
@@ -271,10 +260,6 @@ class Scan:
                 record = record._replace(ref=os.readlink(full))
         self.refreshed[path] = record
 
-    def _add_held(self, ignored: bool, size: int) -> None:
-        plain, hidden = self._so_far()
-        self._held = (plain, hidden + size) if ignored else (plain + size, hidden)
-
     def _store(self, fd: int, size: int) -> tuple[str, int]:
         if size > _IN_MEMORY:
             return self.packs.add_file(fd, size)
@@ -282,12 +267,10 @@ class Scan:
         while len(data) < size and (piece := os.read(fd, size - len(data))):
             data += piece
         digest = hashlib.sha256(data).hexdigest()
-        if self._known is None:
-            records = (record for _, record in self.state.records())
-            self._known = {r.digest: r.ref for r in records if r.digest and r.ref}
-        if digest not in self._known:
-            self._known[digest] = self.packs.add(data, digest)
-        return self._known[digest], len(data)
+        place = self._new.get(digest) or self.state.place_of(digest)
+        if place is None:
+            place = self._new[digest] = self.packs.add(data, digest)
+        return place, len(data)
 
     # Outside the workspace
 
