@@ -65,7 +65,8 @@ async def test_a_server_has_an_environment_of_its_own(
     rows = {
         "bare": fake_server(),
         "given": fake_server(
-            env={"COPY": "x-${SOME_SETTING}-${UNSET:-none}", "OPENAI_API_KEY": "literal-key"},
+            **{"env.COPY": "x-${SOME_SETTING}-${UNSET:-none}", "env.OPENAI_API_KEY": "k"},
+            **{"env.PRIVATE_KEY": "written-into-the-settings"},
             env_vars=["MY_TOKEN"],
         ),
         "greedy": fake_server(env={"K": "${OPENAI_API_KEY}"}),
@@ -82,7 +83,10 @@ async def test_a_server_has_an_environment_of_its_own(
         assert given["MY_TOKEN"] == "tok-only-where-asked"
         assert "OPENAI_API_KEY" not in given
         # What a model sees of it is redacted.
-        assert "tok-only-where-asked" not in (await rest.call("given/env")).text
+        shown = (await rest.call("given/env")).text
+        assert "harmless" in shown
+        assert "tok-only-where-asked" not in shown
+        assert "written-into-the-settings" not in shown
         reasons = {status.name: status.reason for status in rest.mcp.status()}
         assert "pays for the model" in reasons["greedy"]
         assert "needs the variable NOT_SET_AT_ALL" in reasons["lacking"]

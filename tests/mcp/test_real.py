@@ -42,11 +42,18 @@ def npm() -> tuple[str, Path]:
     with open(folder / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two test workers, one installation
         if not all((folder / "node_modules" / name).exists() for name in NPM_SERVERS):
-            command = [node, cli, "install", "--no-audit", "--no-fund", "--ignore-scripts"]
+            command = [
+                str(node),
+                str(cli),
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+            ]
             env = {**os.environ, "PATH": f"{root / 'bin'}:{os.environ.get('PATH', '')}"}
             try:
                 done = subprocess.run(
-                    [*command, "--prefix", folder, *NPM_SERVERS],
+                    [*command, "--prefix", str(folder), *NPM_SERVERS],
                     env=env,
                     capture_output=True,
                     text=True,

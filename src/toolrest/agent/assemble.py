@@ -199,10 +199,12 @@ def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
     from toolrest.config.provider_secrets import key_values, key_variables
     from toolrest.config.secret_names import SECRET_NAMES
+    from toolrest.config.server_secrets import server_values, server_variables
 
+    variables = (*key_variables(settings), *server_variables(settings))
     return Redactor.from_env(
-        {**environ, **key_values(settings)},
-        names=(*SECRET_NAMES, *key_variables(settings), *settings.redact.names),
+        {**environ, **key_values(settings), **server_values(settings)},
+        names=(*SECRET_NAMES, *variables, *settings.redact.names),
         patterns=settings.redact.patterns,
     )
 

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolrest import events
 from toolrest.agent.mcp_ask import ServerQuestions
@@ -73,6 +73,7 @@ class McpSession:
             may_start=self._trust.may_start,
             ask=self.questions.elicit,
             sample=self.questions.sample,
+            http_auth=self._http_auth,
             client_version=__version__,
             environ=environ,
         )
@@ -129,6 +130,14 @@ class McpSession:
             f"its host {server.host} is not in tool_security.allowed_network_domains; "
             "add it there to use this server"
         )
+
+    def _http_auth(self, server: Server) -> Any:
+        """The tokens that `toolrest mcp login` has stored, if it has."""
+        from toolrest.mcp.oauth import stored_auth
+        from toolrest.mcp.tokens import token_store
+
+        options = self._config.value.mcp
+        return stored_auth(server, token_store(self._config.home, options.oauth_credentials_store))
 
     # Keeping the registry in step
 

@@ -21,6 +21,7 @@ from toolrest.gate.turn import Turn as CallTurn
 from toolrest.items import Answered, FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
+    from toolrest.agent.mcp_ask import Sampler
     from toolrest.agent.undo.checkpoints import Undone
     from toolrest.agent.undo.hook import Saver, TurnCheckpoint
     from toolrest.config import Config, Settings
@@ -168,6 +169,11 @@ class Toolrest:
     def mcp(self) -> Pool | None:
         """The session's MCP servers, if any are configured."""
         return None if self._session.mcp is None else self._session.mcp.pool
+
+    def sample_with(self, sampler: Sampler) -> None:
+        """Let MCP servers ask for completions: `sampler` makes them, after the user said yes."""
+        if self._session.mcp is not None:
+            self._session.mcp.questions.sampler = sampler
 
     async def wait_for_mcp(self, *names: str, required: bool = False) -> None:
         """Wait until MCP servers are ready or have failed: these, all, or the `required` ones."""

@@ -49,11 +49,19 @@ async def _call(choices: Choices, name: str, text: str, *, ask: bool) -> Answere
     from toolrest.items import Answered, CustomToolCall, FunctionCall
 
     rest = await _open(choices, ask)
+    await _wait_for_server(rest, name)
     known = next((tool for tool in rest.tools if tool.name == name), None)
     raw = known is not None and known.kind == "custom"
     item = CustomToolCall("call-1", name, text) if raw else FunctionCall("call-1", name, text)
     async with rest, rest.turn() as turn:
         return Answered(item, await turn.start(item).output())
+
+
+async def _wait_for_server(rest: Toolrest, name: str) -> None:
+    """A tool of an MCP server is there once that server is."""
+    for server in rest.mcp.connections if rest.mcp is not None else ():
+        if name.startswith((f"mcp__{server}__", f"{server}/")):
+            await rest.wait_for_mcp(server)
 
 
 async def _open(choices: Choices, ask: bool) -> Toolrest:

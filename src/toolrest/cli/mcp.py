@@ -11,6 +11,8 @@ SUBCOMMANDS = {
     "approve": ("toolrest.cli.mcp_show", "See what changed about a server, and approve it."),
     "get": ("toolrest.cli.mcp_show", "Show one server's settings."),
     "list": ("toolrest.cli.mcp_show", "Start every server and say how it stands."),
+    "login": ("toolrest.cli.mcp_login", "Log in to a server over HTTP."),
+    "logout": ("toolrest.cli.mcp_login", "Forget a server's tokens."),
     "remove": ("toolrest.cli.mcp_edit", "Take a server out of your settings."),
     "test": ("toolrest.cli.mcp_show", "Start one server and show all that it offers."),
     "serve": ("toolrest.cli.mcp_serve", "Offer Toolrest's tools to an MCP client."),

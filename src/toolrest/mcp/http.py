@@ -109,6 +109,11 @@ async def _is_older(server: Server, auth: Any) -> bool:
                 return _by_status(server, answer.status_code)
         except httpx2.HTTPError as error:
             raise McpUnavailable(f"{server.url} cannot be reached: {_words(error)}") from None
+        except McpUnavailable:
+            raise
+        except Exception as error:
+            # What the SDK's login code raises: it has no common base.
+            raise McpUnavailable(f"{server.url}: {_words(error)}") from None
 
 
 def _by_status(server: Server, status: int) -> bool:
