@@ -22,7 +22,7 @@ Fake = Callable[..., dict[str, Any]]
 
 
 async def test_twenty_servers_of_which_fifteen_are_broken(
-    open_rest: Open, fake_server: Fake
+    open_rest: Open, fake_server: Fake, full: bool
 ) -> None:
     modes = ["plain", "hang", "crash", "junk"]
     servers = {
@@ -30,7 +30,8 @@ async def test_twenty_servers_of_which_fifteen_are_broken(
         for mode in modes
         for number in range(5)
     }
-    async with open_rest({}) as none:  # what the first session of a process loads
+    # What the first session of a process loads is not what these servers cost.
+    async with open_rest({"off": fake_server(enabled=False)}) as none:
         none.specs("responses")
     began = time.monotonic()
     rest = open_rest(servers)
@@ -39,7 +40,7 @@ async def test_twenty_servers_of_which_fifteen_are_broken(
             specs = rest.specs("responses")
         first_request = time.monotonic() - began
         assert "read_file" in json.dumps(specs)
-        assert first_request < 0.2
+        assert first_request < (0.2 if full else 1.0)  # other tests run beside this one
         await rest.wait_for_mcp(*(f"plain{number}" for number in range(5)))
         for number in range(5):
             text = f"hello {number}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -108,6 +107,8 @@ class ServerBoxes:
 
     async def aclose(self) -> None:
         """Close the proxies and remove the private folders."""
+        import shutil
+
         for proxy in self._proxies:
             await proxy.aclose()
         shutil.rmtree(self._folder, ignore_errors=True)

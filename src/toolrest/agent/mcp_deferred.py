@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from toolrest.gate.cut import BYTES_PER_TOKEN
 from toolrest.tools.catalog import is_on
-from toolrest.tools.tool_search import MOST_ROOM, ToolSearch
 
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.registry import Registry
     from toolrest.gate.tool import Tool
     from toolrest.tools.mcp_tool import McpTool
+    from toolrest.tools.tool_search import ToolSearch
 
 UNKNOWN_WINDOW = 128_000
 _INDEX_SHARE = 2
@@ -42,13 +42,19 @@ class DeferredTools:
         """These are all the servers' tools now."""
         self._tools = dict(sorted(tools.items()))
         if not self.active and self._may and sum(map(_size, tools.values())) > self._budget:
-            self._search = ToolSearch(self._deferrable, self.load)
-            self._search.room = min(max(self._budget // _INDEX_SHARE, 400), MOST_ROOM)
+            self._search = self._made_search()
             self._registry.add(self._search, override=True)
         for key, tool in self._tools.items():
             always = tool.server.row.always_load
             tool.offered = not self.active or always or key in self._loaded
         self._registry.touch()
+
+    def _made_search(self) -> ToolSearch:
+        from toolrest.tools.tool_search import MOST_ROOM, ToolSearch
+
+        search = ToolSearch(self._deferrable, self.load)
+        search.room = min(max(self._budget // _INDEX_SHARE, 400), MOST_ROOM)
+        return search
 
     def load(self, tools: Iterable[Tool]) -> None:
         """Put tools into the requests from now on."""

@@ -20,9 +20,7 @@ from toolrest.mcp.cache import ToolCache
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.pool import Pool
 from toolrest.mcp.wires import Host
-from toolrest.process.owner import Owner
 from toolrest.tools.catalog import is_on
-from toolrest.tools.mcp_tool import McpTool
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
     from toolrest.mcp.connection import Connection
     from toolrest.mcp.pins import Changes
     from toolrest.mcp.servers import Configured, Server
+    from toolrest.process.owner import Owner
+    from toolrest.tools.mcp_tool import McpTool
 
 _log = logging.getLogger("toolrest")
 
@@ -53,7 +53,7 @@ class McpSession:
         self._services = services
         self._registry = registry
         self._boxes = ServerBoxes(config, services.files, services.session_id, environ)
-        self._owner = Owner()
+        self._owner: Owner | None = None
         self._trust = Trust(config.home, services, environ)
         self._cache = ToolCache(os.path.join(config.home, "mcp", "tools.json"))
         self.questions = ServerQuestions(services)
@@ -67,7 +67,7 @@ class McpSession:
         self.warnings = list(found.warnings)
         host = Host(
             confine=self._boxes.confine,
-            owner=lambda: self._owner,
+            owner=self._own,
             roots=(services.files.workspace,),
             may_connect=self._may_connect,
             may_start=self._trust.may_start,
@@ -114,8 +114,17 @@ class McpSession:
         if tasks := {*self._asking.values(), *self._writing}:
             await asyncio.wait(tasks)
         await self.pool.aclose()
-        await self._owner.aclose()
+        if self._owner is not None:
+            await self._owner.aclose()
         await self._boxes.aclose()
+
+    def _own(self) -> Owner:
+        """What owns the servers' processes; a helper of their own, started with the first."""
+        if self._owner is None:
+            from toolrest.process.owner import Owner
+
+            self._owner = Owner()
+        return self._owner
 
     def _may_connect(self, server: Server) -> str | None:
         """The list of allowed domains, where there is one, holds for MCP over HTTP too."""
@@ -214,7 +223,7 @@ class McpSession:
             self._registry.quarantined.pop(f"mcp__{server.name}__{name}", None)
         for definition in wanted.values():
             if definition.key not in self._tools and self._is_on(definition):
-                self._add(McpTool(definition, server))
+                self._add(definition, server)
         for name, reason in rejected.items():
             self._registry.quarantined[f"mcp__{server.name}__{name}"] = reason
         self._deferred.update(self._tools)
@@ -226,7 +235,10 @@ class McpSession:
             return False
         return any(is_on(name, settings) for name in spellings)
 
-    def _add(self, tool: McpTool) -> None:
+    def _add(self, definition: Definition, server: Server) -> None:
+        from toolrest.tools.mcp_tool import McpTool
+
+        tool = McpTool(definition, server)
         try:
             tool.validate()
             self._registry.add(tool, override=True)

@@ -6,7 +6,6 @@ no values of variables or headers, only their names.
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Mapping
@@ -167,6 +166,8 @@ def _lines(value: Any) -> list[str]:
 
 
 def _diff(old: list[str], new: list[str]) -> str:
+    import difflib
+
     lines = [
         line
         for line in difflib.unified_diff(old, new, lineterm="", n=1)
