@@ -30,6 +30,7 @@ class History:
         """The part of it that came after the model's last reply."""
         self._open: dict[str, JSONObject] = {}
         self._ids: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self.replace(items)
 
     def append(self, item: JSONObject, text: str | None = None) -> None:
@@ -59,10 +60,12 @@ class History:
 
     def unused_id(self, wanted: str) -> str:
         """The id, or one like it when a call had it before: a server takes each only once."""
-        number, free = 1, wanted or "call"
-        while free in self._ids or not free:
+        wanted = wanted or "call"
+        number, free = self._numbers.get(wanted, 1), wanted
+        while free in self._ids:
             number += 1
-            free = f"{wanted or 'call'}_{number}"
+            free = f"{wanted}_{number}"
+        self._numbers[wanted] = number
         return free
 
     def open_calls(self) -> list[JSONObject]:

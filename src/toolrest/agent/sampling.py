@@ -189,8 +189,10 @@ class Sampling:
         if call.running is None:
             self.session.record(output_item(call.item, call.refusal))
         else:
-            answered = Answered(call.running.item, await call.running.output())
-            self.session.record(encode([answered])[0])
+            output = await call.running.output()
+            item = encode([Answered(call.running.item, output)])[0]
+            # For the wire that has a place for it; the others leave it out.
+            self.session.record(item | {"failed": True} if output.failed else item)
 
 
 def reasoning_text(item: JSONObject) -> str:
