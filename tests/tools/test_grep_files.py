@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -168,6 +169,35 @@ async def test_hidden_files_are_in_no_result(work: Path, mode: str) -> None:
             assert "k.pem" not in output.text
         assert "k.pem" not in (await rest.call("glob_files", {"pattern": "*.pem"})).text
         assert ".env" not in (await rest.call("glob_files", {"pattern": ".env*"})).text
+
+
+async def test_no_swap_shows_what_is_hidden(work: Path, full: bool) -> None:
+    lay(work, {"open/f": "needle PUBLIC", "keys/f": "needle SECRET"})
+    spot, aside = work / "spot", work / "aside"
+    (work / "open").rename(spot)
+    (work / "lure").symlink_to(work / "keys")
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            for old, new in ((spot, aside), (work / "lure", spot), (spot, work / "lure"),
+                             (aside, spot)):  # fmt: skip
+                os.rename(old, new)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    seen = set()
+    try:
+        async with Toolrest(work, settings={"hidden_paths": ["keys/**"]}) as rest:
+            for number in range(2000 if full else 100):
+                arguments = {"pattern": "needle", "output_mode": "content", "number": number}
+                text = (await rest.call("grep_files", arguments)).text
+                seen.add("PUBLIC" in text)
+                assert "SECRET" not in text
+    finally:
+        over.set()
+        swapper.join()
+    assert True in seen
 
 
 async def test_read_roots_narrow_the_results(work: Path) -> None:
