@@ -253,6 +253,25 @@ def test_a_file_that_a_call_names_is_kept_whatever_its_size_and_place(
     assert not (tmp_path / "made").exists()
 
 
+def test_a_named_file_in_a_folder_that_is_left_out_comes_back(
+    work: Path, toolrest_home: Path
+) -> None:
+    for folder in ("a", "b", "c"):
+        (work / folder).mkdir()
+        for number in range(10):
+            (work / folder / f"f{number}").write_text("before")
+    saved = Checkpoints(str(toolrest_home), str(work), Limits(entries=15))
+    turn = saved.begin()
+    left = [kept.path for kept in saved.left_out()]
+    assert left
+    named = work / left[0] / "f3"
+    saved.keep([str(named)])
+    named.write_text("after")
+    assert saved.end(turn).keys() == {f"{left[0]}/f3"}
+    saved.undo()
+    assert named.read_text() == "before"
+
+
 def test_unchanged_files_are_not_read_again(work: Path, saved: Checkpoints) -> None:
     for number in range(20):
         path = work / f"f{number}"

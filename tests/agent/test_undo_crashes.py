@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from toolrest import Toolrest
 from toolrest.agent.undo.checkpoints import Checkpoints
 from toolrest.agent.undo.errors import UndoError
 from toolrest.agent.undo.gc import DAY, collect_all
@@ -236,6 +237,21 @@ def test_collecting_garbage_keeps_what_the_kept_turns_need(work: Path, toolrest_
     assert after.problem == ""
     Checkpoints(str(toolrest_home), str(work)).undo()
     assert (work / "f1").read_text() == "original 1"
+
+
+async def test_a_session_forgets_old_turns_before_the_disk_is_full(
+    work: Path, toolrest_home: Path
+) -> None:
+    given = {"checkpoints.max_size": 300_000}
+    async with Toolrest(work, settings=given) as rest:
+        for number in range(12):
+            command = f"head -c 90000 /dev/urandom > f0; echo {number} > f1"
+            await rest.call("exec_command", {"cmd": command, "login": False})
+            size = sum(path.stat().st_size for path in toolrest_home.glob("checkpoints/*/packs/*"))
+            assert size < 900_000
+        assert (work / "f1").read_text() == "11\n"
+        await rest.undo()
+        assert (work / "f1").read_text() == "10\n"
 
 
 def test_a_running_turn_is_never_collected(work: Path, toolrest_home: Path) -> None:

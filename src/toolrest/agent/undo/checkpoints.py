@@ -46,9 +46,9 @@ class Checkpoints:
 
     def __init__(self, home: str, workspace: str, limits: Limits | None = None) -> None:
         self.workspace = os.path.realpath(workspace)
-        self._home = os.path.realpath(home)
+        self.home = os.path.realpath(home)
         self._limits = limits or Limits()
-        self._journal = Journal(self._home, key_of(self.workspace))
+        self._journal = Journal(self.home, key_of(self.workspace))
         self._packs = Packs(self._journal.folder)
         self._held: dict[int, int] = {}
         self._mutex = threading.RLock()
@@ -190,7 +190,7 @@ class Checkpoints:
             self._journal.state,
             self._packs,
             self._limits,
-            skip=self._home,
+            skip=self.home,
             cancelled=cancelled,
         )
 

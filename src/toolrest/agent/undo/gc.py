@@ -20,6 +20,7 @@ from toolrest.agent.undo.records import Record, parse
 from toolrest.gate.private import write_all
 
 DAY = 86_400.0
+_LONGEST_JOURNAL = 64 << 20
 
 
 @dataclass(slots=True)
@@ -30,6 +31,18 @@ class Collected:
     turns: int = 0
     freed: int = 0
     problem: str = ""
+
+
+def tidy(home: str, workspace: str, max_size: int) -> None:
+    """Keep one workspace's checkpoints from growing for ever; quick when there is nothing to do."""
+    folder = os.path.join(home, "checkpoints", key_of(workspace))
+    size = sum(size for _, size in _packs_in(folder))
+    try:
+        lines = os.stat(os.path.join(folder, "journal.jsonl")).st_size
+    except FileNotFoundError:
+        return
+    if size > 2 * max_size or lines > _LONGEST_JOURNAL:
+        _collect(home, workspace, 30 * DAY, max_size // 2, dry_run=False)
 
 
 def collect_all(

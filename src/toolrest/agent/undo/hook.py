@@ -36,6 +36,12 @@ class Saver:
     max_size: int
     _made: Checkpoints | None = None
 
+    def tidy(self) -> None:
+        """Forget old turns when what is kept has become too much."""
+        from toolrest.agent.undo.gc import tidy
+
+        tidy(self.get().home, self.get().workspace, self.max_size)
+
     def get(self) -> Checkpoints:
         """The checkpoints of this session's workspace."""
         if self._made is None:
@@ -104,6 +110,8 @@ class TurnCheckpoint:
             return
         if changes:
             self._tell(saving.result(), changes)
+            with contextlib.suppress(CheckpointError, OSError):  # the next turn tries again
+                await run_in_thread(self.saver.tidy, (), threading.Event())
 
     def _tell(self, number: int, changes: Changes) -> None:
         root = self.saver.get().workspace

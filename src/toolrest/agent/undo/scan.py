@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from toolrest.agent.undo.errors import CheckpointError
 from toolrest.agent.undo.ignore import Rules, read_patterns
 from toolrest.agent.undo.packs import Packs
-from toolrest.agent.undo.records import OUTSIDE, Changes, Record, State, join, same
+from toolrest.agent.undo.records import OUTSIDE, Changes, Record, State, join, same, split
 from toolrest.agent.undo.tracked import tracked_in
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -245,21 +245,6 @@ class Scan:
         moving = size != after.st_size or after.st_ctime_ns > self._now - _TICK
         return kept._replace(ctime=0) if moving else kept
 
-    def keep_one(self, path: str) -> None:
-        """Keep one path now, whatever its size and place; it counts as unchanged."""
-        self._now = time.time_ns()
-        full = os.path.join(self.root, path)
-        try:
-            record = _plain(os.lstat(full))
-        except OSError:
-            return
-        if record.is_file:
-            record = self._keep(record, full, None)
-        elif record.is_link:
-            with contextlib.suppress(OSError):
-                record = record._replace(ref=os.readlink(full))
-        self.refreshed[path] = record
-
     def _store(self, fd: int, size: int) -> tuple[str, int]:
         if size > _IN_MEMORY:
             return self.packs.add_file(fd, size)
@@ -272,29 +257,41 @@ class Scan:
             place = self._new[digest] = self.packs.add(data, digest)
         return place, len(data)
 
-    # Outside the workspace
+    # Files that the walk does not come by
 
     def _look_outside(self) -> None:
-        """Files elsewhere that a call has named; no folder there is walked."""
-        known = self.state.folders.get(OUTSIDE, {})
-        outside = {path for path in self.state.touched if path.startswith("/")}
-        for path in outside | known.keys():
-            old = known.get(path)
-            try:
-                now = os.lstat(path)
-            except OSError:
-                if old is not None:
-                    self.changes[path] = (old, None)
-                continue
-            if old is not None and old.unchanged(now):
-                continue
-            record = _plain(now)
-            if record.is_file:
-                record = self._keep(record, path, None)
-            elif record.is_link:
-                with contextlib.suppress(OSError):
-                    record = record._replace(ref=os.readlink(path))
-            self._note(path, old, record)
+        """Files outside, or in folders that were left out, that a call has named."""
+        for path in self.state.touched | self.state.folders.get(OUTSIDE, {}).keys():
+            if split(path)[0] not in self._visited:
+                self._look_at(path)
+
+    def _look_at(self, path: str) -> None:
+        known = self.state.get(path)
+        full = os.path.join(self.root, path)
+        try:
+            now = os.lstat(full)
+        except OSError:
+            if known is not None:
+                self.changes[path] = (known, None)
+            return
+        if known is not None and known.unchanged(now):
+            return
+        self._note(path, known, self._record(_plain(now), full))
+
+    def keep_one(self, path: str) -> None:
+        """Keep one path now, whatever its size and place; it counts as unchanged."""
+        self._now = time.time_ns()
+        full = os.path.join(self.root, path)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self.refreshed[path] = self._record(_plain(os.lstat(full)), full)
+
+    def _record(self, record: Record, full: str) -> Record:
+        if record.is_file:
+            return self._keep(record, full, None)
+        if record.is_link:
+            with contextlib.suppress(OSError):
+                return record._replace(ref=os.readlink(full))
+        return record
 
 
 def _plain(now: os.stat_result) -> Record:
