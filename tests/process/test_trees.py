@@ -208,6 +208,19 @@ async def test_a_command_that_kills_helper_and_keeper(owner: Owner, sh: Sh, mark
     assert (await run(owner, sh("echo next"))).stdout == "next\n"
 
 
+async def test_helper_and_keeper_killed_at_once(sh: Sh, mark: Any) -> None:
+    owner = Owner(cgroup=False)
+    child = await owner.start(sh(f"exec sleep {mark}"))
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # neither has time to end the other's tree
+        for pid in (owner.pid, child.keeper):
+            os.kill(pid, number)
+    assert (await child.wait(10)) is not None
+    mark.expect(0, 2.0)
+    for fd in child.outputs:
+        os.close(fd)
+    await owner.aclose()
+
+
 HOST = """
 import asyncio, sys
 from toolrest.process.command import Command

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,20 @@ def test_which_placeholder_for_which_name(root: Path) -> None:
     folders, files = placeholders(wanted, str(root))
     assert folders == [f"{root}/{n}" for n in (".codex", ".mcp.json", "a", "there/d")]
     assert files == {f"{root}/.bashrc": b""}
+
+
+def test_what_is_put_into_a_kept_folder_is_never_taken_away(
+    root: Path, registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = MountPoints(registry, str(root))
+    for _ in range(2):
+        points.acquire([f"{root}/.codex"], {})
+        points.release()
+        assert names(root) == set()
+        # From now on the kept folder's time of change counts as old enough to be relied on.
+        later = time.time_ns() + 60_000_000_000
+        monkeypatch.setattr("toolrest.sandbox.spares.time.time_ns", lambda later=later: later)
+    points.acquire([f"{root}/.codex"], {})
+    (root / ".codex/mine").write_text("kept")
+    points.release()
+    assert (root / ".codex/mine").read_text() == "kept"
