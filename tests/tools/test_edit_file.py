@@ -157,6 +157,10 @@ async def test_legacy_encodings_are_named_not_guessed(work: Path) -> None:
             assert "größe = 2" in json.dumps(
                 [e.changes for e in seen if isinstance(e, PatchApplyBegin)], ensure_ascii=False
             )
+            shown = await rest.call("read_file", {"file_path": "old.py"})
+            assert shown.text == "L1: größe = 2\nL2: name = 'é'"
+            found = {"pattern": "name", "output_mode": "content"}
+            assert "2:name = 'é'" in (await rest.call("grep_files", found)).text
             snowman = {"path": "old.py", "edits": [{"oldText": "= 2", "newText": "= ☃"}]}
             output = await rest.call("edit_file", snowman)
             assert "U+2603 cannot be written in cp1252" in output.text

@@ -72,6 +72,7 @@ def _encoding(value: Any) -> Any:
 
     try:
         b"a".decode(value)
+        codecs.getincrementaldecoder(value)
         return codecs.lookup(value).name
     except (LookupError, ValueError, TypeError):
         raise ValueError('expected the name of a text encoding, such as "cp1252"') from None

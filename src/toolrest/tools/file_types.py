@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Literal, NamedTuple
 
 HEAD_BYTES = 8192
 _FEW_BYTES = 64
 _BAD_SHARE = 0.3
+
+_UNKNOWN = "binary data"
 
 Encoding = Literal["utf-8", "utf-16"]
 
@@ -77,6 +80,24 @@ def text_encoding(head: bytes) -> Encoding | None:
     return "utf-16" if head.startswith(_UTF16) and not head.startswith(_UTF32) else None
 
 
+def readable_as(head: bytes, legacy: str | None) -> str | None:
+    """The same where the user has named the encoding of files that are no UTF-8."""
+    found = text_encoding(head)
+    if legacy is None or found == "utf-16" or _is_utf8(head):
+        return found
+    odd = found is None and (b"\0" in head or type_of(head).words != _UNKNOWN)
+    return None if odd else legacy
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether these bytes begin a UTF-8 text; the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _mostly_undecodable(head: bytes) -> bool:
     if head.isascii() or len(head) < _FEW_BYTES:
         return False
@@ -92,4 +113,4 @@ def type_of(head: bytes) -> FileType:
             if signature in (b"WEBP", b"WAVE") and not head.startswith(b"RIFF"):
                 continue
             return found
-    return FileType("binary data")
+    return FileType(_UNKNOWN)

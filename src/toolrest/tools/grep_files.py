@@ -88,7 +88,7 @@ class GrepFiles(Tool):
         if counted:
             lines = [f"{path}:{count}" for path, count in found.counts()]
         else:
-            lines = found.lines(search.context)
+            lines = found.lines(search.context, ctx.legacy_encoding)
         return search.output(lines, found.taken, ended, more=found.more)
 
     def _run(

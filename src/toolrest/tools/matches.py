@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from toolrest.errors import Rejected
 from toolrest.policy.paths import PathPolicy
 from toolrest.tools import text_lines
-from toolrest.tools.file_types import HEAD_BYTES, text_encoding
+from toolrest.tools.file_types import HEAD_BYTES, readable_as
 from toolrest.tools.ripgrep import Judge, Place, one_line_each
 
 _APART = "--"
@@ -37,6 +37,7 @@ class Found:
         self._numbers: dict[str, list[int]] = {}
         self._shown: dict[bytes, str | None] = {}
         self._rest = b""
+        self._legacy: str | None = None
 
     def take(self, piece: bytes) -> bool:
         """One piece of output; False when nothing more is needed."""
@@ -70,8 +71,9 @@ class Found:
         names = one_line_each(list(self._numbers))
         return zip(names, (numbers[0] for numbers in self._numbers.values()), strict=True)
 
-    def lines(self, context: int) -> list[str]:
+    def lines(self, context: int, legacy: str | None = None) -> list[str]:
         """Each file's name and below it its lines: `12:` a match, `13-` one around it."""
+        self._legacy = legacy
         out: list[str] = []
         for path, numbers in self._numbers.items():
             block = list(self._block(path, numbers, context))
@@ -89,14 +91,16 @@ class Found:
             if near > 0
         }
         last = 0
-        for number, text in _numbered(self._files, path, wanted):
+        for number, text in _numbered(self._files, path, wanted, self._legacy):
             if context and last and number > last + 1:
                 yield _APART
             yield f"{number}{':' if number in matching else '-'}{text}"
             last = number
 
 
-def _numbered(files: PathPolicy, path: str, wanted: set[int]) -> Iterator[tuple[int, str]]:
+def _numbered(
+    files: PathPolicy, path: str, wanted: set[int], legacy: str | None
+) -> Iterator[tuple[int, str]]:
     """These lines of a file, in order; none when it cannot be read any more."""
     try:
         fd = files.open_read(path)
@@ -104,9 +108,9 @@ def _numbered(files: PathPolicy, path: str, wanted: set[int]) -> Iterator[tuple[
         return
     try:
         head = os.read(fd, HEAD_BYTES)
-        utf16 = text_encoding(head) == "utf-16"
+        encoding = readable_as(head, legacy) or "utf-8"
         last = max(wanted)
-        source = text_lines.pieces(fd, head, utf16, lambda total: files.check_size(total, path))
+        source = text_lines.pieces(fd, head, encoding, lambda total: files.check_size(total, path))
         for number, raw in enumerate(text_lines.Lines(source), 1):
             if number in wanted:
                 yield number, text_lines.shown(raw)[0]

@@ -18,7 +18,7 @@ from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths import PathPolicy
 from toolrest.tools import indentation, text_lines
-from toolrest.tools.file_types import HEAD_BYTES, text_encoding, type_of
+from toolrest.tools.file_types import HEAD_BYTES, readable_as, type_of
 from toolrest.tools.images import format_of
 from toolrest.tools.os_errors import os_words
 
@@ -94,7 +94,14 @@ class ReadFile(Tool):
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """The lines asked for, or words that say why not."""
-        job = Job(ctx.files, args.file_path, plan(args), lambda: ctx.cancelled, self.images)
+        job = Job(
+            ctx.files,
+            args.file_path,
+            plan(args),
+            lambda: ctx.cancelled,
+            self.images,
+            ctx.legacy_encoding,
+        )
         fd, status = job.open()
         try:
             if 0 < status.st_size <= _QUICK_BYTES:
@@ -168,6 +175,7 @@ class Job:
     plan: Slice | Block
     stopped: Callable[[], bool] = lambda: False
     images: bool = False
+    legacy: str | None = None
     cut_lines: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sha256: str | None = None
@@ -217,14 +225,16 @@ class Job:
 
     def _source(self, fd: int, whole: bool) -> Iterator[bytes]:
         head = os.read(fd, HEAD_BYTES)
-        encoding = text_encoding(head)
+        encoding = readable_as(head, self.legacy)
         if encoding is None:
             if self.images and type_of(head).image and format_of(head) is not None:
                 raise Picture(head + self.files.read_fd(fd, self.path))
             raise RespondToModel(FAILED + self._not_text(head, os.fstat(fd).st_size))
         if whole:
             head = self._hashed(fd, head)
-        return text_lines.pieces(fd, head, encoding == "utf-16", self._check)
+            if encoding == "utf-8" and self.legacy is not None:
+                encoding = readable_as(head, self.legacy) or encoding
+        return text_lines.pieces(fd, head, encoding, self._check)
 
     def _hashed(self, fd: int, data: bytes) -> bytes:
         while len(data) <= _QUICK_BYTES:

@@ -20,13 +20,14 @@ PIECE = 1 << 18
 
 
 def pieces(
-    fd: int, head: bytes, utf16: bool, check: Callable[[int], None] = lambda total: None
+    fd: int, head: bytes, encoding: str, check: Callable[[int], None] = lambda total: None
 ) -> Iterator[bytes]:
     """`head`, which was read already, and the rest of the file, as UTF-8.
 
     `check` is told how many bytes were read so far, and may raise.
     """
-    decode = codecs.getincrementaldecoder("utf-16")("replace").decode if utf16 else None
+    plain = encoding == "utf-8"
+    decode = None if plain else codecs.getincrementaldecoder(encoding)("replace").decode
     total = 0
     piece = head
     while piece:
