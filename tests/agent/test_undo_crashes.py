@@ -177,6 +177,20 @@ def test_two_sessions_in_one_workspace(work: Path, toolrest_home: Path) -> None:
     assert all(originals(work))
 
 
+def test_a_sub_agents_turn_goes_back_with_its_sessions(work: Path, toolrest_home: Path) -> None:
+    parent = Checkpoints(str(toolrest_home), str(work))
+    child = Checkpoints(str(toolrest_home), str(work))
+    outer = parent.begin("session")
+    (work / "f1").write_text("by the parent")
+    inner = child.begin("session")
+    (work / "f2").write_text("by the child")
+    child.end(inner)
+    (work / "f3").write_text("by the parent")
+    parent.end(outer)
+    assert parent.undo().plan.turn == outer
+    assert all(originals(work))
+
+
 def test_many_threads_at_once_keep_one_history(work: Path, toolrest_home: Path) -> None:
     problems: list[BaseException] = []
 

@@ -155,7 +155,7 @@ def assemble(
     else:
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
         services.tally, services.taint = parent.tally, parent.taint
-    saver = _saver(config, files, session_id)
+    saver = _saver(config, files, session_id if parent is None else parent.session_id)
     return Session(gate, spill, audit, known, saver, servers, skills)
 
 

@@ -24,6 +24,8 @@ class Turn:
     changed: int = 0
     """How many paths it changed."""
     undid: tuple[int, ...] = ()
+    inside: tuple[int, ...] = ()
+    """Turns that ran when this one began."""
     undone: bool = False
 
 
@@ -79,6 +81,7 @@ def turns_in(history: Iterable[dict[str, Any]]) -> list[Turn]:
                 line["session"],
                 line["label"],
                 undid=tuple(line.get("undid", ())),
+                inside=tuple(sorted(running)),
             )
             paths[number] = set()
             running.add(number)
@@ -105,10 +108,16 @@ def _mark_undone(turns: dict[int, Turn]) -> None:
 
 
 def last_to_undo(turns: list[Turn]) -> Turn | None:
-    """The newest turn that changed something and was not taken back."""
+    """The newest turn that changed something and was not taken back.
+
+    A sub-agent's turn is part of the turn of its session that it began in.
+    """
+    known = {turn.number: turn for turn in turns}
     for turn in reversed(turns):
         if turn.kind == "turn" and turn.changed and not turn.undone:
-            return turn
+            around = (known[number] for number in turn.inside if number in known)
+            same_session = (outer for outer in around if outer.session == turn.session)
+            return next((outer for outer in same_session if outer.kind == "turn"), turn)
     return None
 
 
