@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolrest.process.binary import binary_note
@@ -67,6 +67,7 @@ def test_splitting_never_cuts_a_character(text: str, at: int) -> None:
 
 
 @given(st.binary(max_size=20))
+@example(b"\xed\xa0")
 def test_splitting_holds_back_only_what_can_still_become_valid(data: bytes) -> None:
     whole, rest = split_incomplete(data)
     assert whole + rest == data

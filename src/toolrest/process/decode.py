@@ -122,6 +122,8 @@ def _length(lead: int) -> int:
 
 
 def _is_prefix(data: bytes) -> bool:
+    if data[0] == 0xED and data[1:2] >= b"\xa0":
+        return False  # half of a surrogate pair: Python's decoder waits for more in vain
     decoder = codecs.getincrementaldecoder("utf-8")("strict")
     try:
         return decoder.decode(data) == ""
