@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -398,6 +399,51 @@ async def test_rules_in_the_settings_only_tighten(tmp_path: Path) -> None:
     assert rest.explain("exec_command", sh("make z")).verdict == "allow"
     with pytest.raises(ConfigError, match="decision"):
         Toolrest(tmp_path, settings={"rules.prefix_rules": [{**row, "decision": "allow"}]})
+
+
+async def test_network_rules_open_and_close_hosts_for_commands(
+    tmp_path: Path, toolrest_home: Path
+) -> None:
+    served = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        served += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    line = sh(
+        'NO_PROXY= no_proxy= python3 -c "import urllib.request as u;'
+        f"print(u.urlopen('http://127.0.0.1:{port}/', timeout=5).read())\""
+    )
+    rules = toolrest_home / "rules"
+    rules.mkdir()
+    allow, deny = (
+        f'network_rule(host="127.0.0.1", protocol="http", decision="{say}")\n'
+        for say in ("allow", "deny")
+    )
+    try:
+        wider = {"tool_security": {"allowed_network_domains": ["127.0.0.0/8"]}}
+        nothing: dict[str, Any] = {}
+        for text, reached, flags in (
+            ("", False, nothing),
+            (allow, True, nothing),
+            ("", True, wider),
+            (deny, False, wider),
+        ):
+            (rules / "net.rules").write_text(text)
+            served = 0
+            async with session(tmp_path, "deny", "never", **flags) as rest:
+                output = await rest.call("exec_command", line)
+            assert (served > 0, "hello" in output.text) == (reached, reached), output.text
+    finally:
+        server.close()
+    with pytest.raises(ConfigError, match="network_access"):
+        session(tmp_path, sandbox_workspace_write={"network_access": True})
 
 
 # Overrides

@@ -101,7 +101,13 @@ def assemble(
         redactor,
         Approvals(bus, on_ask, settings.on_ask, lambda: deferring(config, files, session_id, bus)),
         make_runner=lambda: _runner(
-            config, files, session_id, environ, bus=bus, tally=services.tally
+            config,
+            files,
+            session_id,
+            environ,
+            known.confined(_confinement(settings)),
+            bus=bus,
+            tally=services.tally,
         ),
         limit=_family_limit(config),
         limiter=limiter,

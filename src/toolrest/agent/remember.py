@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from toolrest.errors import ConfigError
 from toolrest.policy.names import inside
 
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.context import Known
     from toolrest.gate.memory import Memory
+    from toolrest.gate.runner import Confinement
     from toolrest.policy.overrides import Overrides
     from toolrest.policy.rule_book import RuleBook
     from toolrest.policy.rules import Rules
@@ -33,7 +35,30 @@ class Remembered:
         self._session_id = session_id
         self._parent = parent
         if _has_rules(config):
-            _ = self.book  # Now, so that a file that cannot be used stops the start.
+            self._check()  # Now, so that a file that cannot be used stops the start.
+
+    def _check(self) -> None:
+        _, denied = self.rules.hosts()
+        settings = self._config.value
+        if denied and settings.sandbox_workspace_write.network_access:
+            raise ConfigError(
+                f"a network_rule denies {denied[0]}, but with sandbox_workspace_write."
+                "network_access = true commands reach every host; list the hosts they need in "
+                "tool_security.allowed_network_domains instead"
+            )
+
+    def confined(self, confinement: Confinement) -> Confinement:
+        """How commands are confined, with the hosts that network rules allow and deny."""
+        allowed, denied = self.rules.hosts()
+        if not (allowed or denied):
+            return confinement
+        opened = confinement.network == "off" and bool(allowed)
+        return replace(
+            confinement,
+            network="allowlist" if opened else confinement.network,
+            allowed_hosts=(*confinement.allowed_hosts, *allowed),
+            denied_hosts=denied,
+        )
 
     @cached_property
     def book(self) -> RuleBook:

@@ -42,6 +42,7 @@ class Confinement:
 
     network: Network = "off"
     allowed_hosts: tuple[str, ...] = ()
+    denied_hosts: tuple[str, ...] = ()
     tmp: Tmp = "private"
     backend: Backend | None = None
     environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
@@ -168,7 +169,12 @@ class Runner:
 
         os.makedirs(self._session_dir, mode=0o700, exist_ok=True)
         path = os.path.join(self._session_dir, "proxy.sock")
-        proxy = NetworkProxy(self.confinement.allowed_hosts, path, on_blocked=self._note_blocked)
+        proxy = NetworkProxy(
+            self.confinement.allowed_hosts,
+            path,
+            denied=self.confinement.denied_hosts,
+            on_blocked=self._note_blocked,
+        )
         await proxy.start()
         self._proxy = proxy
 

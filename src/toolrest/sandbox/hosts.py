@@ -99,13 +99,23 @@ class Allowlist:
 
     `example.com` is that name, `*.example.com` the names beneath it, `*` any public name;
     addresses and ranges (`10.0.0.0/8`) open private ones; `:port` narrows an entry to a port.
+    What is `denied` by its very name is not reached, whatever else is listed.
     """
 
-    def __init__(self, entries: Iterable[str], setting: str = "allowed_network_domains") -> None:
+    def __init__(
+        self,
+        entries: Iterable[str],
+        setting: str = "allowed_network_domains",
+        *,
+        denied: Iterable[str] = (),
+    ) -> None:
         self.entries = tuple(_entry(text, setting) for text in entries)
+        self._denied = frozenset(denied)
 
     def allows_name(self, host: str, port: int) -> bool:
         """Whether this parsed host may be asked for at all."""
+        if host in self._denied:
+            return False
         address = parse_address(host)
         if address is not None:
             return self._listed(address, port)

@@ -41,10 +41,11 @@ class NetworkProxy:
         allowed: Sequence[str],
         socket_path: str,
         *,
+        denied: Sequence[str] = (),
         on_blocked: Callable[[Blocked], None] | None = None,
         resolve: Resolver | None = None,
     ) -> None:
-        self.allowlist = Allowlist(allowed)
+        self.allowlist = Allowlist(allowed, denied=denied)
         self.socket_path = socket_path
         self._on_blocked = on_blocked or _nothing
         self._resolve = resolve or _getaddrinfo
