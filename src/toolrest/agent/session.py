@@ -186,6 +186,8 @@ class AgentSession:
     async def _turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
         said = _messages(prompt)
         try:
+            if not self._opened:
+                await self.rest.wait_for_mcp(required=True)
             if not self._opened and self.hooks is not None:
                 texts = await self.hooks.session_start()
                 said = [*(message("developer", text) for text in texts), *said]

@@ -53,6 +53,7 @@ class Task:
     last: bool = False
     ephemeral: bool = False
     verbose: bool = False
+    wait_mcp: bool = False
 
     def load(self) -> Config:
         """The settings for this run."""
@@ -148,6 +149,8 @@ class _Run:
                         task.timeout, self._stop, session, "timeout"
                     )
                     stack.callback(timer.cancel)
+                if task.wait_mcp:
+                    await session.rest.wait_for_mcp()
                 result = await session.run(items, output_schema=schema)
         return self._conclude(result, schema)
 

@@ -1,0 +1,125 @@
+"""`toolrest mcp` as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from toolrest.cli.app import app
+from toolrest.mcp.errors import McpError
+
+TOOLREST = str(Path(sys.executable).parent / "toolrest")
+Run = Callable[..., subprocess.CompletedProcess[str]]
+FAKE = Path(__file__).parents[1] / "mcp" / "data" / "fake_server.py"
+
+
+@pytest.fixture
+def run(tmp_path: Path, toolrest_home: Path) -> Run:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    (workspace / "server.py").write_text(FAKE.read_text())
+
+    def call(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [TOOLREST, *arguments],
+            cwd=workspace,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, **env},
+        )
+
+    return call
+
+
+def test_a_server_from_add_to_remove(run: Run, toolrest_home: Path) -> None:
+    assert "no MCP servers" in run("mcp", "list").stdout
+    added = run(
+        "mcp", "add", "fs", "--env", "A_TOKEN=very-secret", "--", sys.executable, "-S", "server.py"
+    )
+    assert added.returncode == 0, added.stderr
+    stored = tomllib.loads((toolrest_home / "config.toml").read_text())["mcp_servers"]["fs"]
+    assert stored == {
+        "command": sys.executable,
+        "args": ["-S", "server.py"],
+        "env": {"A_TOKEN": "very-secret"},
+    }
+    again = run("mcp", "add", "fs", "--", "other")
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    got = run("mcp", "get", "fs", "--json")
+    assert json.loads(got.stdout)["command"] == sys.executable
+    assert "very-secret" not in got.stdout
+    listed = run("mcp", "list", "--json")
+    (row,) = json.loads(listed.stdout)
+    assert (row["name"], row["state"]) == ("fs", "ready")
+    assert "echo" in row["tools"]
+    assert listed.returncode == 0
+    tested = run("mcp", "test", "fs")
+    assert "The echo tool." in tested.stdout
+    called = run("call", "-c", 'on_ask="allow"', "fs/echo", '{"text": "hello"}')
+    assert called.stdout == "hello\n", called.stderr
+    assert "mcp__fs__echo" in run("tools").stdout  # as it was listed before
+    removed = run("mcp", "remove", "fs")
+    assert removed.returncode == 0
+    assert run("mcp", "remove", "fs").returncode == 2
+
+
+def test_list_tells_the_truth(run: Run) -> None:
+    run("mcp", "add", "bad", "--", sys.executable, "-S", "server.py", "crash")
+    run("mcp", "add", "gone", "--", "no-such-program")
+    listed = run("mcp", "list")
+    assert listed.returncode == 1
+    assert "cannot find my own feet" in listed.stdout
+    assert "`no-such-program` is not found on PATH" in listed.stdout
+
+
+def test_a_changed_server_is_approved_by_hand(run: Run) -> None:
+    run("mcp", "add", "fs", "--", sys.executable, "-S", "server.py")
+    assert run("mcp", "list").returncode == 0
+    run("mcp", "add", "--force", "fs", "--", sys.executable, "-S", "server.py", "noisy")
+    refused = run("mcp", "list")
+    assert refused.returncode == 1
+    assert "toolrest mcp approve fs" in refused.stdout
+    approved = run("mcp", "approve", "--yes", "fs")
+    assert approved.returncode == 0, approved.stderr
+    assert '+  "noisy"' in approved.stderr
+    assert run("mcp", "list").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("add", "x"), "either a command after -- or --url"),
+        (("add", "x", "--url", "https://a.example", "--", "y"), "either a command"),
+        (("add", "x", "--url", "ftp://a.example"), "http:// or https://"),
+        (("add", "x", "--env", "novalue", "--", "y"), "NAME=VALUE"),
+        (("get", "x"), "no MCP server 'x'"),
+        (("test", "x"), "no MCP server 'x'"),
+        (("login", "x"), "no MCP server 'x'"),
+        (("approve", "x"), "no MCP server 'x'"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...], words: str) -> None:
+    done = CliRunner().invoke(app, ["mcp", *arguments])
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+def test_login_and_logout_of_a_program() -> None:
+    runner = CliRunner()
+    assert runner.invoke(app, ["mcp", "add", "fs", "--", "some-program"]).exit_code == 0
+    done = runner.invoke(app, ["mcp", "login", "fs"])
+    assert isinstance(done.exception, McpError)
+    assert "nothing to log in to" in str(done.exception)
+    assert "there was no login" in runner.invoke(app, ["mcp", "logout", "fs"]).output
