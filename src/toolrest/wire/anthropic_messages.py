@@ -104,8 +104,7 @@ def _thinking(item: JSONObject) -> list[JSONObject]:
         return []
     if isinstance(origin.get("redacted"), str):
         return [{"type": "redacted_thinking", "data": origin["redacted"]}]
-    summary = item.get("summary")
-    text = summary[0].get("text") if isinstance(summary, list) and summary else ""
+    text = text_of(parts_of(item.get("summary")))
     return [{"type": "thinking", "thinking": text, "signature": origin.get("signature", "")}]
 
 

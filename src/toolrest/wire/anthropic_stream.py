@@ -85,8 +85,8 @@ class AnthropicParser(Parser):
         self._stop = reason if isinstance(reason, str) else self._stop
 
     def _start(self, event: JSONObject) -> Iterator[ModelEvent]:
-        head = event.get("content_block")
-        if not isinstance(head, dict) or head.get("type") not in _KINDS:
+        head: Any = event.get("content_block")
+        if not _is_block(head):
             return
         block = self._open[_index(event)] = _Block(head["type"], head)
         call_id = head.get("id")
@@ -166,7 +166,7 @@ class AnthropicParser(Parser):
         if document.get("type") == "error" or not isinstance(content, list):
             raise error_in_stream(document, "anthropic")
         for head in content:
-            if isinstance(head, dict) and head.get("type") in _KINDS:
+            if _is_block(head):
                 block = _Block(head["type"], head)
                 begun = head.get(block.kind)
                 if isinstance(begun, str):
@@ -177,6 +177,11 @@ class AnthropicParser(Parser):
         self._stopped(document)
         self._count(document.get("usage"))
         yield from self._complete()
+
+
+def _is_block(head: Any) -> bool:
+    kind = head.get("type") if isinstance(head, dict) else None
+    return isinstance(kind, str) and kind in _KINDS
 
 
 def _index(event: JSONObject) -> int:

@@ -95,7 +95,8 @@ class Http:
         except TransportError as error:
             raise self._unreachable(path, error) from None
         except ValueError as error:
-            raise ModelError("unreachable", f"{url}: {error}", retryable=False) from None
+            where = self.provider.shown_url(path)
+            raise ModelError("unreachable", f"{where}: {error}", retryable=False) from None
 
     async def _check(self, path: str, response: Answer) -> None:
         if response.status_code < 300:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.client import HttpModel, Parser, array
@@ -51,12 +51,19 @@ def input_items(items: Sequence[JSONObject], *, images: bool = True) -> list[JSO
     """Items as this API takes them: unknown ones and other wires' reasoning stay behind."""
     made = []
     for item in items:
-        if item.get("type") not in _KNOWN or "anthropic" in item or "chat" in item:
+        kind = item.get("type")
+        if not isinstance(kind, str) or kind not in _KNOWN or "anthropic" in item or "chat" in item:
             continue
-        if not _OURS.isdisjoint(item):
-            item = {key: value for key, value in item.items() if key not in _OURS}
+        item = _without_ours(item)
         made.append(item if images else without_images(item))
     return made
+
+
+def _without_ours(item: JSONObject) -> JSONObject:
+    """An item without the keys that only mean something between ourselves."""
+    if _OURS.isdisjoint(item):
+        return item
+    return {key: value for key, value in item.items() if key not in _OURS}
 
 
 class ResponsesModel(HttpModel):
@@ -170,8 +177,8 @@ class ResponsesParser(Parser):
         kind = event.get("type")
         if kind == "response.output_item.done":
             item = event.get("item")
-            if isinstance(item, dict):
-                yield ItemDone(item)
+            if _is_item(item):
+                yield ItemDone(_without_ours(item))
         elif kind in ("response.completed", "response.done"):
             self._complete(event.get("response"), strict=kind == "response.completed")
         elif kind == "response.output_item.added":
@@ -184,7 +191,7 @@ class ResponsesParser(Parser):
             yield from self._delta(kind, event)
 
     def _started(self, item: Any) -> Iterator[ModelEvent]:
-        if isinstance(item, dict) and isinstance(item.get("type"), str):
+        if _is_item(item):
             item_id = _string(item.get("id"))
             self._calls[item_id] = (_string(item.get("call_id")), _string(item.get("name")))
             yield ItemStarted(item["type"], item_id)
@@ -233,11 +240,15 @@ class ResponsesParser(Parser):
             raise _failure({"response": document})
         output = document.get("output")
         for item in output if isinstance(output, list) else []:
-            if isinstance(item, dict):
-                yield ItemDone(item)
+            if _is_item(item):
+                yield ItemDone(_without_ours(item))
         if status == "incomplete":
             raise _incomplete(document)
         self._complete(document, strict=False)
+
+
+def _is_item(value: Any) -> TypeGuard[JSONObject]:
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
 def usage_of(value: Any) -> Usage | None:
