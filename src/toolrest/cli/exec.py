@@ -50,10 +50,9 @@ def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **giv
       2 wrong usage           6 the answer does not meet the schema
       3 a denial ended it     130, 143 stopped by a signal
     """
-    import gc
+    from toolrest.cli.quick import quick_start
 
-    # What is loaded now stays; looking for garbage meanwhile would only take time.
-    gc.disable()
+    quick_start()
     from toolrest.cli.exec_run import Task, run_task
 
     given.pop("skip_git_repo_check")

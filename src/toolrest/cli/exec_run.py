@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from toolrest.agent.prompt import prompt_items
 from toolrest.agent.result import TurnResult
 from toolrest.cli.answer_schema import read_schema, unmet
 from toolrest.cli.exec_output import EXIT_CODES, Outcome, Output
+from toolrest.cli.quick import settled, users_environment
 from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
 from toolrest.wire.model import ModelError
@@ -102,9 +102,7 @@ class _Run:
         self.out = out
         self._session: AgentSession | None = None
         self._signal: StopReason | None = None
-        self._environ = dict(os.environ)
-        # For this process only: pydantic would look through every installed package for plugins.
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+        self._environ = users_environment()
         self._stops: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Outcome:
@@ -138,8 +136,7 @@ class _Run:
         for warning in config.warnings:
             click.echo(f"toolrest: {warning}", err=True)
         session = self._session = self._open(config)
-        gc.freeze()
-        gc.enable()
+        settled()
         self.out.open(session.thread_id)
         with ExitStack() as stack:
             self._listen(session, stack)

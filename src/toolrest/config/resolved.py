@@ -98,6 +98,11 @@ class Config:
 
     def source(self, dotted: str) -> str:
         """Where a setting's value came from: a file, a variable, a flag, or `default`."""
+        key = parse_key(dotted)
+        if key in self.sources:
+            return self.sources[key]
+        if len(key) == 1 and key[0] in Settings.model_fields:
+            return "default"  # `get` would build every setting's serialiser to say the same
         return self.get(dotted).source
 
     def get(self, dotted: str) -> Row:
