@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from toolrest import ToolOutput, Toolrest
 from toolrest.sandbox.hosts import Allowlist, is_public, parse_address
 from toolrest.sandbox.reach import Reach, Unreachable, parse_url
-from toolrest.tools.web_client import Caps
-from toolrest.tools.web_text import clean, wrapped
+from toolrest.tools.web_client import Caps, Page
+from toolrest.tools.web_text import clean, readable, stripped, wrapped
 from toolrest.tools.webfetch import WebFetch, WebOptions
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -195,6 +195,42 @@ async def test_an_error_page_is_shown_with_its_status(tmp_path: Path, site: Site
     assert output.text.startswith("status=404")
     assert "no such page" in output.text
     assert output.success is False
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<b>",
+        "<blockquote>",
+        "<script>",
+        "<!--",
+        "<",
+        "<a href='/x'>y</a>",
+        "</",
+        "&lt;",
+        "<p ",
+        "<li>x",
+    ],
+)
+def test_a_hostile_page_is_read_in_bounded_time(html: str) -> None:
+    page = Page(parse_url("http://x.example/"), 200, HTML, (html * 5_000_000)[:1_000_000].encode())
+    start = time.process_time()
+    text, _ = readable(page)
+    assert len(text) <= 1_100_000
+    assert time.process_time() - start < 10
+
+
+def test_tags_are_taken_out_without_the_converter() -> None:
+    html = (
+        "<html><head><title>T</title><style>p{}</style></head><body><!-- <p>no -->"
+        "<h1>A&amp;B</h1><SCRIPT>if (a<b) x()</SCRIPT><ul><li>one<li>two</ul>a<br>b"
+    )
+    assert stripped(html) == "A&B\n- one\n- two\na\nb"
+
+
+@given(st.text(alphabet="<>/!-abpli script&;\n", max_size=80))
+def test_any_html_is_stripped(html: str) -> None:
+    assert "<script>" not in stripped(html)
 
 
 # Caps

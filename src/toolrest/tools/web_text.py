@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from html import unescape
 
 from toolrest.errors import RespondToModel
 from toolrest.tools.web_client import Page
@@ -13,13 +14,56 @@ _TEXTUAL = re.compile(
     r"text/.+|application/(?:[\w.+-]+\+)?(?:json|xml|yaml|x-yaml|toml|javascript|ecmascript"
     r"|x-javascript|x-sh|x-ndjson|jsonl?|xhtml\+xml|graphql|sql|rtf|x-httpd-php)|image/svg\+xml"
 )
-_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+_HTML = re.compile(rb"<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 _META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 # What a terminal obeys, a reader cannot see, or shows in another order than it is written.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
+_TAG_NAME = re.compile(r"</?([a-z][a-z0-9]{0,19})", re.IGNORECASE)
+_SILENT = {
+    name: re.compile(rf"</{name}\b", re.IGNORECASE)
+    for name in ("script", "style", "noscript", "template", "head")
+}
+_BREAKS = {"li": "\n- ", "br": "\n", "hr": "\n"}
+_BLOCKS = frozenset(
+    [
+        "p",
+        "div",
+        "section",
+        "article",
+        "header",
+        "footer",
+        "aside",
+        "main",
+        "tr",
+        "table",
+        "pre",
+        "form",
+    ]
+)
+_BLOCKS |= frozenset(
+    [
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "blockquote",
+        "ul",
+        "ol",
+        "dl",
+        "dt",
+        "dd",
+        "figure",
+        "body",
+    ]
+)
+_HEAD = 100_000
+_MOST_TAGS = 100_000
+_DEEPEST = 200
 _BLANKS = re.compile(r"\n{3,}")
 _FENCE = re.compile(rf"<(/?\s*{TAG})", re.IGNORECASE)
 
@@ -35,7 +79,9 @@ def readable(page: Page, *, raw: bool = False) -> tuple[str, str]:
         raise RespondToModel(f"{page.place.url} is binary ({len(page.body):,} bytes), not text")
     text = _decode(page)
     is_html = kind in ("text/html", "application/xhtml+xml") or (
-        kind in ("", "text/plain") and _HTML.match(page.body[:4096]) is not None
+        kind in ("", "text/plain")
+        and page.body.lstrip()[:1] == b"<"
+        and _HTML.search(page.body[:1024]) is not None
     )
     if is_html and not raw:
         return clean(_markdown(text, page.place.url)), "html"
@@ -60,31 +106,43 @@ def _decode(page: Page) -> str:
 
 
 def _markdown(html: str, url: str) -> str:
-    try:
-        from html_to_markdown import ConversionOptions, convert
-    except ImportError:
-        return _stripped(html)
-    options = ConversionOptions(base_url=url, skip_images=True, extract_metadata=False)
-    title = re.search(r"<title[^>]*>([^<]{1,300})", html, re.IGNORECASE)
-    body = convert(html, options).content or ""
-    return f"{_unescaped(title[1]).strip()}\n\n{body}" if title else body
+    title = re.search(r"<title[^>]{0,200}>([^<]{1,300})", html[:_HEAD], re.IGNORECASE)
+    body = ""
+    # The converter stops everything else while it works, so it is not given what takes it long.
+    if html.count("<") <= _MOST_TAGS:
+        try:
+            from html_to_markdown import ConversionOptions, convert
+
+            options = ConversionOptions(
+                base_url=url, skip_images=True, extract_metadata=False, max_depth=_DEEPEST
+            )
+            body = convert(html, options).content or ""
+        except ImportError:
+            pass  # it is in the extra `web`
+    body = body if body.strip() else stripped(html)
+    return f"{unescape(title[1]).strip()}\n\n{body}" if title else body
 
 
-def _unescaped(text: str) -> str:
-    from html import unescape
-
-    return unescape(text)
-
-
-def _stripped(html: str) -> str:
-    """Without the converter (the extra `web`): tags away, blocks on lines of their own."""
-    html = re.sub(r"(?is)<(script|style|noscript|template)\b.*?</\1\s*>|<!--.*?-->", " ", html)
-    html = re.sub(r"(?i)<li\b[^>]*>", "\n- ", html)
-    html = re.sub(
-        r"(?i)<(?:br|hr)\b[^>]*>|</(?:p|div|section|article|h[1-6]|tr|table)\s*>", "\n", html
-    )
-    text = _unescaped(re.sub(r"<[^>]*>", " ", html))
-    lines = (" ".join(line.split()) for line in text.splitlines())
+def stripped(html: str) -> str:
+    """HTML without its tags, blocks on lines of their own; in one pass, whatever it is."""
+    pieces: list[str] = []
+    at = 0
+    while (start := html.find("<", at)) >= 0:
+        pieces.append(html[at:start])
+        comment = html.startswith("<!--", start)
+        end = html.find("-->" if comment else ">", start)
+        if end < 0:
+            break
+        at = end + (3 if comment else 1)
+        found = None if comment else _TAG_NAME.match(html, start)
+        name = found[1].lower() if found else ""
+        if name in _SILENT and html[start + 1] != "/":
+            close = _SILENT[name].search(html, at)
+            at = close.start() if close else len(html)
+        pieces.append(_BREAKS.get(name, "\n" if name in _BLOCKS else " "))
+    else:
+        pieces.append(html[at:])
+    lines = (" ".join(line.split()) for line in unescape("".join(pieces)).splitlines())
     return "\n".join(line for line in lines if line)
 
 

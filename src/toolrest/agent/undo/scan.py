@@ -64,6 +64,7 @@ class Scan:
     _later: list[Folder] = field(default_factory=list)
     _visited: set[str] = field(default_factory=set)
     _closed: list[str] = field(default_factory=list)
+    _mounts: list[str] = field(default_factory=list)
     _count: int = 0
     _now: int = 0
 
@@ -74,6 +75,8 @@ class Scan:
         try:
             self._walk([top])
             self._walk(self._later)
+            for path in self._mounts:
+                self._leave_folder(path, "another file system")
             self._look_outside()
             self._forget()
             self.packs.flush()
@@ -148,8 +151,11 @@ class Scan:
     ) -> bool:
         """Put a folder on the list; False for those that are none of ours."""
         path = join(folder.path, name)
-        if name == ".git" or status.st_dev != device or os.path.join(self.root, path) == self.skip:
+        if name == ".git" or os.path.join(self.root, path) == self.skip:
             return False
+        if status.st_dev != device:
+            self._mounts.append(path)
+            return True
         ignored = folder.ignored or folder.rules.ignores(path, is_dir=True)
         identity = (status.st_dev, status.st_ino)
         below = Folder(path, folder.rules, ignored, folder.repository, identity)
