@@ -536,3 +536,41 @@ async def test_git_is_disarmed_in_every_folder_that_it_looks_into(tmp_path: Path
         refused = await rest.call("exec_command", {"cmd": many, "login": False})
         assert "at most 16" in refused.text
     assert not marker.exists()
+
+
+async def test_typing_into_a_program_that_was_let_out_is_asked_about(tmp_path: Path) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return request.tool == "exec_command"
+
+    start = {"cmd": "cat", "login": False, "tty": True, "yield_time_ms": 250}
+    leave = {"sandbox_permissions": "require_escalated", "justification": "?"}
+    async with rest_in(tmp_path, on_ask=approver) as rest:
+        inside = parsed(await rest.call("exec_command", start))["session"]
+        outside = parsed(await rest.call("exec_command", {**start, **leave}))["session"]
+        assert len(asked) == 1
+
+        async def typed(session: str, chars: str) -> ToolOutput:
+            return await rest.call("write_stdin", {"session_id": int(session), "chars": chars})
+
+        for session, chars, questions in (
+            (inside, "hello\n", 0),
+            (outside, "", 0),
+            (inside, "rm -rf /\n", 1),
+            (outside, "hello\n", 1),
+            (outside, "\u0003", 0),
+        ):
+            asked.clear()
+            output = await typed(session, chars)
+            assert len(asked) == questions, (chars, output.text)
+            assert (output.failure is None) == (not questions)
+            if questions:
+                assert asked[0].command == ("write_stdin", session, chars)
+
+
+async def test_looking_at_a_running_command_is_not_asked_about_again(tmp_path: Path) -> None:
+    rest = rest_in(tmp_path, approval_policy="untrusted")
+    assert rest.explain("write_stdin", {"session_id": 1}).verdict == "allow"
+    assert rest.explain("write_stdin", {"session_id": 1, "chars": "x\n"}).verdict == "ask"

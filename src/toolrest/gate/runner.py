@@ -389,6 +389,11 @@ class Runner:
             blocked = self._blocked(backend, cwd, result.exit_code, "", result.text)
         return Executed(result, backend, withheld, blocked)
 
+    def left_sandbox(self, session_id: int) -> bool:
+        """Whether a command that still runs was let out of the session's sandbox."""
+        backend, _ = self._sessions.get(session_id, ("", ""))
+        return self.is_confined and backend == "none"
+
     async def write(
         self,
         session_id: int,

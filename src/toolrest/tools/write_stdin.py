@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, Field
 
 from toolrest.errors import RespondToModel
 from toolrest.events import TerminalInteraction
 from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
-from toolrest.gate.tool import Group, Tool
+from toolrest.gate.tool import Group, Question, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.tools.commands import PRIVATE
 from toolrest.tools.exec_command import DEFAULT_TOKENS, answer
+
+if TYPE_CHECKING:
+    from toolrest.gate.decide import Decision
+
+
+_LOOKS = ("", "\x03", "\x04")
+"""Nothing, Ctrl-C and Ctrl-D: nobody can be harmed by these."""
+_OUTSIDE = "it types into a program that runs outside the sandbox"
+
+
+def _danger(chars: str, ctx: Context) -> str | None:
+    """What is typed may be read by a shell: as such it must not be on the dangerous list."""
+    if chars in _LOOKS:
+        return None
+    from toolrest.policy.verdict import Kind, judge
+
+    roots = (*ctx.files.writable_roots, *PRIVATE)
+    worst = judge(chars, cwd=ctx.cwd, writable_roots=roots).worst
+    if worst is None or worst.kind != Kind.DANGEROUS:
+        return None
+    return f"{worst.rule}: {worst.why}"
 
 
 class WriteStdin(Tool):
@@ -44,13 +68,28 @@ class WriteStdin(Tool):
         )
 
     def effects(self, args: Args, ctx: Context) -> Effects:
-        """Goes on with a command that was decided on when it started."""
+        """Goes on with a command that was decided on when it started; what is typed is new."""
+        outside = args.chars not in _LOOKS and ctx.runner.left_sandbox(args.session_id)
         return Effects(
             runs=(("write_stdin", str(args.session_id)),),
             serial=(f"exec:{args.session_id}",),
             exclusive=False,
-            confined=True,
+            confined=not outside,
+            escalates=_OUTSIDE if outside else None,
+            critical=_danger(args.chars, ctx),
         )
+
+    def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
+        """Looking at a command that somebody let run, or ending it, is not asked about again."""
+        if args.chars in _LOOKS and ctx.approval_policy != "strict":
+            from toolrest.gate.decide import Decision
+
+            return Decision("allow", "session.poll")
+        return None
+
+    def question(self, args: Args, ctx: Context) -> Question:
+        """What would be typed, and where."""
+        return Question(("write_stdin", str(args.session_id), args.chars))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Type, wait, and say what came."""
