@@ -93,6 +93,16 @@ async def test_a_server_has_an_environment_of_its_own(
         assert "needs the variable NOT_SET_AT_ALL" in reasons["lacking"]
 
 
+async def test_a_missing_variable_is_named(
+    open_rest: Open, fake_server: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WALKING_STICK", "oak-and-silver")
+    async with open_rest({"lame": fake_server("crash")}) as rest:
+        await rest.wait_for_mcp()
+        assert rest.mcp is not None
+        assert "list it in mcp_servers.lame.env_vars" in rest.mcp.status()[0].reason
+
+
 async def test_a_server_is_confined_to_the_sessions_files(
     open_rest: Open, fake_server: Fake, tmp_path: Path
 ) -> None:
@@ -117,12 +127,18 @@ async def test_a_server_is_confined_to_the_sessions_files(
 async def test_the_network_of_a_server(open_rest: Open, fake_server: Fake) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = {"text": str(listener.getsockname()[1])}
-    rows = {"on": fake_server(), "off": fake_server(network=False)}
+    rows = {
+        "on": fake_server(),
+        "off": fake_server(network=False),
+        "some": fake_server(network=["good.example"]),
+    }
     try:
         async with open_rest(rows) as rest:
             await rest.wait_for_mcp()
             assert (await rest.call("on/net", port)).text == "connected"
             assert (await rest.call("off/net", port)).failed
+            assert (await rest.call("some/net", port)).failed
+            assert (await rest.call("some/echo", {"text": "alive"})).text == "alive"
     finally:
         listener.close()
 

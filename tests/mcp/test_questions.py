@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,23 @@ async def test_elicitation_goes_to_the_approver(
     questions = [request for request in asked if request.tool == "mcp_elicitation"]
     assert bool(questions) is (policy != "never")
     assert all("really?" in request.reason for request in questions)
+
+
+async def test_a_person_who_thinks_does_not_time_a_call_out(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    async def slow(request: ApprovalRequest) -> bool:
+        if request.tool == "mcp_elicitation":
+            await asyncio.sleep(1.2)
+        return True
+
+    async with open_rest({"fs": fake_server(tool_timeout_sec=0.8)}, on_ask=slow) as rest:
+        await rest.wait_for_mcp()
+        answer = await rest.call("fs/ask")
+        assert json.loads(answer.text)["action"] == "accept"
+        late = await rest.call("fs/sleep")
+        assert late.failure is not None
+        assert late.failure.kind == "timed_out"
 
 
 async def test_nobody_there_is_a_no(open_rest: Open, fake_server: Fake) -> None:

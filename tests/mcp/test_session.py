@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toolrest import Toolrest
+from toolrest import Context, Toolrest, tool
 from toolrest.items import Image, Text
 
 Open = Callable[..., Toolrest]
@@ -196,6 +196,35 @@ async def test_without_servers_there_is_nothing_to_read(tmp_path: Path) -> None:
     async with Toolrest(tmp_path) as rest:
         assert rest.mcp is None
         assert (await rest.call("list_mcp_resources")).text == '{"resources":[]}'
+
+
+async def test_prompts(open_rest: Open, fake_server: Fake) -> None:
+    async with open_rest({"a": fake_server(), "b": fake_server("crash")}) as rest:
+        assert rest.mcp is not None
+        found, failed = await rest.mcp.prompts()
+        assert [prompt["name"] for prompt in found["a"]] == ["review"]
+        assert set(failed) == {"b"}
+        made = await rest.mcp.get_prompt("a", "review", {"what": "it"})
+        assert made["messages"][0]["content"]["text"] == "do it"
+
+
+async def test_a_tool_of_ones_own_reaches_the_pool(open_rest: Open, fake_server: Fake) -> None:
+    @tool
+    async def relay(text: str, ctx: Context) -> str:
+        """Pass it on."""
+        result = await ctx.mcp.call("fs", "echo", {"text": text})
+        return str(result["content"][0]["text"])
+
+    async with open_rest({"fs": fake_server()}, tools=[relay]) as rest:
+        assert (await rest.call("relay", {"text": "hello"})).text == "hello"
+
+
+async def test_calls_beside_each_other(open_rest: Open, fake_server: Fake) -> None:
+    async with open_rest({"fs": fake_server(supports_parallel_tool_calls=True)}) as rest:
+        await rest.wait_for_mcp()
+        calls = [rest.call("fs/echo", {"text": f"number {n}"}) for n in range(50)]
+        outputs = await asyncio.gather(*calls)
+        assert [output.text for output in outputs] == [f"number {n}" for n in range(50)]
 
 
 async def _until(true: Callable[[], bool]) -> None:

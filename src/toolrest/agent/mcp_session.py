@@ -75,6 +75,7 @@ class McpSession:
             sample=self.questions.sample,
             http_auth=self._http_auth,
             client_version=__version__,
+            redact=services.redactor.redact,
             environ=environ,
         )
         self.pool = Pool(found.servers.values(), host, self._on_change)

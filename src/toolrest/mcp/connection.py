@@ -29,7 +29,8 @@ TRIES = 5
 """How often a lost connection is made anew before somebody has to ask for it."""
 _STEADY = 30.0
 _HASTY = 2.0
-_CLOSING = 8.0
+_CLOSING = 3.0
+_CLOSING_TRIES = 3
 
 
 class Never(McpError):
@@ -160,8 +161,12 @@ class Connection:
         task, self._task = self._task, None
         if task is None:
             return
-        task.cancel()
-        await asyncio.wait({task}, timeout=_CLOSING)
+        for _ in range(_CLOSING_TRIES):
+            # Once is enough for a program; a server over HTTP may be slow to hear goodbye.
+            task.cancel()
+            await asyncio.wait({task}, timeout=_CLOSING)
+            if task.done():
+                break
         self._news.tell()
 
     # The task
@@ -241,15 +246,23 @@ class Connection:
             said = wire.said() if wire is not None else ""
             return f"it did not get ready within {limit:g} s (startup_timeout_sec){said}"
         except Exception as error:
-            if wire is not None and (wire.read.ended.is_set() or isinstance(error, McpUnavailable)):
-                return await wire.ending()
-            return words(error) + (wire.said() if wire is not None else "")
+            if wire is None:
+                return words(error)
+            if wire.read.ended.is_set() or isinstance(error, McpUnavailable):
+                return self._with_hint(await wire.ending())
+            return words(error) + wire.said()
         self._stale, self._lost = False, ""
         self.info, self.instructions = talk.server_info, talk.instructions
         self.capabilities = talk.capabilities
         self._talk = talk
         self._set("ready", "")
         return talk, wire
+
+    def _with_hint(self, ending: str) -> str:
+        """A program that ended may have missed a variable that it was not given."""
+        from toolrest.mcp.launch import withheld_hint
+
+        return ending + withheld_hint(ending, self.server, self._host.environ)
 
     async def _attend(self, talk: Talk, wire: Wire) -> str:
         """Stay until the connection is lost; list the tools anew when the server says so."""
@@ -287,6 +300,7 @@ class Connection:
             self._nudge.set()
 
     def _set(self, state: State, reason: str) -> None:
+        reason = self._host.redact(reason)
         changed = (state, reason) != (self.state, self.reason)
         self.state, self.reason = state, reason
         if changed:

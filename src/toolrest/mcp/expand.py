@@ -32,8 +32,3 @@ def expand(text: str, environ: Mapping[str, str], where: str) -> str:
         )
 
     return _VARIABLE.sub(value, text)
-
-
-def variables_in(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The names that are filled in, in order of appearance."""
-    return tuple(dict.fromkeys(m[1] for text in texts for m in _VARIABLE.finditer(text)))

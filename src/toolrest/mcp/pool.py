@@ -150,6 +150,10 @@ class Pool:
         """The contents of a resource, as the server sent them."""
         return await self._known(server).request("resources/read", {"uri": uri})
 
+    async def prompts(self) -> tuple[dict[str, list[Any]], dict[str, str]]:
+        """The prompts of every server that has some, and the failures, by server."""
+        return await self.every("prompts/list", "prompts", "prompts")
+
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
     ) -> JSONObject:

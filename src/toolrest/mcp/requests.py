@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from toolrest.mcp.errors import McpError
@@ -17,6 +19,7 @@ class Answers:
     def __init__(self, server: Server, host: Host) -> None:
         self._server = server
         self._host = host
+        self.pause: Callable[[], AbstractContextManager[None]] = nullcontext
 
     async def roots(self, context: Any) -> Any:
         """The session's workspace, as the only root."""
@@ -37,7 +40,8 @@ class Answers:
         if not isinstance(schema, dict):
             # A page to be opened in a browser: only its address can be shown.
             schema = {"url": asked.get("url")}
-        answer = await self._host.ask(self._server, str(asked.get("message", "")), schema)
+        with self.pause():
+            answer = await self._host.ask(self._server, str(asked.get("message", "")), schema)
         return ElicitResult.model_validate(answer)
 
     async def sample(self, context: Any, params: Any) -> Any:
@@ -48,7 +52,8 @@ class Answers:
             return _refusal("no model is available to servers here")
         asked = params.model_dump(by_alias=True, exclude_none=True, mode="json")
         try:
-            made = await self._host.sample(self._server, asked)
+            with self.pause():
+                made = await self._host.sample(self._server, asked)
         except McpError as error:
             return _refusal(str(error))
         return CreateMessageResult.model_validate(made)

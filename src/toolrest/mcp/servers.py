@@ -58,13 +58,6 @@ class Server:
         enabled = self.row.enabled_tools
         return enabled is None or any(fnmatchcase(tool, pattern) for pattern in enabled)
 
-    def secrets(self) -> dict[str, str]:
-        """Values that must not be shown, by a name for each."""
-        held = {f"{self.name}.{name}": value for name, value in self.headers.items()}
-        for name, value in self.env.items():
-            held[f"{self.name}.env.{name}"] = value
-        return held
-
 
 @dataclass(slots=True)
 class Configured:

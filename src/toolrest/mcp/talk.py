@@ -6,8 +6,8 @@ Results are taken as the JSON they came as: one odd entry must not make a whole 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolrest.items import JSONObject
@@ -34,6 +34,8 @@ class Talk:
         self._dispatcher = dispatcher
         self._server = server
         self._headers: dict[str, str] = {}
+        self._limits: dict[asyncio.Timeout, float] = {}
+        self._pauses = 0
         self.capabilities: JSONObject = {}
         self.instructions: str | None = None
         self.server_info: JSONObject = {}
@@ -76,9 +78,13 @@ class Talk:
         loop = asyncio.get_running_loop()
         last = loop.time() + max(seconds, at_most or seconds)
         try:
-            async with asyncio.timeout(seconds) as limit:
+            async with asyncio.timeout(None if self._pauses else seconds) as limit:
+                self._limits[limit] = seconds
                 options = self._options(limit, seconds, last, on_progress)
-                return await self._dispatcher.send_raw_request(method, params, options)
+                try:
+                    return await self._dispatcher.send_raw_request(method, params, options)
+                finally:
+                    del self._limits[limit]
         except TimeoutError:
             raise McpTimeout(f"timed out awaiting {method} after {seconds:g}s") from None
         except MCPError as error:
@@ -87,6 +93,24 @@ class Talk:
             raise McpRefused(f"{method} failed: {error.message}", error.code) from None
         except (OSError, RuntimeError) as error:
             raise McpUnavailable(f"{method} failed: {str(error) or type(error).__name__}") from None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While a person thinks about what the server asked, no request runs out of time."""
+        self._pauses += 1
+        self._reschedule(lambda _seconds: None)
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                now = asyncio.get_running_loop().time()
+                self._reschedule(lambda seconds: now + seconds)
+
+    def _reschedule(self, when: Callable[[float], float | None]) -> None:
+        for limit, seconds in self._limits.items():
+            if not limit.expired():
+                limit.reschedule(when(seconds))
 
     def _options(
         self,
@@ -101,11 +125,10 @@ class Talk:
         loop = asyncio.get_running_loop()
 
         async def progress(done: float, total: float | None, message: str | None) -> None:
-            if limit.when() is not None and not limit.expired():
-                try:
-                    limit.reschedule(min(loop.time() + seconds, last))
-                except RuntimeError:
-                    return  # the answer came while this was on its way
+            if limit not in self._limits:
+                return  # the answer came while this was on its way
+            if not self._pauses and not limit.expired():
+                limit.reschedule(min(loop.time() + seconds, last))
             on_progress(done, total, message)
 
         options["on_progress"] = progress
@@ -166,7 +189,9 @@ async def talk_over(
         sampling_callback=answers.sample if host.sample is not None else None,
     )
     async with session:
-        yield Talk(session, dispatcher, server)
+        talk = Talk(session, dispatcher, server)
+        answers.pause = talk.paused
+        yield talk
 
 
 def _closed_code() -> int:

@@ -59,6 +59,8 @@ class Host:
     sample: Sample | None = None
     http_auth: Callable[[Server], Any] | None = None
     client_version: str = "0"
+    redact: Callable[[str], str] = str
+    """Takes secrets out of what a server said, before anybody reads it as a reason."""
     environ: Mapping[str, str] = field(default_factory=dict)
 
 

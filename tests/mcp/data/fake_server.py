@@ -147,6 +147,8 @@ def answer(message: dict[str, Any]) -> None:
         result = {"resourceTemplates": [{"uriTemplate": "memo://{id}", "name": "memo"}]}
     elif method == "resources/read":
         result = {"contents": [{"uri": params["uri"], "text": "the text"}]}
+    elif method == "prompts/list":
+        result = {"prompts": [{"name": "review", "arguments": [{"name": "what"}]}]}
     elif method == "prompts/get":
         content = {"type": "text", "text": "do it"}
         result = {"messages": [{"role": "user", "content": content}]}
@@ -160,7 +162,7 @@ def answer(message: dict[str, Any]) -> None:
 
 def main() -> None:
     if MODE == "crash":
-        sys.stderr.write("cannot find my own feet\n")
+        sys.stderr.write("cannot find my own feet; WALKING_STICK is not set\n")
         sys.exit(7)
     if MODE == "hang":
         time.sleep(3600)
