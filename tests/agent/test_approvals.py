@@ -308,6 +308,15 @@ async def test_a_yes_with_a_rule_is_written_and_in_force_at_once(
     assert len(asked) == 1
 
 
+async def test_no_rule_is_offered_for_commands_whose_next_word_is_one_more_file(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path) as rest:
+        for line in ("touch x", "rm x", "cp a b", "tee x"):
+            choices = rest.explain("exec_command", sh(line)).choices
+            assert "rule" not in [choice.scope for choice in choices], line
+
+
 async def test_a_denial_with_a_reason_reaches_the_model(tmp_path: Path) -> None:
     async with session(tmp_path, Asked(Review("denied", "use the Makefile"))) as rest:
         output = await rest.call("exec_command", sh("touch x"))

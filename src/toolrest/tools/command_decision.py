@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from toolrest.gate.decide import Decision
 from toolrest.policy.grant_needs import command_keys, granted_by
 from toolrest.policy.modes import What
+from toolrest.policy.verdict import Kind
 from toolrest.policy.verdict_outcome import (
     Forbidden,
     Granted,
@@ -73,7 +74,7 @@ def _asked(
         words + where,
         leaves=leaves,
         what=next((_GRAVE[row] for row in rows if row in _GRAVE), "execute"),
-        prefix=required.amendment or (),
+        prefix=_lasting(found, required.amendment or ()),
         keys=(),
     )
     memory = ctx.memory
@@ -93,6 +94,12 @@ def _asked(
     # What is offered must be what lets the same line through next time, or it is not offered.
     offered = granted_by(lambda need, cwds: any(k.covers(need, cwds) for k in keys), outside=leaves)
     return replace(question, keys=keys if allowed(offered) else ())
+
+
+def _lasting(found: Outcome, prefix: tuple[str, ...]) -> tuple[str, ...]:
+    """The prefix that may become a rule: not of a command whose next word is one more file."""
+    touching = {d.segment.argv for d in found.decided if d.segment.kind == Kind.TOUCHES}
+    return () if any(argv[: len(prefix)] == prefix for argv in touching) else prefix
 
 
 def _row(found: Outcome) -> str:
