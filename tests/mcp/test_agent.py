@@ -65,3 +65,19 @@ async def test_the_second_session_has_the_tools_in_its_first_request(
         await agent.run("go")
     assert "mcp__fs__echo" in names(model, 0)
     assert "hello again" in json.dumps(list(model.requests[1].items))
+
+
+async def test_a_server_gets_a_completion_when_the_user_says_yes(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    script: list[Any] = [
+        [Call("mcp__fs__ask", {"text": "sampling/createMessage"})],
+        [Say("four words for you")],
+        [Say("done")],
+    ]
+    model = ScriptedModel(script)
+    async with AgentSession(open_rest({"fs": fake_server(required=True)}), model) as agent:
+        assert (await agent.run("go")).text == "done"
+    assert not model.requests[1].tools
+    assert model.requests[1].max_output_tokens == 10
+    assert "four words for you" in json.dumps(list(model.requests[2].items))

@@ -85,6 +85,10 @@ class AgentSession:
             text_tokens(self.instructions) + text_tokens(dumps(rest.offered(model.wire))),
             usage or Usage(),
         )
+        if rest.mcp is not None:
+            from toolrest.agent.mcp_sampler import sampler
+
+            rest.sample_with(sampler(self))
         self.warnings: list[str] = []
         self._pending: deque[JSONObject] = deque()
         self._task: asyncio.Task[TurnEnd] | None = None
