@@ -60,7 +60,7 @@ async def test_text_comes_in_pieces_and_whole(
         events = await ask(connect(server, wire))
     pieces = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(pieces) == 4
-    assert done(events)[0]["content"] == [{"type": "output_text", "text": "".join(pieces)}]
+    assert done(events)[0]["content"][0]["text"] == "".join(pieces) == "hello world"
     assert ItemStarted("message", events[0].item_id) == events[0]
 
 

@@ -23,7 +23,7 @@ from toolrest.testing.script import (
     Say,
     Think,
 )
-from toolrest.testing.scripted_model import item_of, pieces
+from toolrest.testing.scripted_model import pieces
 from toolrest.wire.model import Usage
 
 Frame: TypeAlias = bytes | Pause | Cut
@@ -72,70 +72,6 @@ class Telling:
         return call_id, "shell", json.dumps(arguments)
 
 
-def responses(telling: Telling) -> Iterator[Frame]:
-    """The reply on the Responses API."""
-    response: JSONObject = {"id": telling.response_id, "object": "response"}
-    response["model"] = telling.model
-    yield frame({"type": "response.created", "response": {**response, "status": "in_progress"}})
-    for position, part in enumerate(telling.reply.parts):
-        if isinstance(part, Pause | Cut):
-            yield part
-        elif isinstance(part, Garbage):
-            yield f"data: {part.text}\n\n".encode()
-        elif isinstance(part, Fail):
-            failed = {"code": part.code, "message": part.message}
-            body = {**response, "status": "failed", "error": failed}
-            yield frame({"type": "response.failed", "response": body})
-            return
-        elif isinstance(part, Incomplete):
-            details = {"reason": part.reason}
-            body = {**response, "status": "incomplete", "incomplete_details": details}
-            yield frame({"type": "response.incomplete", "response": body})
-            return
-        else:
-            yield from _response_item(telling, position, part)
-    done = {**response, "status": "completed", "usage": _responses_usage(telling.usage)}
-    if telling.reply.end_turn is not None:
-        done["end_turn"] = telling.reply.end_turn
-    yield frame({"type": "response.completed", "response": done})
-
-
-def _response_item(
-    telling: Telling, position: int, part: Say | Think | Call | Freeform | LocalShell | Raw
-) -> Iterator[Frame]:
-    if isinstance(part, Raw):
-        item = part.item
-    else:
-        given = "" if isinstance(part, Say | Think) else part.call_id
-        item = item_of(part, telling.player.call_id(position, given))
-        item = {**item, "id": f"item_{telling.player.played}_{position}"}
-    place = {"output_index": position}
-    started = {key: item[key] for key in ("type", "id", "call_id", "name", "role") if key in item}
-    yield frame({"type": "response.output_item.added", **place, "item": started})
-    delta = {"item_id": item.get("id", ""), **place}
-    if isinstance(part, Say):
-        for text in pieces(part.text, part.chunks):
-            yield frame({"type": "response.output_text.delta", **delta, "delta": text})
-    elif isinstance(part, Think):
-        kind = "response.reasoning_summary_text.delta"
-        yield frame({"type": kind, **delta, "summary_index": 0, "delta": part.text})
-    elif isinstance(part, Call):
-        for text in pieces(part.arguments_text, 2):
-            kind = "response.function_call_arguments.delta"
-            yield frame({"type": kind, **delta, "delta": text})
-    yield frame({"type": "response.output_item.done", **place, "item": item})
-
-
-def _responses_usage(usage: Usage) -> JSONObject:
-    return {
-        "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached_input},
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_output},
-        "total_tokens": usage.total,
-    }
-
-
 def chat(telling: Telling) -> Iterator[Frame]:
     """The reply on Chat Completions."""
     head = {"id": telling.response_id, "object": "chat.completion.chunk", "model": telling.model}
@@ -166,7 +102,7 @@ def chat(telling: Telling) -> Iterator[Frame]:
             yield from _chat_call(telling.function(position, part), calls, chunk)
             calls += 1
     yield chunk({}, "tool_calls" if calls else "stop")
-    yield frame({**head, "choices": [], "usage": _chat_usage(telling.usage)})
+    yield frame({**head, "choices": [], "usage": chat_usage(telling.usage)})
     yield b"data: [DONE]\n\n"
 
 
@@ -181,7 +117,8 @@ def _chat_call(
         yield chunk({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
 
 
-def _chat_usage(usage: Usage) -> JSONObject:
+def chat_usage(usage: Usage) -> JSONObject:
+    """The tokens as Chat Completions counts them."""
     return {
         "prompt_tokens": usage.input,
         "prompt_tokens_details": {"cached_tokens": usage.cached_input},

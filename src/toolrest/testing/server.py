@@ -14,7 +14,9 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from toolrest.items import JSONObject
 from toolrest.testing.checks import problems
-from toolrest.testing.frames import Frame, Telling, anthropic, chat, responses
+from toolrest.testing.documents import document
+from toolrest.testing.frames import Frame, Telling, anthropic, chat
+from toolrest.testing.frames_responses import responses
 from toolrest.testing.script import Cut, Fail, Pause, Player, Reply, Script
 
 ServerWire: TypeAlias = Literal["responses", "chat", "anthropic"]
@@ -212,11 +214,18 @@ class ScriptedServer:
         if isinstance(first, Cut):
             writer.transport.abort()
             return False
-        more = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
-        writer.write(_CHUNKED % more.encode())
         telling = Telling(reply, self._player, str(body.get("model")), self._signed)
-        streamed = body.get("stream") is not False
-        return await _send(writer, _TELL[wire](telling)) and streamed
+        more = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
+        if body.get("stream") is not True:
+            whole = document(wire, telling)
+            if whole is None:
+                writer.transport.abort()
+                return False
+            writer.write(_document(200, whole, more))
+            await writer.drain()
+            return True
+        writer.write(_CHUNKED % more.encode())
+        return await _send(writer, _TELL[wire](telling))
 
 
 async def _send(writer: asyncio.StreamWriter, frames: Iterator[Frame]) -> bool:
