@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from toolrest import Toolrest
 from toolrest.agent.undo.checkpoints import Checkpoints
 from toolrest.agent.undo.errors import CheckpointError, UndoError
 from toolrest.agent.undo.scan import Limits
+from toolrest.items import FunctionCall
 
 
 @pytest.fixture
@@ -403,3 +406,33 @@ def test_any_turn_can_be_gone_back_to_and_forth(turns: list[object], data: st.Da
         if undone.number is not None:
             assert not saved.undo(undone.number).failed
         assert tree(work) == end
+
+
+async def test_cancelling_a_call_does_not_wait_for_a_slow_checkpoint(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toolrest.agent.undo.scan import Scan
+
+    started = threading.Event()
+    real = Scan.run
+
+    def slow(self: Scan) -> None:
+        started.set()
+        while not self.cancelled():
+            time.sleep(0.005)
+        real(self)
+
+    monkeypatch.setattr(Scan, "run", slow)
+    async with Toolrest(work) as rest:
+        async with rest.turn() as turn:
+            running = turn.start(FunctionCall("1", "exec_command", {"cmd": "echo > made"}))
+            await asyncio.to_thread(started.wait, 10)
+            [answered] = await turn.cancel()
+        assert answered.output.failure is not None
+        assert answered.output.failure.kind == "aborted"
+        assert running.done
+        monkeypatch.setattr(Scan, "run", real)
+        assert not (work / "made").exists()
+        assert (await rest.call("exec_command", {"cmd": "echo > made"})).success
+        await rest.undo()
+    assert not (work / "made").exists()

@@ -73,3 +73,19 @@ def test_a_folder_below_points_to_the_one_with_checkpoints(work: Path) -> None:
     done = toolrest(work / "d", "undo")
     assert done.returncode == 2
     assert f"-C {work}" in done.stderr
+
+
+def test_what_is_not_saved_is_listed_before_anything_happens(work: Path) -> None:
+    (work / ".gitignore").write_text("*.bin\n")
+    (work / "big.bin").write_bytes(b"b" * (1 << 20) + b"!")
+    call = ("call", "exec_command", '{"cmd": "rm a big.bin"}', "-s", "workspace-write")
+    assert toolrest(work, *call).returncode == 0
+    undone = toolrest(work, "undo")
+    assert undone.returncode == 1
+    lines = undone.stdout.splitlines()
+    assert "  bring back a" in lines
+    [lost] = [line for line in lines if "big.bin" in line]
+    assert "cannot be brought back, it was not saved" in lost
+    assert "ignored and over 1,048,576 bytes" in lost
+    assert lines.index(lost) < len(lines) - 1
+    assert (work / "a").exists()
