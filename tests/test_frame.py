@@ -19,6 +19,7 @@ import toolrest
 ROOT = Path(__file__).parent.parent
 
 PUBLIC = [
+    "AgentSession",
     "ApprovalRequest",
     "ConfigError",
     "Context",
@@ -39,6 +40,7 @@ PUBLIC = [
     "Turn",
     "UserQuestions",
     "__version__",
+    "open_session",
     "tool",
 ]
 

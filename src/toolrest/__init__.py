@@ -6,8 +6,10 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing would cost more than we do
 if TYPE_CHECKING:
+    from toolrest.agent.opened import open_session as open_session
     from toolrest.agent.rest import Toolrest as Toolrest
     from toolrest.agent.rest import Turn as Turn
+    from toolrest.agent.session import AgentSession as AgentSession
     from toolrest.errors import ConfigError as ConfigError
     from toolrest.errors import Fatal as Fatal
     from toolrest.errors import RespondToModel as RespondToModel
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from toolrest.policy.effects import Risk as Risk
 
 _HOMES = {
+    "AgentSession": "toolrest.agent.session",
     "ApprovalRequest": "toolrest.gate.approval",
     "ConfigError": "toolrest.errors",
     "Context": "toolrest.gate.context",
@@ -47,6 +50,7 @@ _HOMES = {
     "ToolrestError": "toolrest.errors",
     "Turn": "toolrest.agent.rest",
     "UserQuestions": "toolrest.gate.questions",
+    "open_session": "toolrest.agent.opened",
     "tool": "toolrest.gate.tool",
 }
 

@@ -189,6 +189,32 @@ async def test_a_full_disk_ends_the_turn_and_nothing_is_lost(
     assert kinds.count("function_call") == kinds.count("function_call_output") == 1
 
 
+async def test_a_call_is_on_the_disk_before_it_may_change_anything(
+    agent: Make, monkeypatch: pytest.MonkeyPatch, lines: Lines
+) -> None:
+    happened: list[str] = []
+    session: AgentSession
+
+    @tool
+    def effect() -> str:
+        """Change something."""
+        happened.append("ran")
+        return "ok"
+
+    def synced(file: int) -> None:
+        if file == session.journal._file:
+            last = lines(session)[-1]["payload"]
+            happened.append(f"synced {last.get('type')}")
+
+    session = agent([[Call("echo", {"text": "a"})], [Call("effect")]], tools=[echo, effect],
+                    on_ask="allow")  # fmt: skip
+    monkeypatch.setattr(os, "fdatasync", synced)
+    await session.run("go")
+    at = happened.index("ran")
+    assert happened[at - 1] in ("synced function_call", "synced token_count")
+    assert at == 1, "readers do not wait for the disk"
+
+
 async def test_sessions_are_found_listed_and_copied(
     agent: Make, toolrest_home: Path, workspace: Path
 ) -> None:

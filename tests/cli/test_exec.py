@@ -214,6 +214,15 @@ def test_faults_before_the_first_word_end_with_a_result_too(
     assert ran.err
 
 
+def test_without_a_sandbox_nothing_runs_bare(desk: Any, serve: Any) -> None:
+    serve([[Call("exec_command", {"cmd": "touch ran"})], "never asked"])
+    docker = ("sandbox_policy=docker", "sandbox.image=x", "sandbox.engine=/nonexistent")
+    flags = [word for setting in docker for word in ("-c", setting)]
+    ran = desk.run("exec", "--json", "-s", "workspace-write", *flags, "go")
+    assert (ran.code, ran.result["reason"]) == (5, "sandbox_unavailable")
+    assert not (desk.workspace / "ran").exists()
+
+
 def test_a_denial_is_told_with_the_setting_that_would_allow_it(desk: Any, serve: Any) -> None:
     escalated = {"cmd": "ls", "sandbox_permissions": "require_escalated", "justification": "?"}
     serve([[Call("exec_command", escalated)], "understood"])
