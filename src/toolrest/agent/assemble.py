@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolrest.agent.hook_setup import session_hooks
-from toolrest.agent.mcp_setup import mcp_session
+from toolrest.agent.mcp_setup import McpServers, mcp_servers
 from toolrest.agent.remember import Remembered, kept_from_writing
 from toolrest.agent.resume import deferring
 from toolrest.agent.skill_setup import SessionSkills, skills_folder
@@ -29,7 +29,6 @@ from toolrest.gate.walk import Gate
 from toolrest.policy.paths import PathPolicy
 
 if TYPE_CHECKING:
-    from toolrest.agent.mcp_session import McpSession
     from toolrest.agent.undo.hook import Saver
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
@@ -53,7 +52,7 @@ class Session:
     known: Remembered
     """The user's rules, overrides and earlier answers."""
     saver: Saver | None = None
-    mcp: McpSession | None = None
+    mcp: McpServers | None = None
     skills: SessionSkills | None = None
 
     async def aclose(self) -> None:
@@ -157,7 +156,7 @@ def assemble(
         gate.sync_soon = audit.sync_soon
     servers = None
     if parent is None:
-        servers = mcp_session(config, services, gate.registry, environ)
+        servers = mcp_servers(config, services, gate.registry, environ)
     else:
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
         services.tally, services.taint = parent.tally, parent.taint

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_WINDOW = 128_000
 _INDEX_SHARE = 2
+_FRAME = 60
 
 
 class DeferredTools:
@@ -73,8 +74,9 @@ class DeferredTools:
 
 
 def _size(tool: McpTool) -> int:
-    spec = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return len(json.dumps(spec, separators=(",", ":")))
+    """About what it takes in a request: the schema as it came, not in the form of a wire."""
+    schema = tool.definition.input_schema
+    return len(tool.name) + len(tool.description) + len(json.dumps(schema)) + _FRAME
 
 
 def _window(config: Config) -> int:

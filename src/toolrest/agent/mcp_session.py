@@ -6,21 +6,19 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from toolrest import events
 from toolrest.agent.mcp_ask import ServerQuestions
 from toolrest.agent.mcp_confine import ServerBoxes
-from toolrest.agent.mcp_deferred import DeferredTools
+from toolrest.agent.mcp_offered import OfferedTools
 from toolrest.agent.mcp_trust import Trust
-from toolrest.errors import ToolDefinitionError, ToolrestError
+from toolrest.errors import ToolrestError
 from toolrest.events import McpServerState
 from toolrest.mcp.cache import ToolCache
 from toolrest.mcp.definitions import Definition
-from toolrest.mcp.pool import Pool
+from toolrest.mcp.pool import HEAD_START, Pool
 from toolrest.mcp.wires import Host
-from toolrest.tools.catalog import is_on
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from toolrest.mcp.pins import Changes
     from toolrest.mcp.servers import Configured, Server
     from toolrest.process.owner import Owner
-    from toolrest.tools.mcp_tool import McpTool
 
 _log = logging.getLogger("toolrest")
 
@@ -51,17 +48,15 @@ class McpSession:
 
         self._config = config
         self._services = services
-        self._registry = registry
         self._boxes = ServerBoxes(config, services.files, services.session_id, environ)
         self._owner: Owner | None = None
         self._trust = Trust(config.home, services, environ)
         self._cache = ToolCache(os.path.join(config.home, "mcp", "tools.json"))
         self.questions = ServerQuestions(services)
-        self._deferred = DeferredTools(config, registry)
+        self._offered = OfferedTools(config, registry)
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._writing: set[asyncio.Task[None]] = set()
         self._states: dict[str, tuple[str, str]] = {}
-        self._tools: dict[tuple[str, str], McpTool] = {}
         self._one_writer = asyncio.Lock()
         self._seen: dict[str, dict[str, Definition]] = {}
         self.warnings = list(found.warnings)
@@ -79,23 +74,24 @@ class McpSession:
             environ=environ,
         )
         self.pool = Pool(found.servers.values(), host, self._on_change)
-        registry.explain = self._explain
         self._fresh = {server.name for server in found.servers.values() if self._recall(server)}
+        self._offered.settle()
 
     def _recall(self, server: Server) -> bool:
         """Offer what the server listed last time, as far as it is pinned; True if that is fresh."""
         cached = self._cache.get(server)
         if cached is None or not self._trust.is_pinned(server):
             return False
-        self._offer(server, self._trust.known_tools(server, cached.definitions), {})
+        self._offered.recall(server, self._trust.known_tools(server, cached.definitions))
         return cached.fresh
 
-    def start(self) -> None:
+    def start(self, delay: float = HEAD_START) -> None:
         """Begin to connect in the background. Twice does no harm."""
         for warning in self.warnings:
             self._emit(events.Warning(message=warning))
         self.warnings.clear()
-        self.pool.start([name for name in self.pool.connections if name not in self._fresh])
+        stale = [name for name in self.pool.connections if name not in self._fresh]
+        self.pool.start(stale, delay)
 
     async def wait(self, names: Iterable[str] | None = None) -> None:
         """Wait until these servers, or all, are ready or have failed, and questions answered."""
@@ -165,17 +161,18 @@ class McpSession:
         if self._seen.get(server.name) == definitions:
             return
         self._seen[server.name] = definitions
-        self._remember(server, definitions)
         rejected = dict(connection.rejected)
         if self._trust.first_sight(server, definitions):
-            self._offer(server, definitions, rejected)
+            self._offered.set(server, definitions, rejected)
+            self._remember(server)
             return
         found = self._trust.difference(server, definitions)
         for name in found.untrusted:
             rejected[name] = _NOT_APPROVED.format(
                 what="new" if name in found.added else "changed", server=server.name
             )
-        self._offer(server, self._trust.known_tools(server, definitions), rejected)
+        self._offered.set(server, self._trust.known_tools(server, definitions), rejected)
+        self._remember(server)
         if found.untrusted:
             self._ask(server, definitions, found)
 
@@ -187,12 +184,14 @@ class McpSession:
         async def ask() -> None:
             refused = await self._trust.approve_tools(server, definitions, found)
             if refused is None and self._seen.get(server.name) == definitions:
-                self._offer(server, definitions, {})
+                self._offered.set(server, definitions, {})
+                self._remember(server)
 
         self._asking[server.name] = asyncio.ensure_future(ask())
 
-    def _remember(self, server: Server, definitions: dict[str, Definition]) -> None:
-        """Write the cache beside the event loop, one server after the other."""
+    def _remember(self, server: Server) -> None:
+        """Write what is offered to the cache, beside the event loop, one after the other."""
+        definitions = self._offered.of(server)
 
         async def write() -> None:
             async with self._one_writer:
@@ -214,40 +213,7 @@ class McpSession:
             # The next call meets the same problem and can say so; a background task cannot.
             _log.exception("an event of the MCP servers could not be told")
 
-    def _offer(
-        self, server: Server, wanted: Mapping[str, Definition], rejected: Mapping[str, str]
-    ) -> None:
-        for key in [key for key in self._tools if key[0] == server.name]:
-            if wanted.get(key[1]) != self._tools[key].definition:
-                self._registry.remove(self._tools.pop(key))
-        for name in wanted:
-            self._registry.quarantined.pop(f"mcp__{server.name}__{name}", None)
-        for definition in wanted.values():
-            if definition.key not in self._tools and self._is_on(definition):
-                self._add(definition, server)
-        for name, reason in rejected.items():
-            self._registry.quarantined[f"mcp__{server.name}__{name}"] = reason
-        self._deferred.update(self._tools)
-
-    def _is_on(self, definition: Definition) -> bool:
-        settings = self._config.value.tools
-        spellings = (f"mcp__{definition.server}__{definition.name}", "/".join(definition.key))
-        if any(fnmatchcase(name, glob) for name in spellings for glob in settings.disabled):
-            return False
-        return any(is_on(name, settings) for name in spellings)
-
-    def _add(self, definition: Definition, server: Server) -> None:
-        from toolrest.tools.mcp_tool import McpTool
-
-        tool = McpTool(definition, server)
-        try:
-            tool.validate()
-            self._registry.add(tool, override=True)
-            self._tools[tool.definition.key] = tool
-        except ToolDefinitionError as error:
-            self._registry.quarantine(tool.name, str(error))
-
-    def _explain(self, name: str) -> str | None:
+    def explain(self, name: str) -> str | None:
         """For a name that means no tool: how its server stands."""
         for server, connection in self.pool.connections.items():
             if name.startswith((f"mcp__{server}__", f"{server}/")):

@@ -168,22 +168,22 @@ class Toolrest:
     @property
     def mcp(self) -> Pool | None:
         """The session's MCP servers, if any are configured."""
-        return None if self._session.mcp is None else self._session.mcp.pool
+        return None if self._session.mcp is None else self._session.mcp.session.pool
+
+    @property
+    def has_servers(self) -> bool:
+        """Whether any MCP servers are configured; does not load what they need."""
+        return self._session.mcp is not None
 
     def sample_with(self, sampler: Sampler) -> None:
         """Let MCP servers ask for completions: `sampler` makes them, after the user said yes."""
         if self._session.mcp is not None:
-            self._session.mcp.questions.sampler = sampler
+            self._session.mcp.sample_with(sampler)
 
     async def wait_for_mcp(self, *names: str, required: bool = False) -> None:
         """Wait until MCP servers are ready or have failed: these, all, or the `required` ones."""
-        session = self._session.mcp
-        if session is None:
-            return
-        if required:
-            await session.wait_required()
-        else:
-            await session.wait(names or None)
+        if self._session.mcp is not None:
+            await self._session.mcp.wait(names or None, required=required)
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()

@@ -85,7 +85,7 @@ class AgentSession:
             text_tokens(self.instructions) + text_tokens(dumps(rest.offered(model.wire))),
             usage or Usage(),
         )
-        if rest.mcp is not None:
+        if rest.has_servers:
             from toolrest.agent.mcp_sampler import sampler
 
             rest.sample_with(sampler(self))

@@ -44,10 +44,13 @@ class ToolCache:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._read: JSONObject | None = None
 
     def get(self, server: Server) -> Cached | None:
         """What the server listed, if that was not long ago and its settings are the same."""
-        row = self._rows().get(server.name)
+        if self._read is None:
+            self._read = self._rows()
+        row = self._read.get(server.name)
         if not isinstance(row, dict) or row.get("configHash") != config_hash(server):
             return None
         fetched, tools = row.get("fetchedAt"), row.get("tools")
