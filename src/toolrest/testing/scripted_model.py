@@ -138,7 +138,7 @@ def item_of(part: Say | Think | Call | Freeform | LocalShell, call_id: str) -> J
     if isinstance(part, Freeform):
         called = {"call_id": call_id, "name": part.name, "input": part.input}
         return {"type": "custom_tool_call", "status": "completed", **called}
-    action: JSONObject = {"type": "exec", "command": list(part.command)}
+    action: JSONObject = {"type": "exec", "command": list(part.command), "env": {}}
     if part.timeout_ms is not None:
         action["timeout_ms"] = part.timeout_ms
     if part.workdir is not None:
