@@ -178,6 +178,24 @@ class ApprovalRequested(Event):
     keys: tuple[str, ...] = ()
 
 
+class ExecApprovalRequest(ApprovalRequested):
+    """Somebody is asked about a command; the amendment is the rule that a yes may leave behind."""
+
+    type: ClassVar[str] = "exec_approval_request"
+    command: tuple[str, ...]
+    cwd: str
+    proposed_execpolicy_amendment: tuple[str, ...] | None
+    parsed_cmd: tuple[JSONObject, ...] = ()
+
+
+class ApplyPatchApprovalRequest(ApprovalRequested):
+    """Somebody is asked about a patch; `changes` maps each path to what would become of it."""
+
+    type: ClassVar[str] = "apply_patch_approval_request"
+    changes: JSONObject
+    grant_root: str | None = None
+
+
 class ApprovalDeferred(Event):
     """A question waits under this id until somebody answers it or it expires."""
 

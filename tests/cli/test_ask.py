@@ -84,13 +84,16 @@ def question(**more: object) -> ApprovalRequest:
 
 
 async def test_everything_is_shown(person: Person) -> None:
-    request = question(leaves=True, retry_reason="blocked", diff="--- a\n+++ b\n-x\n+y\n")
+    request = question(
+        leaves=True, retry_reason="blocked", diff="--- a\n+++ b\n-x\n+y\n", purpose="to see it"
+    )
     await person.asked(request, "n\n")
     for part in (
         "exec_command wants to run (execute, OUTSIDE THE SANDBOX):",
         "  | uv run pytest -q\n",
         "in:        /ws",
         "because:   it runs a program",
+        "for:       to see it",
         "again:     blocked",
         "connects to pypi.org",
         "  | +y\n",

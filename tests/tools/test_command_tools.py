@@ -19,6 +19,7 @@ from toolrest.events import (
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
+    ToolCallBegin,
     ToolCallDelta,
     ToolCallEnd,
 )
@@ -205,6 +206,47 @@ async def test_on_failure_asks_to_run_once_more_outside(
     assert asked == ["command failed; retry without sandbox?"]
     assert outside.exists() is say
     assert (output.failure is None) is say
+
+
+async def test_what_a_command_is_for_is_shown_told_and_written_down(
+    tmp_path: Path, toolrest_home: Path
+) -> None:
+    asked: list[ApprovalRequest] = []
+    seen: list[Event] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    async with rest_in(
+        tmp_path, shell="shell", approval_policy="untrusted", on_ask=approver
+    ) as rest:
+        rest.subscribe(seen.append)
+        arguments = {"command": ["make", "docs"], "description": "builds the manual"}
+        await rest.call("shell", arguments)
+    assert [request.purpose for request in asked] == ["builds the manual"]
+    begin = next(event for event in seen if isinstance(event, ToolCallBegin))
+    assert json.loads(begin.arguments)["description"] == "builds the manual"
+    (log,) = (toolrest_home / "audit").glob("*.jsonl")
+    assert "builds the manual" in log.read_text()
+
+
+@pytest.mark.parametrize("mode", ["on-failure", "untrusted"])
+async def test_a_timeout_never_asks_to_run_outside(tmp_path: Path, mode: Any) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    async with rest_in(
+        tmp_path, shell="shell_command", approval_policy=mode, on_ask=approver
+    ) as rest:
+        line = "touch /etc/nope; echo 'Permission denied' >&2; sleep 60"
+        arguments = {"command": line, "login": False, "timeout_ms": 400}
+        output = await rest.call("shell_command", arguments)
+    assert "command timed out after" in output.text
+    assert [request for request in asked if request.retry_reason or request.leaves] == []
 
 
 async def test_untrusted_asks_before_a_command_runs(tmp_path: Path) -> None:

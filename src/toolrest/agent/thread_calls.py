@@ -1,4 +1,4 @@
-"""Commands, MCP calls and searches as items that begin and end, whichever call ends them."""
+"""Commands, searches, calls of servers and sub-agents as items, whichever call ends them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from toolrest.events import (
     ToolCallEnd,
 )
 from toolrest.items import JSONObject
+from toolrest.tools.collab_events import PAIRS, CollabBegin, CollabEnd
 
 _HALF = 512 * 1024
 _COMMAND_TOOLS = frozenset(
@@ -176,6 +177,8 @@ class CallItems:
             query = str(getattr(event, "query", ""))
             action = getattr(event, "action", None) or {"type": "search", "query": query}
             self._tell("completed", self._new("web_search", query=query, action=action))
+        elif event.type.startswith("collab_"):
+            self._collab(event)
 
     def _mcp_begin(self, event: Any) -> None:
         call = event.invocation
@@ -209,6 +212,28 @@ class CallItems:
             item["status"] = "failed"
         self._tell("completed", item)
 
+    def _collab(self, event: Event) -> None:
+        if isinstance(event, CollabEnd):
+            item = self._others.pop(event.call_id, None)
+            if item is not None:
+                item["receiver_thread_ids"] = list(event.receiver_thread_ids)
+                item["agents_states"] = {
+                    agent: _state(status) for agent, status in event.statuses.items()
+                }
+                item["status"] = "completed" if event.success else "failed"
+                self._tell("completed", item)
+        elif isinstance(event, CollabBegin):
+            item = self._others[event.call_id] = self._new(
+                "collab_tool_call",
+                tool=_COLLAB_TOOLS[type(event)],
+                sender_thread_id=event.sender_thread_id,
+                receiver_thread_ids=list(event.receiver_thread_ids),
+                prompt=event.prompt,
+                agents_states={},
+                status="in_progress",
+            )
+            self._tell("started", item)
+
     def close(self) -> None:
         """The turn is over: what still runs is told as it is."""
         running = {id(found): found for found in self._by_process.values()}
@@ -219,6 +244,17 @@ class CallItems:
             self._tell("completed", item | {"status": "failed"})
         for table in (self._by_call, self._by_process, self._others, self._arguments):
             table.clear()
+
+
+_COLLAB_TOOLS = {begin: tool for tool, (begin, _) in PAIRS.items()}
+
+
+def _state(status: Any) -> JSONObject:
+    """An agent's status as its name and what comes with it."""
+    if isinstance(status, dict) and len(status) == 1:
+        ((name, message),) = status.items()
+        return {"status": name, "message": message}
+    return {"status": status, "message": None}
 
 
 def _command_line(arguments: str) -> str | None:

@@ -108,6 +108,8 @@ def describe(request: ApprovalRequest) -> Iterator[str]:
         yield from block(_command_line(request.command))
     if request.cwd:
         yield f"  in:        {shown(request.cwd)}"
+    if request.purpose:
+        yield f"  for:       {shown(request.purpose)} (the model's words)"
     yield f"  because:   {shown(request.reason)}"
     if request.retry_reason:
         yield f"  again:     {shown(request.retry_reason)}"

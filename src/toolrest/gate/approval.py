@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.errors import Fatal, Rejected
-from toolrest.events import ApprovalRequested
+from toolrest.events import ApplyPatchApprovalRequest, ApprovalRequested, ExecApprovalRequest
 from toolrest.gate.review import ANSWERS as ANSWERS
 from toolrest.gate.review import Answer as Answer
 from toolrest.gate.review import ApprovalRequest as ApprovalRequest
@@ -68,16 +68,7 @@ class Approvals:
                 f"not run: {request.tool} needs approval ({request.reason}), "
                 f'and approval_policy = "{self.silent}" asks nobody'
             )
-        self._bus.emit(
-            ApprovalRequested(
-                call_id=request.call_id,
-                tool=request.tool,
-                reason=request.reason,
-                risk=request.risk.label,
-                keys=request.keys,
-                turn_id=turn_id,
-            )
-        )
+        self._bus.emit(_told(request, turn_id))
         review = self._was_admitted(request) if self._admitted else None
         if review is None:
             review = await self.review(request)
@@ -159,3 +150,29 @@ def _other_way(request: ApprovalRequest) -> str:
         own = f'approvals.tools.{request.tool} = "allow"'
         return f'set {own}, or set approval_policy = "never"'
     return "or write it so that what it does can be told beforehand"
+
+
+def _told(request: ApprovalRequest, turn_id: str) -> ApprovalRequested:
+    """The event for a question, by what it is about."""
+    common: dict[str, Any] = {
+        "call_id": request.call_id,
+        "tool": request.tool,
+        "reason": request.reason,
+        "risk": request.risk.label,
+        "keys": request.keys,
+        "turn_id": turn_id,
+    }
+    if request.command:
+        import shlex
+
+        rules = (choice.prefix for choice in request.choices if choice.prefix)
+        return ExecApprovalRequest(
+            command=request.command,
+            cwd=request.cwd,
+            proposed_execpolicy_amendment=next(rules, None),
+            parsed_cmd=({"type": "unknown", "cmd": shlex.join(request.command)},),
+            **common,
+        )
+    if request.changes:
+        return ApplyPatchApprovalRequest(changes=request.changes, **common)
+    return ApprovalRequested(**common)

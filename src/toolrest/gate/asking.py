@@ -38,6 +38,8 @@ def request_for(walk: Walk, call: Ready, decision: Decision, *, retry: bool) -> 
         leaves=decision.leaves,
         retry_reason=redact(decision.reason) if retry else None,
         turn_id=walk.turn.id,
+        purpose=redact(shown.purpose),
+        changes=walk.gate.services.redactor.redact_json(shown.changes),
         exact=exact,
     )
 

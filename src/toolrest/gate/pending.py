@@ -87,6 +87,7 @@ class PendingApproval:
             diff=shown["diff"],
             leaves=shown["leaves"],
             retry_reason=shown["retry_reason"],
+            purpose=str(shown.get("purpose", "")),
         )
 
 
@@ -166,4 +167,5 @@ def shown_of(request: ApprovalRequest) -> JSONObject:
         "diff": request.diff,
         "leaves": request.leaves,
         "retry_reason": request.retry_reason,
+        "purpose": request.purpose,
     }

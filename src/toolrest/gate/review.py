@@ -105,6 +105,9 @@ class ApprovalRequest:
     turn_id: str = ""
     agent: str = ""
     """Which sub-agent asks, as a path below the session that the user talks to."""
+    purpose: str = ""
+    """What the call is for, in the model's words: nobody has checked them."""
+    changes: dict[str, Any] = field(default_factory=dict)
     exact: Exact | None = field(default=None, repr=False)
 
     def choice(self, answer: Answer) -> Choice | None:

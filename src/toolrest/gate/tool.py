@@ -7,7 +7,7 @@ scheduling, limits, events, audit and the wire formats come from the gate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, overload
 
@@ -65,11 +65,16 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is shown who is asked about a call: its command line and where, its diff."""
+    """What a person is shown who is asked about a call: its command line and where, its diff.
+
+    `purpose` is what the model says that it is for; `changes` is the diff as events have it.
+    """
 
     command: tuple[str, ...] = ()
     cwd: str = ""
     diff: str = ""
+    purpose: str = ""
+    changes: JSONObject = field(default_factory=dict)
 
 
 class Tool:

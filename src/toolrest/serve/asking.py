@@ -28,6 +28,7 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
     shown = {
         "Command": " ".join(request.command),
         "In": request.cwd,
+        "For, says the model": request.purpose,
         "Arguments": "" if request.command else request.arguments,
         "Because": request.retry_reason or request.reason,
         "Touches": "; ".join(request.keys),

@@ -195,8 +195,12 @@ def patch_question(request: Request, cwd: str, ctx: Context) -> Question:
     """What a person is shown: every file that it changes, as a diff, nothing left out."""
     from toolrest.patch.changes import changes
 
-    shown = (_shown(change) for change in changes(ctx.memo.get("records", ())))
-    return Question(cwd=cwd, diff="\n".join(shown))
+    found = list(changes(ctx.memo.get("records", ())))
+    return Question(
+        cwd=cwd,
+        diff="\n".join(map(_shown, found)),
+        changes={change.path: change.to_event() for change in found},
+    )
 
 
 def _shown(change: Change) -> str:

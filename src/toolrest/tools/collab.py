@@ -18,6 +18,7 @@ from toolrest.gate.decide import Decision
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.tools.collab_events import told
 
 Status: TypeAlias = "str | dict[str, str | None]"
 """`"running"`, `{"completed": "last message"}` and the others of the contract."""
@@ -107,7 +108,10 @@ class SpawnAgent(Collab):
         if role not in ctx.agents.roles:
             known = ", ".join(ctx.agents.roles)
             raise RespondToModel(f"unknown agent_type '{role}'; there are {known}")
-        return _dumps({"agent_id": await ctx.agents.spawn(args.message, role)})
+        with told(ctx, self.name, prompt=args.message) as end:
+            agent_id = await ctx.agents.spawn(args.message, role)
+            end.receivers, end.statuses = (agent_id,), {agent_id: "running"}
+        return _dumps({"agent_id": agent_id})
 
 
 class SendInput(Collab):
@@ -139,7 +143,9 @@ class SendInput(Collab):
         """Pass it on."""
         agent_id = _checked_id(args.id)
         _check_message(args.message)
-        sent = await ctx.agents.send(agent_id, args.message, interrupt=args.interrupt)
+        with told(ctx, self.name, (agent_id,), args.message) as end:
+            sent = await ctx.agents.send(agent_id, args.message, interrupt=args.interrupt)
+            end.statuses = {agent_id: "running"}
         return _dumps({"submission_id": sent})
 
 
@@ -178,7 +184,9 @@ class Wait(Collab):
         if asked <= 0:
             raise RespondToModel("timeout_ms must be greater than zero")
         seconds = min(max(asked, SHORTEST_WAIT_MS), LONGEST_WAIT_MS) / 1000
-        found, partial = await ctx.agents.wait(ids, seconds)
+        with told(ctx, self.name, tuple(ids)) as end:
+            found, partial = await ctx.agents.wait(ids, seconds)
+            end.statuses = dict(found)
         answer: dict[str, Any] = {"status": found, "timed_out": not found}
         if partial:
             answer["partial"] = partial
@@ -208,7 +216,11 @@ class CloseAgent(Collab):
 
     async def run(self, args: Args, ctx: Context) -> str:
         """Close it."""
-        return _dumps({"status": await ctx.agents.close(_checked_id(args.id))})
+        agent_id = _checked_id(args.id)
+        with told(ctx, self.name, (agent_id,)) as end:
+            status = await ctx.agents.close(agent_id)
+            end.statuses = {agent_id: status}
+        return _dumps({"status": status})
 
 
 class ResumeAgent(Collab):
@@ -234,7 +246,11 @@ class ResumeAgent(Collab):
 
     async def run(self, args: Args, ctx: Context) -> str:
         """Open it."""
-        return _dumps({"status": await ctx.agents.resume(_checked_id(args.id))})
+        agent_id = _checked_id(args.id)
+        with told(ctx, self.name, (agent_id,)) as end:
+            status = await ctx.agents.resume(agent_id)
+            end.statuses = {agent_id: status}
+        return _dumps({"status": status})
 
 
 def _check_message(message: str) -> None:

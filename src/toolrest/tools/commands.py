@@ -243,7 +243,8 @@ class CommandTool(Tool):
         patch = patch_in(argv, args.workdir, ctx)
         if patch is not None:
             return patch_question(patch.request, patch.cwd, ctx)
-        return Question(argv, ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd)
+        cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
+        return Question(argv, cwd, purpose=getattr(args, "description", None) or "")
 
     async def prepare(self, args: Any, ctx: Context) -> None:
         """A patch is verified before anybody is asked about it."""
