@@ -7,6 +7,7 @@ following any, so what is judged is the very place that is read or written.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from toolrest.errors import Rejected
 from toolrest.patch.os_files import OsFiles, Refused, TooLarge
@@ -14,13 +15,25 @@ from toolrest.policy.names import inside
 from toolrest.policy.path_rules import unreadable, unwritable
 from toolrest.policy.paths import PathPolicy
 
+_SWAPPED = (
+    "it is none of the places that this call was judged by (a folder or a link on the way was "
+    "replaced meanwhile)"
+)
+_DRAFT = ".toolrest-"
+"""How the engine's temporary names begin."""
+
 
 class PolicyFiles(OsFiles):
-    """Files of one session. A refusal is a PermissionError that carries the policy's words."""
+    """Files of one session. A refusal is a PermissionError that carries the policy's words.
 
-    def __init__(self, policy: PathPolicy) -> None:
+    `only` are the places that the call was judged by: nothing else is written, wherever a folder
+    or a link on the way leads by now.
+    """
+
+    def __init__(self, policy: PathPolicy, only: Collection[str] | None = None) -> None:
         super().__init__(policy.max_file_size)
         self.policy = policy
+        self._only = only
 
     def read(self, path: str) -> bytes:
         """The content of a regular file that may be read."""
@@ -39,6 +52,8 @@ class PolicyFiles(OsFiles):
         rule = self.policy.write_rule(path)
         if writing and rule is not None:
             raise Refused(unwritable(path, path, rule))
+        if writing and self._only is not None and not _is_part(path, self._only):
+            raise Refused(unwritable(path, path, _SWAPPED))
         if rule is not None and not self._may_see(path):
             raise Refused(unreadable(path, path, self.policy.read_rule(path) or rule))
         return super()._at(path, writing=writing)
@@ -49,3 +64,11 @@ class PolicyFiles(OsFiles):
             return True
         roots = self.policy.read_roots or ()
         return any(inside(root, path) for root in roots)
+
+
+def _is_part(path: str, places: Collection[str]) -> bool:
+    """Whether a path is one of these, a folder on the way to one, or our draft beside one."""
+    if path in places or any(place.startswith(f"{path}/") for place in places):
+        return True
+    folder, _, name = path.rpartition("/")
+    return name.startswith(_DRAFT) and any(p.rpartition("/")[0] == folder for p in places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,7 @@ def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
         raise Rejected(summary.EMPTY)
     if request.dry_run:
         return Effects(reads=tuple(map(ctx.files.canonical, paths)))
+    ctx.memo["places"] = frozenset(place for path in paths for place in _places(path, ctx))
     blocked = _not_ours(paths, ctx)
     if not blocked:
         real = tuple(ctx.files.canonical(path) for path in paths)
@@ -170,6 +172,12 @@ def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
     return Effects(
         writes=tuple(paths), judged=True, escalates=f"it writes outside of the project: {shown}"
     )
+
+
+def _places(path: str, ctx: Context) -> tuple[str, str]:
+    """Where a path leads now, and the name itself: removing a link touches not what it names."""
+    folder, name = os.path.split(ctx.files.resolve(path))
+    return ctx.files.canonical(path), os.path.join(ctx.files.canonical(folder), name)
 
 
 def _not_ours(paths: list[str], ctx: Context) -> list[str]:
@@ -276,7 +284,7 @@ def _ran(outcome: Outcome, started: float) -> ToolOutput:
 def _files(ctx: Context) -> PolicyFiles:
     from toolrest.patch.policy_files import PolicyFiles
 
-    return PolicyFiles(ctx.writable_files)
+    return PolicyFiles(ctx.writable_files, ctx.memo.get("places"))
 
 
 def failed(error: Any, refusal: str | None = None) -> RespondToModel:
