@@ -46,6 +46,11 @@ def test_two_keys_never_read_the_same(one: GrantKey, other: GrantKey) -> None:
     assert (one.sentence() == other.sentence()) == (one == other)
 
 
+@given(KEYS)
+def test_what_a_key_says_cannot_deceive(key: GrantKey) -> None:
+    assert key.sentence().isprintable()
+
+
 @given(KEYS, KEYS)
 def test_a_stored_key_lets_through_what_it_says_and_nothing_else(
     key: GrantKey, need: GrantKey

@@ -79,10 +79,12 @@ class Memory:
         return ("session",) if risk <= Risk.WRITE else ()
 
     def _kept(self, scope: GrantScope, keys: Sequence[GrantKey]) -> Choice:
+        from toolrest.policy.display import display_safe
+
         stores = tuple(for_scope(key, scope, self.workspace, self.project) for key in keys)
         until = {
             "session": "until this session ends",
-            "project": f"in every session in {self.project}",
+            "project": f"in every session in {display_safe(self.project)}",
             "user": "in every session",
         }[scope]
         allowed = "; ".join(key.sentence() for key in stores)
@@ -108,11 +110,12 @@ class Memory:
 
 
 def _rule(prefix: Sequence[str]) -> Choice:
+    from toolrest.policy.display import display_safe
     from toolrest.policy.grant import quoted
 
     sentence = (
         f"in every session and folder, also outside the sandbox: commands that start with "
-        f"{quoted(prefix)} (a line in the rules file)"
+        f"{display_safe(quoted(prefix))} (a line in the rules file)"
     )
     return Choice("rule", sentence, prefix=tuple(prefix))
 

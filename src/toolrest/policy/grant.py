@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from toolrest.policy.display import display_safe
 from toolrest.policy.names import inside
 
 KeyKind: TypeAlias = Literal["write", "run", "connect", "call", "tool"]
@@ -71,8 +72,8 @@ class GrantKey:
         return need.words[: len(self.words)] == self.words
 
     def sentence(self) -> str:
-        """What is allowed, in words that say all of it."""
-        words = _SENTENCES[self.kind](self)
+        """What is allowed, in words that say all of it and that cannot deceive a reader."""
+        words = display_safe(_SENTENCES[self.kind](self))
         return f"{words}, outside the sandbox" if self.outside else words
 
 
