@@ -36,6 +36,13 @@ class Decoded:
 
 def schema_of(model: type[BaseModel], tool: str = "tool") -> JSONObject:
     """The JSON Schema of an argument model, in the form that wires take."""
+    from toolrest.gate.prepared import prepared
+
+    return prepared(model) or made_schema(model, tool)
+
+
+def made_schema(model: type[BaseModel], tool: str = "tool") -> JSONObject:
+    """The same, made from the model as it is now."""
     from toolrest.gate.schema import normalise
 
     schema: JSONObject = normalise(model.model_json_schema(by_alias=True), tool=tool)
