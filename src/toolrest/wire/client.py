@@ -132,6 +132,8 @@ class HttpModel(ABC):
 
     def opened(self, headers: Mapping[str, str], request: ModelRequest) -> Iterator[ModelEvent]:
         """What the answer's headers say."""
+        if not any(name.startswith("x-codex-") for name in headers):
+            return
         from toolrest.wire.limits import rate_limits
 
         snapshot = rate_limits(headers)
