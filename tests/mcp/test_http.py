@@ -15,6 +15,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,8 @@ Open = Callable[..., Toolrest]
 class Site(ThreadingHTTPServer):
     """An MCP server over HTTP and the authorization server that guards it."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.base = f"http://127.0.0.1:{self.server_address[1]}"
         self.guarded = True
         self.lifetime = 3600
@@ -147,15 +148,22 @@ def _result(message: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": "hello from afar"}]}
 
 
+@contextmanager
+def _serving(site: Site) -> Iterator[Site]:
+    thread = threading.Thread(target=site.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield site
+    finally:
+        site.shutdown()
+        site.server_close()
+        thread.join()
+
+
 @pytest.fixture
 def site() -> Iterator[Site]:
-    made = Site()
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    with _serving(Site()) as made:
+        yield made
 
 
 def server_of(site: Site, **row: Any) -> Server:
@@ -365,3 +373,27 @@ async def _listening(port: int) -> None:
                 writer.close()
                 await writer.wait_closed()
                 return
+
+
+async def test_a_server_that_goes_away_and_comes_back(open_rest: Open) -> None:
+    site = Site()
+    site.guarded = False
+    port = site.server_address[1]
+    with _serving(site):
+        rest = open_rest({"web": {"url": f"{site.base}/mcp", "tool_timeout_sec": 5.0}})
+        await rest.__aenter__()
+        await rest.wait_for_mcp()
+        assert (await rest.call("web/hello")).text == "hello from afar"
+    try:
+        gone = await rest.call("web/hello")
+        assert gone.failed
+        assert gone.failure is not None
+        assert gone.failure.kind == "execution_failed", gone.text
+        again = Site(port)
+        again.guarded = False
+        with _serving(again):
+            async with asyncio.timeout(20):
+                while (await rest.call("web/hello")).text != "hello from afar":
+                    await asyncio.sleep(0.2)
+    finally:
+        await rest.aclose()

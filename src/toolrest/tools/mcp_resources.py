@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from toolrest.errors import RespondToModel
-from toolrest.events import McpToolCallBegin, McpToolCallEnd
 from toolrest.gate.arguments import LAZY, Decoded
 from toolrest.gate.context import Context
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError
 from toolrest.policy.effects import Effects
+from toolrest.tools.mcp_events import told
 
 if TYPE_CHECKING:
     from toolrest.mcp.pool import Pool
@@ -61,10 +61,10 @@ class _ListTool(Tool):
                 "cursor can only be used when a server is specified", fields=("cursor",)
             )
         pool: Pool = ctx.mcp
-        invocation = _invocation(server, self.name, args.model_dump(exclude_none=True))
+        given = args.model_dump(exclude_none=True)
         if server is None:
-            return await _told(ctx, invocation, lambda: self._everywhere(pool))
-        return await _told(ctx, invocation, lambda: self._at(pool, server, cursor))
+            return await _told(ctx, None, self.name, given, lambda: self._everywhere(pool))
+        return await _told(ctx, server, self.name, given, lambda: self._at(pool, server, cursor))
 
     async def _at(self, pool: Pool, server: str, cursor: str | None) -> JSONObject:
         try:
@@ -142,8 +142,10 @@ class ReadMcpResource(Tool):
                     f"{name} must be provided", kind="input_invalid", fields=(name,)
                 )
         pool: Pool = ctx.mcp
-        invocation = _invocation(server, self.name, args.model_dump())
-        return await _told(ctx, invocation, lambda: self._read(pool, server or "", uri or ""))
+        given = args.model_dump()
+        return await _told(
+            ctx, server, self.name, given, lambda: self._read(pool, server or "", uri or "")
+        )
 
     async def _read(self, pool: Pool, server: str, uri: str) -> JSONObject:
         try:
@@ -172,31 +174,11 @@ def _entries(server: str, listed: list[Any]) -> list[JSONObject]:
     ]
 
 
-def _invocation(server: str | None, tool: str, arguments: JSONObject) -> JSONObject:
-    return {"server": server or _NO_SERVER, "tool": tool, "arguments": arguments}
-
-
-async def _told(ctx: Context, invocation: JSONObject, ask: Any) -> ToolOutput:
-    """Run it between its two events."""
-    from time import monotonic
-
-    began = monotonic()
-    ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))
-    outcome: JSONObject = {"Err": "cancelled"}
-    try:
-        answer = await ask()
-        text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-        outcome = {"Ok": {"content": [{"type": "text", "text": text}]}}
-        return ToolOutput(text, provenance="external")
-    except RespondToModel as error:
-        outcome = {"Err": error.message}
-        raise
-    finally:
-        ctx.emit(
-            McpToolCallEnd(
-                call_id=ctx.call_id,
-                invocation=invocation,
-                duration=monotonic() - began,
-                result=outcome,
-            )
-        )
+async def _told(
+    ctx: Context, server: str | None, tool: str, arguments: JSONObject, ask: Any
+) -> ToolOutput:
+    """Ask between the two events; the answer as JSON."""
+    with told(ctx, server or _NO_SERVER, tool, arguments) as outcome:
+        text = json.dumps(await ask(), ensure_ascii=False, separators=(",", ":"))
+        outcome.ok({"content": [{"type": "text", "text": text}]})
+    return ToolOutput(text, provenance="external")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel
-from toolrest.events import McpToolCallBegin, McpToolCallEnd
 from toolrest.gate.arguments import Decoded
 from toolrest.gate.context import Context
 from toolrest.gate.decide import Decision
@@ -19,6 +17,7 @@ from toolrest.gate.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError, McpTimeout
 from toolrest.policy.effects import Effects
+from toolrest.tools.mcp_events import told
 from toolrest.tools.mcp_result import output_of
 
 if TYPE_CHECKING:
@@ -104,42 +103,20 @@ class McpTool(Tool):
         """Call it; an error of the server is an answer, not an exception."""
         server, tool = self.definition.key
         pool: Pool = ctx.mcp
-        result = await reported(
-            ctx,
-            {"server": server, "tool": tool, "arguments": args},
-            lambda: pool.call(server, tool, args, on_progress=_progress(ctx)),
-        )
+        with told(ctx, server, tool, args) as outcome:
+            try:
+                result = await pool.call(server, tool, args, on_progress=_progress(ctx))
+            except McpError as error:
+                raise _failure(server, tool, error) from None
+            outcome.ok(result)
         return output_of(result, self.server.row.result_view)
 
 
-async def reported(ctx: Context, invocation: JSONObject, ask: Any) -> JSONObject:
-    """Ask a server between its two events; RespondToModel in the words of the tool's contract."""
-    began = monotonic()
-    ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))
-    outcome: JSONObject = {"Err": "cancelled"}
-    try:
-        result: JSONObject = await ask()
-        outcome = {"Ok": result}
-        return result
-    except McpError as error:
-        kind = "timed_out" if isinstance(error, McpTimeout) else "execution_failed"
-        text = failure_text(str(invocation["server"]), str(invocation["tool"]), str(error))
-        outcome = {"Err": text}
-        raise RespondToModel(text, kind=kind) from None  # type: ignore[arg-type]
-    finally:
-        ctx.emit(
-            McpToolCallEnd(
-                call_id=ctx.call_id,
-                invocation=invocation,
-                duration=monotonic() - began,
-                result=outcome,
-            )
-        )
-
-
-def failure_text(server: str, tool: str, cause: str) -> str:
+def _failure(server: str, tool: str, error: McpError) -> RespondToModel:
     """What a model reads when a call never got a result."""
-    return f"tool call error: tool call failed for `{server}/{tool}`\n\nCaused by:\n    {cause}"
+    text = f"tool call error: tool call failed for `{server}/{tool}`\n\nCaused by:\n    {error}"
+    timed_out = isinstance(error, McpTimeout)
+    return RespondToModel(text, kind="timed_out" if timed_out else "execution_failed")
 
 
 def _progress(ctx: Context) -> Any:
