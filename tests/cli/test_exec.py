@@ -59,6 +59,22 @@ def test_json_lines(desk: Any, serve: Any) -> None:
     assert ran.result["usage"]["input_tokens"] == 300
 
 
+def test_agents_are_items(desk: Any, serve: Any) -> None:
+    serve([Call("spawn_agent", {"message": "look"}), Say("end"), Say("end")])
+    ran = desk.run("exec", "--json", "go")
+    assert ran.code == 0
+    (begun,) = ran.items("collab_tool_call", "started")
+    (done,) = ran.items("collab_tool_call")
+    assert (begun["tool"], begun["prompt"], begun["status"]) == (
+        "spawn_agent",
+        "look",
+        "in_progress",
+    )
+    (agent,) = done["receiver_thread_ids"]
+    assert done["status"] == "completed"
+    assert done["agents_states"] == {agent: {"status": "running", "message": None}}
+
+
 def test_standard_input_is_the_task_when_it_is_asked_for(desk: Any, serve: Any) -> None:
     server = serve(["one", "two"])
     assert desk.run("exec", "-", said="from a pipe").out == "one\n"

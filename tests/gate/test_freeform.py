@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolrest import ToolDefinitionError, Toolrest, tool
+from toolrest import Context, Effects, ToolDefinitionError, Toolrest, tool
 from toolrest.errors import RespondToModel
 from toolrest.gate.freeform import (
     CHECKED_CHARACTERS,
@@ -122,3 +122,37 @@ async def test_a_bad_definition_is_set_aside_when_tools_are_offered(
         assert "remote" in rest.quarantined
         output = await rest.call("freeform", {"input": "x"})
         assert "set aside: freeform: bad Lark grammar" in output.text
+
+
+class Shouting(Tool):
+    """Takes capitals only."""
+
+    name = "shout"
+    description = "Say it loudly."
+    kind = "custom"
+    typical = Effects.none()
+    max_input_bytes = 20
+
+    def check(self, text: str) -> str | None:
+        return None if text.isupper() else "line 1 column 1: expected capitals"
+
+    async def run(self, args: Any, ctx: Context) -> str:
+        return f"{args}!"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("HEY", "HEY!"),
+        ("hey", "line 1 column 1: expected capitals"),
+        ("A" * 21, "20"),
+        ("Ü" * 11, "20"),
+        ("A\ud800", "UTF-8"),
+    ],
+)
+async def test_text_is_checked_before_it_runs(tmp_path: Path, text: str, answer: str) -> None:
+    async with Toolrest(tmp_path, tools=[Shouting]) as rest:
+        item = {"type": "custom_tool_call", "call_id": "1", "name": "shout", "input": text}
+        (output,) = await rest.answer(item)
+    assert answer in output["output"]
+    assert ("!" in output["output"]) is (text == "HEY")

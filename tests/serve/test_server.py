@@ -231,6 +231,25 @@ async def test_the_command_over_standard_input(stdio: Stdio, workspace: Path, mo
         assert (workspace / "made").read_text() == "hi\n"
 
 
+OWN = """from toolrest import tool
+
+@tool(mutating=False)
+def twice(number: int) -> int:
+    "Twice a number."
+    return 2 * number
+"""
+
+
+async def test_the_users_own_tools_are_served_too(stdio: Stdio, tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "tools"
+    folder.mkdir(parents=True)
+    (folder / "mine.py").write_text(OWN)
+    async with stdio() as client:
+        listed = await client.list_tools()
+        assert "twice" in {tool.name for tool in listed.tools}
+        assert said(await client.call_tool("twice", {"number": 21})) == "42"
+
+
 async def test_a_program_dies_with_the_client(stdio: Stdio, workspace: Path) -> None:
     async with stdio("-s", "workspace-write", "-a", "never") as client:
         result = await client.call_tool(
