@@ -438,10 +438,10 @@ def _cyclic() -> JSONObject:
     ids=lambda _: "",
 )
 def test_hostile_schemas_are_refused_quickly(schema: JSONObject) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ToolDefinitionError, match=r"make it (smaller|flatter)"):
         normalise(schema)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_large_honest_schema_is_taken() -> None:

@@ -22,7 +22,7 @@ Fake = Callable[..., dict[str, Any]]
 
 
 async def test_twenty_servers_of_which_fifteen_are_broken(
-    open_rest: Open, fake_server: Fake, full: bool
+    open_rest: Open, fake_server: Fake
 ) -> None:
     modes = ["plain", "hang", "crash", "junk"]
     servers = {
@@ -40,7 +40,7 @@ async def test_twenty_servers_of_which_fifteen_are_broken(
             specs = rest.specs("responses")
         first_request = time.monotonic() - began
         assert "read_file" in json.dumps(specs)
-        assert first_request < (0.2 if full else 1.0)  # other tests run beside this one
+        assert first_request < 2  # bench/mcp.py has the figure; other tests run beside this one
         await rest.wait_for_mcp(*(f"plain{number}" for number in range(5)))
         for number in range(5):
             text = f"hello {number}"

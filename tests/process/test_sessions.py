@@ -80,13 +80,13 @@ async def test_the_layout_of_a_first_command(table: Sessions, sh: Sh) -> None:
 
 
 async def test_waits_end_with_the_command(table: Sessions, sh: Sh) -> None:
-    first = await table.exec(sh("echo a; sleep 0.5; echo b"), yield_ms=250)
+    first = await table.exec(sh("echo a; sleep 2; echo b"), yield_ms=250)
     assert (first.state, first.text) == ("still_running", "a\n")
-    assert 0.25 <= first.wall_time < 0.45
+    assert 0.25 <= first.wall_time < 2
     assert 1000 <= number(first) <= 99_999
     second = await table.write(number(first))
     assert (second.state, second.text, second.exit_code) == ("exited", "b\n", 0)
-    assert second.wall_time < 2
+    assert second.wall_time < 5
     with pytest.raises(UnknownSession, match=f"^Unknown process id {first.session_id}$"):
         await table.write(number(first))
 
