@@ -83,6 +83,7 @@ class ServerBoxes:
     def _paths(self, server: Server) -> PathPolicy:
         if not server.row.writable_roots:
             return self._files
+        from toolrest.agent.remember import kept_from_writing
         from toolrest.policy.paths import PathPolicy
 
         settings = self._config.value
@@ -94,6 +95,7 @@ class ServerBoxes:
             read_roots=settings.read_roots,
             hidden=settings.hidden_paths,
             toolrest_home=self._config.home,
+            protected=kept_from_writing(self._config, self._files.workspace),
             max_file_size=settings.tool_security.max_file_access_size,
         )
 

@@ -60,6 +60,8 @@ class McpSession:
         self._one_writer = asyncio.Lock()
         self._seen: dict[str, dict[str, Definition]] = {}
         self.warnings = list(found.warnings)
+        for server in found.servers.values():
+            services.redactor.learn(server.secrets())
         host = Host(
             confine=self._boxes.confine,
             owner=self._own,

@@ -78,11 +78,15 @@ class Callback:
             return "404 Not Found", _WRONG
         found = {name: values[0] for name, values in parse_qs(parts.query).items()}
         expected = self._state or ""
-        if not expected or not secrets.compare_digest(found.get("state", ""), expected):
+        if not expected or not _same(found.get("state", ""), expected):
             return "400 Bad Request", _WRONG
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(found)
         return "200 OK", "The login was refused." if "error" in found else _DONE
+
+
+def _same(given: str, expected: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def _page(status: str, words: str) -> bytes:

@@ -32,3 +32,8 @@ def expand(text: str, environ: Mapping[str, str], where: str) -> str:
         )
 
     return _VARIABLE.sub(value, text)
+
+
+def variables_in(text: str) -> tuple[str, ...]:
+    """The names of the variables that are filled in, in order of appearance."""
+    return tuple(dict.fromkeys(match[1] for match in _VARIABLE.finditer(text)))

@@ -1,14 +1,14 @@
 """What was approved about each server: how it is started, and every tool's definition.
 
 Whatever differs from its pin is not used before somebody has seen the difference. The file holds
-no values of variables or headers, only their names.
+no values of variables or headers of the user's, only their names.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,13 @@ from toolrest.config.secret_names import is_secret_name
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, digest
+from toolrest.mcp.expand import variables_in
 
 if TYPE_CHECKING:
+    from toolrest.config.model import McpServer
     from toolrest.mcp.servers import Server
 
 _VERSION = 1
-_DIFF_LINES = 60
 
 
 @dataclass(slots=True)
@@ -117,11 +118,11 @@ def launch_record(server: Server, program: str | None) -> JSONObject:
         "command": row.command,
         "program": program,
         "args": list(row.args),
-        "env": {name: _value(name, value) for name, value in sorted(row.env.items())},
+        "env": {name: _value(name, value, server) for name, value in sorted(row.env.items())},
         "env_vars": sorted(row.env_vars),
         "cwd": row.cwd,
         "url": row.url,
-        "headers": sorted({**row.headers, **row.http_headers, **row.env_http_headers}),
+        "headers": sorted(_headers(row)),
         "bearer_token_env_var": row.bearer_token_env_var,
         "network": list(row.network) if isinstance(row.network, tuple) else row.network,
         "writable_roots": list(row.writable_roots),
@@ -129,9 +130,28 @@ def launch_record(server: Server, program: str | None) -> JSONObject:
     return {key: value for key, value in record.items() if value not in (None, [], {})}
 
 
-def _value(name: str, value: str) -> str:
-    """Enough of a variable to see that it was changed; nothing of one that holds a secret."""
-    return "(a secret)" if is_secret_name(name) else digest(value)[:16]
+def _value(name: str, value: str, server: Server) -> str:
+    """Enough of a variable to see that it was changed; nothing of one that holds a secret.
+
+    What a folder's file sets is no secret of the user's, and can make another program of the one
+    that is started: it is shown as it is. So are names of the user's variables that are passed on.
+    """
+    if is_secret_name(name):
+        return f"(a secret){_passed_on(value)}"
+    return value if server.origin == "project" else digest(value)[:16]
+
+
+def _headers(row: McpServer) -> Iterator[str]:
+    """The names of the headers, and of the variables whose values they carry."""
+    for name, value in {**row.headers, **row.http_headers}.items():
+        yield name + _passed_on(value)
+    for name, variable in row.env_http_headers.items():
+        yield name + _passed_on(f"${{{variable}}}")
+
+
+def _passed_on(value: str) -> str:
+    names = variables_in(value)
+    return f" with {', '.join(f'${{{name}}}' for name in names)}" if names else ""
 
 
 def changes(pin: Pin, definitions: Mapping[str, Definition]) -> Changes:
@@ -168,11 +188,7 @@ def _lines(value: Any) -> list[str]:
 def _diff(old: list[str], new: list[str]) -> str:
     import difflib
 
-    lines = [
-        line
-        for line in difflib.unified_diff(old, new, lineterm="", n=1)
-        if not line.startswith(("---", "+++", "@@"))
-    ]
-    if len(lines) > _DIFF_LINES:
-        lines = [*lines[:_DIFF_LINES], f"… {len(lines) - _DIFF_LINES} more lines"]
-    return "\n".join(lines)
+    # The first two lines are the names of two files. Nothing else is left out or cut short: what
+    # is not seen here is not approved.
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=1))[2:]
+    return "\n".join(line for line in lines if not line.startswith("@@"))

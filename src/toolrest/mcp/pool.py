@@ -111,12 +111,24 @@ class Pool:
         tool: str,
         arguments: Mapping[str, Any] | None = None,
         *,
+        known: Definition | None = None,
         on_progress: OnProgress | None = None,
     ) -> JSONObject:
-        """Call a tool; the result as the server sent it. McpError says what went wrong."""
+        """Call a tool; the result as the server sent it. McpError says what went wrong.
+
+        With `known`, only if the server still describes the tool in this way: it may have been
+        started for this very call, or have changed its mind.
+        """
         connection = self._known(server)
         if not connection.server.offers(tool):
             raise McpError(f"tool '{tool}' is disabled for MCP server '{server}'")
+        if known is not None:
+            await connection.ready()
+            if connection.definitions.get(tool) != known:
+                raise McpError(
+                    f"the server '{server}' no longer describes '{tool}' as it was approved; "
+                    f"to see and approve the change run: toolrest mcp approve {server}"
+                )
         params: JSONObject = {"name": tool, "arguments": dict(arguments or {})}
         row = connection.server.row
         return await connection.request(

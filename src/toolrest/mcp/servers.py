@@ -9,8 +9,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from toolrest.config.keys import looks_secret
+from toolrest.config.provider_secrets import key_variables
 from toolrest.mcp.errors import McpError
-from toolrest.mcp.expand import expand
+from toolrest.mcp.expand import expand, variables_in
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -58,6 +60,14 @@ class Server:
         enabled = self.row.enabled_tools
         return enabled is None or any(fnmatchcase(tool, pattern) for pattern in enabled)
 
+    def secrets(self) -> dict[str, str]:
+        """What it is given in confidence, variables filled in, by a name for each."""
+        return {
+            f"{self.name}.{name}": value.removeprefix("Bearer ")
+            for name, value in (*self.env.items(), *self.headers.items())
+            if looks_secret((name,))
+        }
+
 
 @dataclass(slots=True)
 class Configured:
@@ -82,10 +92,24 @@ def configured(config: Config, environ: Mapping[str, str], workspace: str) -> Co
             else:
                 rows[name] = (row, "project", file)
     _choose(rows, config.value.active_mcp_servers, found.warnings)
+    keys = frozenset(key_variables(config.value))
     for name, (row, origin, file) in sorted(rows.items()):
         if row.enabled:
-            found.servers[name] = resolve(name, row, origin, file, environ)
+            server = resolve(name, row, origin, file, environ)
+            paying = _uses(row) & keys if origin == "project" else frozenset()
+            found.servers[name] = (
+                replace(server, problem=_PAYS.format(*paying)) if paying else server
+            )
     return found
+
+
+_PAYS = "{0} holds the key of a model provider of yours, which no server of a project is given"
+
+
+def _uses(row: McpServer) -> frozenset[str]:
+    """The user's variables that a row of a project's file passes on."""
+    texts = (row.command, row.cwd, row.url, *row.args, *row.env.values(), *row.headers.values())
+    return frozenset(name for text in texts if text for name in variables_in(text))
 
 
 def _may_have_file(workspace: str) -> bool:

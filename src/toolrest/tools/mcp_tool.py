@@ -105,7 +105,9 @@ class McpTool(Tool):
         pool: Pool = ctx.mcp
         with told(ctx, server, tool, args) as outcome:
             try:
-                result = await pool.call(server, tool, args, on_progress=_progress(ctx))
+                result = await pool.call(
+                    server, tool, args, known=self.definition, on_progress=_progress(ctx)
+                )
             except McpError as error:
                 raise _failure(server, tool, error) from None
             outcome.ok(result)
