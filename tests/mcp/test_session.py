@@ -198,6 +198,14 @@ async def test_without_servers_there_is_nothing_to_read(tmp_path: Path) -> None:
         assert (await rest.call("list_mcp_resources")).text == '{"resources":[]}'
 
 
+async def test_a_long_answer_is_cut_like_any_other(open_rest: Open, fake_server: Fake) -> None:
+    async with open_rest({"fs": fake_server()}) as rest:
+        await rest.wait_for_mcp()
+        output = await rest.call("fs/echo", {"text": "word " * 50_000})
+        assert len(output.text) < 20_000
+        assert any("read_file" in note for note in output.notes) or "truncated" in output.text
+
+
 async def test_prompts(open_rest: Open, fake_server: Fake) -> None:
     async with open_rest({"a": fake_server(), "b": fake_server("crash")}) as rest:
         assert rest.mcp is not None

@@ -73,6 +73,22 @@ async def test_a_changed_command_is_asked_about_with_a_diff(
     assert "echo" in await listed(open_rest(changed, on_ask="deny"))
 
 
+async def test_a_script_that_a_tool_could_have_changed_is_asked_about(
+    open_rest: Open, fake_server: Fake, tmp_path: Path
+) -> None:
+    servers = {"fs": fake_server()}
+    await listed(open_rest(servers, on_ask="deny"))
+    script = tmp_path / "workspace" / "fake_server.py"
+    script.write_text(script.read_text() + "# changed\n")
+    rest = open_rest(servers, on_ask="deny")
+    assert await listed(rest) == set()
+    assert rest.mcp is not None
+    assert "changed since it was approved" in rest.mcp.status()[0].reason
+    asked = Asked(True)
+    assert "echo" in await listed(open_rest(servers, on_ask=asked))
+    assert "fake_server.py" in asked[0].diff
+
+
 async def test_never_does_not_ask(open_rest: Open, fake_server: Fake) -> None:
     await listed(open_rest({"fs": fake_server()}))
     asked = Asked(True)

@@ -73,19 +73,19 @@ class Trust:
         )
 
     def _record(self, server: Server) -> JSONObject:
-        return launch_record(server, self._program(server))
-
-    def _program(self, server: Server) -> str | None:
         if not server.argv:
-            return None
-        from toolrest.mcp.launch import command_of
+            return launch_record(server, None)
+        from toolrest.mcp.launch import command_of, writable_files
 
         files = self._services.files
         roots = files.writable_roots if files.mode == "workspace-write" else ()
         try:
-            return command_of(server, files.workspace, self._environ, roots).argv[0]
+            command = command_of(server, files.workspace, self._environ, roots)
         except McpError:
-            return None  # starting it will say what is wrong
+            return launch_record(server, None)  # starting it will say what is wrong
+        # What another session may write counts too, whatever this one may.
+        written = writable_files(command, (files.workspace, *files.writable_roots))
+        return launch_record(server, command.argv[0], written)
 
     def _note_start(self, server: Server, record: JSONObject, verdict: Verdict, rule: str) -> None:
         """Starting a program is a decision like any other: it has its line in the audit log."""

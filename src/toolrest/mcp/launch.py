@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolrest.mcp.errors import McpUnavailable
+from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.process.environ import EnvironmentPolicy, build
 from toolrest.sandbox.programs import find_program
@@ -14,6 +15,7 @@ from toolrest.sandbox.programs import find_program
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
 
+_SCRIPTS = (".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".pl", ".php", ".jar")
 _FORCED = {"GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1"}
 
 
@@ -51,6 +53,36 @@ def program_of(name: str, cwd: str, path: str, roots: Sequence[str]) -> str:
             "could have written; give the whole path if you mean it"
         )
     raise McpUnavailable(f"its command `{name}` is not found on PATH")
+
+
+def writable_files(command: Command, roots: Sequence[str]) -> dict[str, str]:
+    """Hashes of the programs and scripts that a command names and that lie where tools may write.
+
+    A server runs with a network of its own: whoever changes its script must not gain that. Its
+    data (a database, a log) may change as it likes.
+    """
+    found: dict[str, str] = {}
+    for argument in command.argv:
+        path = os.path.realpath(os.path.join(command.cwd, argument))
+        if any(inside(path, root) for root in roots) and _is_code(path):
+            found[path] = _hash(path)
+    return found
+
+
+def _is_code(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    return path.endswith(_SCRIPTS) or os.access(path, os.X_OK)
+
+
+def _hash(path: str) -> str:
+    import hashlib
+
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError:
+        return "unreadable"
 
 
 def withheld_hint(said: str, server: Server, environ: Mapping[str, str]) -> str:

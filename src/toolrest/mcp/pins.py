@@ -111,8 +111,13 @@ def pin_key(server: Server) -> str:
     return server.name if server.origin == "user" else f"{server.file}#{server.name}"
 
 
-def launch_record(server: Server, program: str | None) -> JSONObject:
-    """How a server is started or reached, as it is shown at approval and pinned."""
+def launch_record(
+    server: Server, program: str | None, files: Mapping[str, str] | None = None
+) -> JSONObject:
+    """How a server is started or reached, as it is shown at approval and pinned.
+
+    `files` are hashes of what it runs that a tool could have written.
+    """
     row = server.row
     record: JSONObject = {
         "command": row.command,
@@ -126,6 +131,7 @@ def launch_record(server: Server, program: str | None) -> JSONObject:
         "bearer_token_env_var": row.bearer_token_env_var,
         "network": list(row.network) if isinstance(row.network, tuple) else row.network,
         "writable_roots": list(row.writable_roots),
+        "files": dict(files or {}),
     }
     return {key: value for key, value in record.items() if value not in (None, [], {})}
 
