@@ -263,7 +263,7 @@ async def test_dangerous_and_unreadable_commands_are_never_remembered(tmp_path: 
         ("strict", "apply_patch", patch("a"), ["once"]),
         ("strict", "exec_command", sh("make"), ["once"]),
         ("auto", "apply_patch", patch("a"), ["once", "session"]),
-        ("auto", "exec_command", sh("make x"), ["once", "rule"]),
+        ("auto", "exec_command", sh("make x"), ["once"]),
     ],
 )
 async def test_how_far_a_yes_may_reach_in_memo_codes_modes(
@@ -280,6 +280,17 @@ async def test_strict_asks_again_whatever_was_granted(tmp_path: Path) -> None:
         await rest.call("apply_patch", patch("a"))
     async with session(tmp_path, mode="strict") as rest:
         assert rest.explain("apply_patch", patch("a")).verdict == "ask"
+
+
+async def test_auto_asks_about_running_whatever_was_granted_elsewhere(tmp_path: Path) -> None:
+    async with session(tmp_path, Asked("user")) as rest:
+        await rest.call("exec_command", sh("touch x"))
+        await rest.call("apply_patch", patch("a"))
+    async with session(tmp_path, mode="untrusted") as rest:
+        assert rest.explain("exec_command", sh("touch x")).verdict == "allow"
+    async with session(tmp_path, mode="auto") as rest:
+        assert rest.explain("exec_command", sh("touch x")).verdict == "ask"
+        assert rest.explain("apply_patch", patch("a")).verdict == "allow"
 
 
 async def test_an_answer_that_was_not_offered_counts_once(tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ class Memory:
         """The same decision, or a yes where somebody has said so before to all that is needed."""
         if not needs or not self.consults(decision):
             return decision
+        if self.mode == "auto" and any(key.kind in ("run", "call") for key in needs):
+            return decision  # there, whatever runs something asks every time
         found = self.grants.covers_all(needs, (cwd,))
         if found is None:
             return decision
@@ -69,7 +71,7 @@ class Memory:
             if keys[0].kind == "tool" and len(keys[0].words) == 1:
                 session = self._kept("session", keys)
                 offered[0] = Choice("once", f"this call, and {session.sentence}", session.stores)
-        if decision.prefix and self.save_rule is not None and self.mode != "strict":
+        if decision.prefix and self.save_rule is not None and self.mode not in ("strict", "auto"):
             offered.append(_rule(decision.prefix))
         return tuple(offered)
 

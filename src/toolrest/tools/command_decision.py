@@ -78,8 +78,8 @@ def _asked(
         keys=(),
     )
     memory = ctx.memory
-    if memory is None or not memory.consults(question):
-        return question
+    if memory is None or not memory.consults(question) or setting.mode == "auto":
+        return question  # in `auto`, whatever runs something asks every time
 
     def allowed(granted: Granted) -> bool:
         again = outcome(verdict, ctx.rules, setting, granted=granted)
