@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from toolrest.agent.rollout import read_rollout
+from toolrest.agent.rollout import lines_of
 from toolrest.agent.session import AgentSession
 from toolrest.agent.store import stored_sessions
 from toolrest.config.loader import Config
 from toolrest.testing import ScriptedModel
 from toolrest.testing.server import ScriptedServer
-from toolrest.wire.pairing import OUTPUT_OF, call_id_of
+from toolrest.wire.pairing import OUTPUT_OF, call_id_of, is_call
 from toolrest.wire.providers import model_for
 
 Make = Callable[..., AgentSession]
@@ -113,7 +113,11 @@ async def test_killed_at_any_moment_it_goes_on(
     assert len(done) > 20
     assert max(Counter(done).values()) == 1
     assert resume is not None
-    recorded = [call_id_of(item) for item in read_rollout(resume).items if "name" in item]
+    # All lines of the file: the conversation itself was summarised on the way.
+    lines = [line for line in lines_of(resume) if line is not None]
+    recorded = [
+        call_id_of(item) for kind, item in lines if kind == "response_item" and is_call(item)
+    ]
     assert set(done) <= set(recorded), "something was done that had not been written down"
     assert max(Counter(recorded).values()) == 1
 

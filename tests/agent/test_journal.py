@@ -109,6 +109,17 @@ async def test_a_summary_is_what_is_resumed(agent: Make) -> None:
     assert read_rollout(first.journal.path).items == before
 
 
+async def test_ids_from_before_a_summary_are_not_given_again(agent: Make) -> None:
+    calls = [Call("echo", {"text": "a"}, "call_0")]
+    first = agent([calls, context_full(), "the summary", "done"], tools=[echo])
+    await first.run("go")
+    await first.aclose()
+    second = agent([calls, "done"], resume=first.journal.path, tools=[echo])
+    await second.run("more")
+    ids = [item["call_id"] for item in second.history.items if "call_id" in item]
+    assert ids == ["call_0_2", "call_0_2"]
+
+
 async def test_torn_and_foreign_lines_are_skipped(agent: Make) -> None:
     first = agent(["one"])
     await first.run("go")

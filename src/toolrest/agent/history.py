@@ -48,6 +48,10 @@ class History:
         elif is_output(item):
             self._open.pop(call_id, None)
 
+    def never_again(self, call_ids: Iterable[str]) -> None:
+        """Ids that calls had which are no longer here."""
+        self._ids.update(call_ids)
+
     def replied(self) -> None:
         """Everything up to here was counted by the model's server."""
         self.since_reply = 0

@@ -75,6 +75,7 @@ def open_session(
         journal.close()
         raise
     if rollout is not None:
+        session.history.never_again(rollout.call_ids)
         _note_differences(session, rollout)
     return session
 

@@ -12,6 +12,7 @@ from toolrest.agent.tokens import usage_from
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.wire.model import Usage
+from toolrest.wire.pairing import call_id_of, is_call
 
 _NOT_STORED = frozenset({"system"})
 
@@ -27,6 +28,8 @@ class Rollout:
     last_usage: Usage = field(default_factory=Usage)
     context: JSONObject = field(default_factory=dict)
     """The latest turn's settings."""
+    call_ids: set[str] = field(default_factory=set)
+    """Of every call there ever was, also of those that a summary has replaced."""
     lines: int = 0
     bad_lines: int = 0
 
@@ -42,6 +45,8 @@ class Rollout:
         elif kind == "response_item":
             if payload.get("role") not in _NOT_STORED:
                 self.items.append(payload)
+                if is_call(payload):
+                    self.call_ids.add(call_id_of(payload))
         elif kind == "compacted":
             self._compacted(payload)
         elif kind == "turn_context":
