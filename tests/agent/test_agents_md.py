@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from toolrest import Toolrest
 from toolrest.agent.agents_md import ProjectDocs, agents_text, project_files
+from toolrest.agent.opening import opening_for
+from toolrest.policy.modes import MODES
 from toolrest.policy.paths import PathPolicy
 
 
@@ -86,3 +89,9 @@ def test_folders_and_pipes_are_no_files(repo: Path) -> None:
     (repo / "AGENTS.override.md").mkdir()
     os.mkfifo(repo / "AGENTS.md")
     assert list(project_files(str(repo), ProjectDocs())) == []
+
+
+@pytest.mark.parametrize("policy", MODES)
+def test_every_mode_is_explained_to_the_model(policy: str, tmp_path: Path) -> None:
+    rest = Toolrest(tmp_path, approval_policy=policy)
+    assert f"approval_policy is {policy}. " in opening_for(rest).permissions()

@@ -34,6 +34,8 @@ async def parent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
     made: list[Any] = []
 
     def make(*scripts: Script, on_ask: Any = None, tools: Any = (), **settings: Any) -> Toolrest:
+        # `unasked` is the setting on_ask, which the argument of that name goes before.
+        settings |= {"on_ask": settings.pop("unasked")} if "unasked" in settings else {}
         given = {key.replace("__", "."): value for key, value in settings.items()}
         given.setdefault("tool_security.audit_log_enabled", False)
         config = Config.default(given, workspace=workspace)
@@ -226,6 +228,44 @@ async def test_questions_name_the_child(parent: Make) -> None:
     ]
 
 
+async def test_where_nobody_is_asked_a_child_is_refused_what_its_parent_is(
+    parent: Make, workspace: Path
+) -> None:
+    call = {"cmd": "touch made"}
+    rest = parent(
+        [Call("exec_command", call), Say("end")],
+        on_ask="deny",
+        unasked="allow",
+        approval_policy="untrusted",
+    )
+    assert (await rest.call("exec_command", call)).failed
+    agents = rest.gate.services.agents
+    await wait(rest, await agents.spawn("do it", "default"))
+    assert not (workspace / "made").exists()
+
+
+async def test_a_role_that_asks_cannot_leave_where_its_parent_cannot(
+    parent: Make, workspace: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    call = {"cmd": f"touch {outside}", "sandbox_permissions": "require_escalated"}
+    asked: list[ApprovalRequest] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    rest = parent(
+        [Call("exec_command", {**call, "justification": "why not"}), Say("end")],
+        on_ask=approve,
+        approval_policy="never",
+        agents__roles__eager__approval_policy="on-request",
+    )
+    await wait(rest, await spawn(rest, agent_type="eager"))
+    assert not asked
+    assert not outside.exists()
+
+
 async def test_commands_count_for_parent_and_children(parent: Make) -> None:
     rest = parent(
         [
@@ -271,7 +311,7 @@ async def test_fifty_at_once(parent: Make) -> None:
 
 
 MODES = ["read-only", "workspace-write", "danger-full-access"]
-POLICIES = ["untrusted", "on-failure", "on-request", "never", "auto", "strict"]
+POLICIES = ["untrusted", "on-failure", "on-request", "never", "auto", "strict", "dangerous"]
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("exec_command", {"cmd": "echo x > inside"}),
     ("exec_command", {"cmd": "ls"}),

@@ -79,7 +79,7 @@ def _session(
     from toolrest.agent.rest import Toolrest
     from toolrest.agent.session import AgentSession
 
-    config = narrowed(parent.config, child.role)
+    config = _silenced(narrowed(parent.config, child.role), parent)
     rest = Toolrest(
         parent.gate.services.files.workspace,
         config=config,
@@ -88,6 +88,9 @@ def _session(
         session_id=child.id,
         parent=parent,
     )
+    # Whom a mode asks nothing, no role asks either: what the parent is refused stays refused.
+    asked = rest.gate.services.approvals
+    asked.silent = parent.gate.services.approvals.silent or asked.silent
     for tool in parent.tools:
         if tool.group in ("user", "mcp"):
             rest.add_tool(tool)
@@ -100,6 +103,12 @@ def _session(
         instructions="\n\n".join(text for text in words if text),
         agents=agents,
     )
+
+
+def _silenced(config: Config, parent: Toolrest) -> Config:
+    """Where nobody can be asked, what holds for the parent holds for its child."""
+    unasked = parent.gate.services.approvals.unasked
+    return replace(config, value=config.value.model_copy(update={"on_ask": unasked}))
 
 
 def _asks(parent: Toolrest, path: str) -> Approver:

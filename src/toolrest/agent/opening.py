@@ -35,6 +35,7 @@ _APPROVAL = {
     "never": "Nobody can be asked. Work with what is allowed; what is refused stays refused.",
     "auto": "Reading runs at once; everything else is shown to the user first.",
     "strict": "Everything that has an effect is shown to the user first.",
+    "dangerous": "Nobody is asked. What leaves the sandbox is refused; the rest takes effect.",
 }
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolrest.config.model import AgentRole
 
 _MODES = ("read-only", "workspace-write", "danger-full-access")
-_ASKING = ("never", "on-failure", "on-request", "untrusted", "auto", "strict")
+_ASKING = ("dangerous", "never", "on-failure", "on-request", "untrusted", "auto", "strict")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,10 @@ def _open(choices: Choices, opening: Opening) -> AgentSession:
 
     config = replace(choices, folder=opening.cwd).load(_chosen(opening))
     resume = find_session(config.home, opening.resume).path if opening.resume else None
-    session = open_session(config, resume=resume, on_ask=opening.on_ask, source="acp")
+    # An editor opens whatever was cloned: its AGENTS.md counts once the user trusts the folder.
+    session = open_session(
+        config, resume=resume, on_ask=opening.on_ask, source="acp", trusted=config.trusted
+    )
     for problem in add_user_tools(session.rest):
         click.echo(f"toolrest: {problem}", err=True)
     return session

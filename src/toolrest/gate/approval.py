@@ -39,7 +39,7 @@ class Approvals:
         self.silent: str | None = None
         """The mode in which nobody is asked anything, whoever has a question."""
         self._approver = on_ask if callable(on_ask) else None
-        self._unasked: Unasked = unasked if callable(on_ask) else on_ask
+        self.unasked: Unasked = unasked if callable(on_ask) else on_ask
         self._make_deferring = make_deferring
         self._deferring: Deferring | None = None
         self._admitted: dict[str, tuple[str, Review]] = {}
@@ -87,14 +87,14 @@ class Approvals:
         return None if approver is None else await self._review(approver, request)
 
     async def _by_setting(self, request: ApprovalRequest) -> Review:
-        if self._unasked == "defer" and self.deferring is not None and request.exact is not None:
+        if self.unasked == "defer" and self.deferring is not None and request.exact is not None:
             return await self.deferring.ask(request)
-        if self._unasked == "fail":
+        if self.unasked == "fail":
             raise Fatal(
                 f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`",
                 kind="approval_denied",
             )
-        if self._unasked != "allow":
+        if self.unasked != "allow":
             raise Rejected(_nobody(request), kind="approval_denied")
         return Review("approved")
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval import OnAsk
 
 VERSION = 1
+_TITLE = 2000
 
 
 @dataclass(slots=True)
@@ -206,9 +207,16 @@ class EditorAgent:
         from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
 
         from toolrest.policy.display import display_safe
+        from toolrest.serve.asking import can_show, once
 
+        if not can_show(request):
+            return None
         options = [
-            PermissionOption(option_id="approved", name="Run this once", kind="allow_once"),
+            PermissionOption(
+                option_id="approved",
+                name=display_safe(once(request, "Run this once")),
+                kind="allow_once",
+            ),
             *(
                 PermissionOption(
                     option_id=choice.answer,
@@ -221,14 +229,15 @@ class EditorAgent:
             PermissionOption(option_id="denied", name="Do not run it", kind="reject_once"),
             PermissionOption(option_id="abort", name="Do not run it, and stop", kind="reject_once"),
         ]
-        words = " ".join(request.command) or request.arguments
+        title = display_safe(f"{request.tool}: {' '.join(request.command) or request.arguments}")
         shown = ToolCallUpdate(
             tool_call_id=request.call_id,
-            title=display_safe(f"{request.tool}: {words}")[:2000],
+            title=title if len(title) <= _TITLE else f"{title[:_TITLE]} … (not all of it)",
             status="pending",
             raw_input={
-                "arguments": request.arguments,
-                "because": request.retry_reason or request.reason,
+                "arguments": display_safe(request.arguments),
+                "changes": display_safe(request.diff, keep_newlines=True),
+                "because": display_safe(request.retry_reason or request.reason),
                 "risk": request.risk.label,
                 "folder": request.cwd,
                 "outside the sandbox": request.leaves,

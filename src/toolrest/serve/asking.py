@@ -12,13 +12,26 @@ if TYPE_CHECKING:
 
 _NO: dict[str, Answer] = {"deny": "denied", "abort": "abort"}
 _MEANING = {"deny": "do not run it", "abort": "do not run it, and end the turn"}
-_SHOWN = 2000
+_MOST = 200_000
+"""Characters that a client can be expected to show. What would be cut is not asked at all."""
 
 
 def can_ask(capabilities: ClientCapabilities | None) -> bool:
     """Whether this client shows forms. A bare `elicitation` capability means forms."""
     asked = capabilities.elicitation if capabilities is not None else None
     return asked is not None and (asked.form is not None or asked.url is None)
+
+
+def can_show(request: ApprovalRequest) -> bool:
+    """Whether all of a call can be shown: nobody says yes to what they have not seen."""
+    texts = (*request.command, request.arguments, request.diff, request.reason, *request.keys)
+    return sum(map(len, texts)) <= _MOST
+
+
+def once(request: ApprovalRequest, plain: str) -> str:
+    """What the smallest yes covers: for some tools it is also a yes to their later calls."""
+    choice = request.choice("approved")
+    return plain if choice is None or not choice.stores else choice.sentence
 
 
 def form(request: ApprovalRequest) -> ElicitRequestFormParams:
@@ -35,7 +48,7 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
         "Diff": request.diff,
     }
     head = f"Toolrest asks before it runs {display_safe(request.tool)} ({request.risk.label})."
-    lines = [f"{name}: {display_safe(text)[:_SHOWN]}" for name, text in shown.items() if text]
+    lines = [f"{name}: {display_safe(text)}" for name, text in shown.items() if text]
     if request.leaves:
         lines.append("A yes runs it outside the sandbox.")
     names = {**{name: sentence for name, (_, sentence) in _yes(request).items()}, **_MEANING}
@@ -56,13 +69,14 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
 
 def _yes(request: ApprovalRequest) -> dict[str, tuple[Answer, str]]:
     """Every way to say yes by its name in the form, and exactly what it covers."""
-    once: dict[str, tuple[Answer, str]] = {"approve": ("approved", "run this one call")}
+    words = once(request, "run this one call")
+    least: dict[str, tuple[Answer, str]] = {"approve": ("approved", words)}
     more: dict[str, tuple[Answer, str]] = {
         choice.answer: (choice.answer, choice.sentence)
         for choice in request.choices
         if choice.scope != "once"
     }
-    return {**once, **more}
+    return {**least, **more}
 
 
 def answer(request: ApprovalRequest, result: ElicitResult | None) -> Answer:

@@ -152,7 +152,7 @@ class ToolServer:
 
     async def _approve(self, request: ApprovalRequest) -> Answer | None:
         call = self._running.get(request.call_id)
-        if call is None or not self._asks.get(request.call_id):
+        if call is None or not self._asks.get(request.call_id) or not asking.can_show(request):
             return None
         return await call.ask(request)
 
