@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from toolrest import Toolrest
 from toolrest.agent.opened import open_session
 from toolrest.agent.session import AgentSession
 from toolrest.config.loader import Config
 from toolrest.testing import Call, Freeform, Say, ScriptedModel
 from toolrest.testing.server import ScriptedServer
+from toolrest.wire.providers import model_for
 
 WIRES = ["responses", "chat", "anthropic"]
 PIXEL = base64.b64decode(
@@ -30,6 +34,8 @@ CALLS: dict[str, tuple[Any, str]] = {
     "write_stdin": (Call("write_stdin", {"session_id": 7, "chars": ""}), "7"),
     "shell": (Call("shell", {"command": ["echo", "from the shell"]}), "from the shell"),
     "shell_command": (Call("shell_command", {"command": "echo from it"}), "from it"),
+    "container.exec": (Call("container.exec", {"command": ["echo", "old name"]}), "old name"),
+    "local_shell": (Call("local_shell", {"command": ["echo", "older name"]}), "older name"),
     "update_plan": (
         Call("update_plan", {"plan": [{"step": "one", "status": "pending"}]}),
         "Plan updated",
@@ -57,6 +63,37 @@ CALLS: dict[str, tuple[Any, str]] = {
     "wait": (Call("wait", {"ids": [NOBODY]}), "not_found"),
     "close_agent": (Call("close_agent", {"id": NOBODY}), "not found"),
     "resume_agent": (Call("resume_agent", {"id": NOBODY}), "not found"),
+}
+
+COLOURS = [{"label": "red", "description": "warm"}, {"label": "green", "description": "calm"}]
+QUESTION = {"id": "colour", "header": "Colour", "question": "Which one?", "options": COLOURS}
+SERVER = Path(__file__).parents[1] / "mcp" / "data" / "fake_server.py"
+
+
+def server(mode: str) -> dict[str, Any]:
+    arguments = ["-S", "-E", "fake_server.py", mode]
+    return {"mcp_servers.fake.command": sys.executable, "mcp_servers.fake.args": arguments}
+
+
+# The same for tools that are there only with more settings.
+MORE: dict[str, tuple[dict[str, Any], Any, str]] = {
+    "request_user_input": (
+        {"user_input.answers": {"colour": "blue"}},
+        Call("request_user_input", {"questions": [QUESTION]}),
+        "blue",
+    ),
+    "web_search": (
+        {"web_search": "live", "sandbox_workspace_write.network_access": True},
+        Call("web_search", {"query": "needles"}),
+        "found needles",
+    ),
+    "mcp__fake__echo": (server("plain"), Call("mcp__fake__echo", {"text": "hi"}), "hi"),
+    "fake/echo": (server("plain"), Call("fake/echo", {"text": "hello"}), "hello"),
+    "tool_search": (
+        {**server("many"), "model_context_window": 100_000},
+        Call("tool_search", {"query": "tool 042"}),
+        "mcp__fake__tool_042",
+    ),
 }
 
 Open = Callable[..., AgentSession]
@@ -96,10 +133,55 @@ async def test_every_tool_on_every_wire(opened: Open, name: str, wire: Any) -> N
             result = await session.run("go")
         assert (result.status, result.error) == ("completed", None)
         assert server.refused == []
-        after = server.requests[1].body
-        said = after.get("input") or after["messages"]
-        begun = next(i for i, item in enumerate(said) if "call" in json.dumps(item))
-        assert expected in json.dumps(said[begun + 1 :])
+        assert expected in answered(server)
+
+
+def answered(server: ScriptedServer) -> str:
+    """What the second request tells the model, from the answer to its call on."""
+    after = server.requests[1].body
+    said = after.get("input") or after["messages"]
+    made = ("function_call", "tool_calls", "tool_use", "custom_tool_call")
+    begun = next(
+        i for i, item in enumerate(said) if any(f'"{m}"' in json.dumps(item) for m in made)
+    )
+    return json.dumps(said[begun + 1 :])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", MORE)
+async def test_tools_that_need_settings_on_every_wire(
+    opened: Open, project: Path, name: str, wire: Any
+) -> None:
+    settings, call, expected = MORE[name]
+    shutil.copy(SERVER, project)
+    async with ScriptedServer([call, Say("end")]) as server:
+        async with opened({**server.settings(wire), **settings}) as session:
+            session.rest.use_search(
+                lambda query, limit: [{"title": f"found {query}", "url": "https://a.example/"}]
+            )
+            await session.rest.wait_for_mcp()
+            result = await session.run("go")
+        assert (result.status, result.error, server.refused) == ("completed", None, [])
+        assert expected in answered(server)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_clients_own_tool_on_every_wire(
+    project: Path, toolrest_home: Path, wire: Any
+) -> None:
+    spec = {"name": "lookup", "description": "Look it up.", "inputSchema": {"type": "object"}}
+    async with ScriptedServer([Call("lookup", {"key": "a"}), Say("end")]) as server:
+        config = Config.default(server.settings(wire), workspace=project)
+        rest = Toolrest(
+            project,
+            config=config,
+            dynamic_tools=[spec],
+            on_dynamic_call=lambda call: f"the client has {call.arguments}",
+        )
+        async with AgentSession(rest, model_for(config, {})) as session:
+            result = await session.run("go")
+        assert (result.status, result.error, server.refused) == ("completed", None, [])
+        assert "the client has" in answered(server)
 
 
 async def test_no_offered_tool_is_without_a_row(project: Path) -> None:
