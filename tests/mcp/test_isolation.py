@@ -26,7 +26,7 @@ async def test_twenty_servers_of_which_fifteen_are_broken(
 ) -> None:
     modes = ["plain", "hang", "crash", "junk"]
     servers = {
-        f"{mode}{number}": fake_server(mode, startup_timeout_sec=8.0)
+        f"{mode}{number}": fake_server(mode, startup_timeout_sec=6.0)
         for mode in modes
         for number in range(5)
     }
