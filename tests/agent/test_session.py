@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from toolrest import Context, Fatal, RespondToModel, tool
+from toolrest import Context, Fatal, Image, RespondToModel, ToolOutput, tool
 from toolrest.agent.agent_events import AgentMessage, StreamError, TaskComplete
 from toolrest.agent.budget import Budget
 from toolrest.agent.session import AgentSession
 from toolrest.testing import Call, Cut, Fail, Reply, Say, ScriptedModel, context_full
-from toolrest.wire.model import Usage
+from toolrest.wire.model import ModelError, Usage
 
 Make = Callable[..., AgentSession]
 
@@ -322,6 +322,49 @@ async def test_what_never_fits_fails_and_says_so(agent: Make) -> None:
     result = await agent(model).run("go")
     assert (result.status, result.reason) == ("failed", "model_context_window")
     assert len(model.requests) < 10
+
+
+async def test_a_picture_that_the_server_refuses_does_not_fail_every_request_to_come(
+    agent: Make,
+) -> None:
+    words = "The image data you provided does not represent a valid image"
+    refused = Fail(400, "invalid_image", words)
+
+    @tool(mutating=False)
+    def look() -> ToolOutput:
+        """Show a picture."""
+        return ToolOutput([Image("data:image/png;base64,AAAA")])
+
+    class Picky(ScriptedModel):
+        async def stream(self, request: Any) -> Any:
+            if "input_image" in str(request.items):
+                self.requests.append(request)
+                raise ModelError("invalid_image", refused.message)
+            async for event in super().stream(request):
+                yield event
+
+    session = agent(Picky([[Call("look")], "I cannot see it"]), tools=[look])
+    assert (await session.run("go")).text == "I cannot see it"
+    assert "image left out" in str(session.history.items)
+    path = session.journal.path
+    await session.aclose()
+    again = agent(Picky(["fine"]), resume=path)
+    assert (await again.run("more")).text == "fine"
+
+
+async def test_a_hook_cannot_hold_a_turn_back_for_ever(agent: Make) -> None:
+    class Hooks:
+        async def session_start(self) -> list[str]:
+            return []
+
+        async def stop(self, text: str) -> str | None:
+            return "not yet"
+
+    model = ScriptedModel("done" for _ in range(50))
+    session = agent(model)
+    session.hooks = Hooks()
+    assert (await session.run("go")).status == "completed"
+    assert len(model.requests) < 20
 
 
 # What the model is told

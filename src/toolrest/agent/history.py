@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolrest.agent.tokens import item_tokens
@@ -117,3 +117,27 @@ def is_user_turn(item: JSONObject) -> bool:
     if item.get("type") != "message" or item.get("role") != "user":
         return False
     return not message_text(item)[:64].lower().startswith(_NOT_USERS)
+
+
+def without_images(items: Sequence[JSONObject]) -> list[JSONObject] | None:
+    """The items with words for every picture since the model's last answer; None if none is."""
+    kept = list(items)
+    changed = False
+    for at in range(len(items) - 1, -1, -1):
+        item = items[at]
+        if item.get("type") == "message" and item.get("role") == "assistant":
+            break
+        key = "content" if item.get("type") == "message" else "output"
+        parts = item.get(key)
+        if not isinstance(parts, list) or not any(_is_image(part) for part in parts):
+            continue
+        kept[at] = item | {key: [_NO_IMAGE if _is_image(part) else part for part in parts]}
+        changed = True
+    return kept if changed else None
+
+
+_NO_IMAGE = {"type": "input_text", "text": "[image left out: the server could not read it]"}
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "input_image"

@@ -27,6 +27,7 @@ The user stopped the last turn on purpose. Calls that were running were cut off 
 taken effect in part: check before you repeat one.
 </turn_aborted>"""
 _MOST_COMPACTIONS = 3
+_MOST_HOLDS = 8
 
 
 class TurnFailed(Exception):
@@ -46,6 +47,7 @@ class Loop:
     schema: JSONObject | None = None
     text: str | None = None
     _turn: Turn = field(init=False)
+    _holds: int = 0
 
     async def run(self, said: Sequence[JSONObject]) -> TurnEnd:
         """Take the user's words to an end, whichever it is; only cancellation is raised."""
@@ -63,6 +65,9 @@ class Loop:
 
     async def _to_the_end(self, said: Sequence[JSONObject]) -> TurnEnd:
         session = self.session
+        runner = session.rest.gate.services.runner
+        if runner is not None:
+            runner.unavailable = None  # somebody may have installed a sandbox meanwhile
         if session.is_full():
             await self._compact()
         session.begin(said, self._turn.id)
@@ -89,8 +94,11 @@ class Loop:
     async def _held_back(self) -> bool:
         """Whether a hook wants the model to go on; what it says is the next message."""
         hooks = self.session.hooks
-        words = await hooks.stop(self.text or "") if hooks is not None else None
+        if hooks is None or self._holds >= _MOST_HOLDS:
+            return False
+        words = await hooks.stop(self.text or "")
         if words:
+            self._holds += 1
             self.session.record(message("user", words))
         return bool(words)
 
@@ -98,13 +106,15 @@ class Loop:
         """One answer, however often the connection breaks or the context overflows on the way."""
         attempt = compactions = 0
         while True:
-            self.budget.turns += 1
             request = self.session.request(self._turn.id, self.schema)
             sampled = await Sampling(self.session, self._turn, self.budget).run(request)
             error = sampled.error
             if error is None:
+                self.budget.turns += 1
                 return sampled
             self._check_failure()
+            if error.kind == "invalid_image" and self.session.drop_images():
+                continue
             if error.kind == "context_window" and compactions < _MOST_COMPACTIONS:
                 compactions += 1
                 await self._compact(overflowed=True)

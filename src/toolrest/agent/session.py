@@ -343,6 +343,19 @@ class AgentSession:
         """Whether it is time for a summary."""
         return self.accounting.is_full(self.history)
 
+    def drop_images(self) -> bool:
+        """Take out the pictures that came since the last answer, which the server refuses.
+
+        Left in, they would fail every request from now on. False when there are none.
+        """
+        from toolrest.agent.history import without_images
+
+        items = without_images(self.history.items)
+        if items is None:
+            return False
+        self.replace(items, "pictures that the model's server could not read were left out")
+        return True
+
     def replace(self, items: list[JSONObject], summary: str) -> None:
         """Go on from these items instead of the history so far."""
         line: JSONObject = {"message": summary, "replacement_history": items}
