@@ -102,6 +102,39 @@ def test_a_changed_server_is_approved_by_hand(run: Run) -> None:
     assert run("mcp", "list").exit_code == 0
 
 
+def test_a_yes_to_one_server_is_none_to_another(
+    run: Run, tmp_path: Path, toolrest_home: Path
+) -> None:
+    workspace = tmp_path / "work"
+    marker = workspace / "ran"
+    slow = ["-S", "-c", "import time, runpy; time.sleep(1.5); runpy.run_path('server.py')"]
+    servers = {
+        "fs": {"command": sys.executable, "args": slow},
+        "evil": {"command": "/bin/sh", "args": ["-c", f"touch {marker}"]},
+    }
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert run("trust").returncode == 0
+    approved = run("mcp", "approve", "--yes", "fs")
+    assert approved.returncode == 0, approved.stderr
+    assert "evil" not in approved.stderr
+    pins = (toolrest_home / "mcp" / "pins.json").read_text()
+    assert "#fs" in pins
+    assert "#evil" not in pins
+    assert not marker.exists()
+
+
+def test_what_is_approved_cannot_act_on_the_terminal(run: Run, tmp_path: Path) -> None:
+    args = ["-c", "evil\x1b[2K\r\u202e", "line\n(it touches nothing)"]
+    servers = {"fs": {"command": "/bin/sh", "args": args}}
+    (tmp_path / "work" / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert run("trust").returncode == 0
+    done = run("mcp", "approve", "fs")
+    assert "evil⟨ESC⟩[2K⟨CR⟩" in done.stderr
+    for words in (done.stderr, done.stdout, run("mcp", "list").stdout):
+        assert not {"\x1b", "\r", "\u202e"} & set(words)
+    assert "\n(it touches nothing)" not in done.stderr.splitlines()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 START = "mcp_server_start"
 """The name under which starting a server is asked about and audited."""
+CHANGED = "mcp_tools_changed"
+"""The name under which new or changed tools are asked about."""
 
 
 class Trust:
@@ -144,7 +146,7 @@ class Trust:
             f"{', '.join(found.untrusted)}"
         )
         asked = {"server": server.name, "added": found.added, "changed": found.changed}
-        refused = await self._ask("mcp_tools_changed", asked, reason, shown)
+        refused = await self._ask(CHANGED, asked, reason, shown)
         if refused is None:
             self._pins.put_tools(server, definitions)
         return refused
@@ -159,7 +161,7 @@ class Trust:
             f"mcp-{what}",
             what,
             json.dumps(arguments),
-            f"{reason}\n{display_safe(diff, keep_newlines=True)}",
+            f"{display_safe(reason)}\n{display_safe(diff, keep_newlines=True)}",
             Risk.EXECUTE,
             Effects(calls=(what,)),
             diff=diff,

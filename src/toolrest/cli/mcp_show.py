@@ -46,16 +46,17 @@ def test_command(choices: Choices, name: str) -> None:
         raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
     connection = found[0]
     if connection.state == "failed" or not connection.listed:
-        click.echo(f"{name}: {connection.state}: {connection.reason}", err=True)
+        click.echo(f"{name}: {connection.state}: {_safe(connection.reason)}", err=True)
         sys.exit(1)
     info = connection.info
-    click.echo(f"{name}: ready; {info.get('name', '?')} {info.get('version', '')}".rstrip())
+    who = _safe(f"{info.get('name', '?')} {info.get('version', '')}".rstrip())
+    click.echo(f"{name}: ready; {who}")
     for tool in sorted(connection.definitions.values(), key=lambda each: each.name):
         click.echo(f"\n{_safe(tool.name)}\n  {_safe(tool.description) or '(no description)'}")
         for parameter in tool.input_schema.get("properties", {}):
             click.echo(f"    {_safe(str(parameter))}")
     for tool_name, why in connection.rejected.items():
-        click.echo(f"toolrest: {_safe(tool_name)} is set aside: {why}", err=True)
+        click.echo(f"toolrest: {_safe(tool_name)} is set aside: {_safe(why)}", err=True)
 
 
 @click.command("get")
@@ -80,7 +81,7 @@ def get_command(choices: Choices, name: str, as_json: bool) -> None:
         click.echo(dumps(facts))
         return
     for key, value in facts.items():
-        click.echo(f"{key} = {value}")
+        click.echo(f"{key} = {_safe(str(value))}")
 
 
 def _facts(server: Server) -> dict[str, Any]:
@@ -109,13 +110,16 @@ async def _settled(
 ) -> list[Connection]:
     """The servers (or that one), as a session finds them; what was found outlives its end."""
     rest = choices.open(asker or _asker())
-    async with rest:
+    # Not entered: that would start the servers nobody has named as well, and ask about them.
+    try:
         pool = rest.mcp
         names = [] if pool is None else [n for n in pool.connections if name in (None, n)]
         if pool is None or not names:
             return []
         await rest.wait_for_mcp(*names)
         return [pool.connections[each] for each in sorted(names)]
+    finally:
+        await rest.aclose()
 
 
 def _print_table(rows: list[Status]) -> None:
@@ -123,7 +127,9 @@ def _print_table(rows: list[Status]) -> None:
     for row in rows:
         what = f"{len(row.tools)} tools" if row.state == "ready" else row.reason
         aside = f", {len(row.rejected)} set aside" if row.rejected else ""
-        click.echo(f"{row.name:<{width}}  {row.state:<8}  {_safe(what)}{aside}  [{row.target}]")
+        click.echo(
+            f"{row.name:<{width}}  {row.state:<8}  {_safe(what)}{aside}  [{_safe(row.target)}]"
+        )
 
 
 def _as_json(row: Status) -> dict[str, Any]:
@@ -159,14 +165,17 @@ def _asker() -> Any:
 @click.argument("name")
 def approve_command(choices: Choices, name: str, yes: bool) -> None:
     """Show how the server NAME is started and what changed in its tools, and approve it."""
+    from toolrest.agent.mcp_trust import CHANGED, START
     from toolrest.gate.review import ApprovalRequest
 
     def ask(request: ApprovalRequest) -> bool:
-        click.echo(request.reason, err=True)
+        if request.tool not in (START, CHANGED):
+            return False  # the server has a question of its own already
+        click.echo(request.reason, err=True)  # made safe to show by whoever asks
         return yes or click.confirm("Approve?", default=False, err=True)
 
     found = asyncio.run(_settled(choices, name, ask))
     if not found:
         raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
-    click.echo(found[0].status().line())
+    click.echo(_safe(found[0].status().line()))
     sys.exit(1 if found[0].state == "failed" else 0)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.cli.terminal import shown
+
 if TYPE_CHECKING:
     from toolrest.agent.undo.checkpoints import Checkpoints
     from toolrest.agent.undo.plan import Kept, Plan, Turn
@@ -42,7 +44,7 @@ def command(
 def _undo(checkpoints: Checkpoints, turn: int | None, force: bool) -> None:
     result = checkpoints.undo(turn, force=force, tell=lambda plan: _tell(plan, "will be"))
     for kept in result.failed:
-        click.echo(f"  not done: {kept.path}: {kept.why}", err=True)
+        click.echo(f"  not done: {shown(kept.path)}: {shown(kept.why)}", err=True)
     if result.number is not None:
         click.echo(
             f"{len(result.done)} of {len(result.plan.items)} put back. "
@@ -75,13 +77,15 @@ def _open(folder: str | None) -> Checkpoints:
 
 
 def _list(turns: list[Turn]) -> None:
-    shown = [turn for turn in turns if turn.changed or turn.status == "open"]
-    if not shown:
+    listed = [turn for turn in turns if turn.changed or turn.status == "open"]
+    if not listed:
         click.echo("no turn has changed anything")
-    for turn in shown:
+    for turn in listed:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(turn.time))
         state = "undone" if turn.undone else turn.status
-        click.echo(f"{turn.number:>5}  {when}  {state:<11}  {turn.changed:>5} paths  {turn.label}")
+        click.echo(
+            f"{turn.number:>5}  {when}  {state:<11}  {turn.changed:>5} paths  {shown(turn.label)}"
+        )
 
 
 def _tell(plan: Plan, verb: str) -> None:
@@ -89,7 +93,7 @@ def _tell(plan: Plan, verb: str) -> None:
     more = f" and {len(plan.undoes) - 10} more" if plan.undoes[10:] else ""
     click.echo(f"turn {what}{more}: {len(plan.items)} paths {verb} put back")
     for item in plan.items[:_SHOWN]:
-        click.echo(f"  {item.action} {item.path}")
+        click.echo(f"  {item.action} {shown(item.path)}")
     if plan.items[_SHOWN:]:
         click.echo(f"  and {len(plan.items) - _SHOWN} more")
     _say(plan.kept, "stays as it is (--force takes it back)")
@@ -100,6 +104,6 @@ def _tell(plan: Plan, verb: str) -> None:
 
 def _say(paths: list[Kept], what: str) -> None:
     for kept in paths[:_SHOWN]:
-        click.echo(f"  {what}: {kept.path} ({kept.why})")
+        click.echo(f"  {what}: {shown(kept.path)} ({kept.why})")
     if paths[_SHOWN:]:
         click.echo(f"  {what}: {len(paths) - _SHOWN} more")

@@ -21,6 +21,8 @@ Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All that is given out for the open internet; other ranges wrap or translate addresses."""
 _LOOPBACK: tuple[Range, ...] = (
     ipaddress.IPv4Network("127.0.0.0/8"),
     ipaddress.IPv6Network("::1/128"),
@@ -69,7 +71,7 @@ def is_public(address: Address) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
-        if address.teredo is not None:
+        if address.teredo is not None or address not in _UNICAST:
             return False
     return address.is_global and not address.is_multicast
 
