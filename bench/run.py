@@ -74,5 +74,5 @@ def dispatch() -> None:
 
 if __name__ == "__main__":
     dispatch()
-    for script in ("startup.py", "checkpoint.py"):
+    for script in ("startup.py", "turns.py", "agent.py", "checkpoint.py"):
         subprocess.run([sys.executable, str(HERE / script)], check=False)
