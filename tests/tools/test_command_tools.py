@@ -7,6 +7,8 @@ import base64
 import json
 import os
 import re
+import shlex
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -247,6 +249,33 @@ async def test_a_timeout_never_asks_to_run_outside(tmp_path: Path, mode: Any) ->
         output = await rest.call("shell_command", arguments)
     assert "command timed out after" in output.text
     assert [request for request in asked if request.retry_reason or request.leaves] == []
+
+
+@pytest.mark.parametrize("slash", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+async def test_which_of_the_hosts_temporary_folders_are_shared(
+    outside: Path, monkeypatch: pytest.MonkeyPatch, slash: bool, named: bool
+) -> None:
+    for name in ("work", "temporary"):
+        (outside / name).mkdir(parents=True)
+    monkeypatch.setenv("TMPDIR", str(outside / "temporary"))
+    mark = Path("/tmp") / outside.name
+    settings = {
+        "sandbox_tmp": "host",
+        "sandbox_workspace_write.exclude_slash_tmp": not slash,
+        "sandbox_workspace_write.exclude_tmpdir_env_var": not named,
+        "approval_policy": "never",
+    }
+    try:
+        async with rest_in(outside / "work", settings=settings) as rest:
+            for path in (mark, outside / "temporary" / "x"):
+                program = f"import pathlib; pathlib.Path({str(path)!r}).touch()"
+                line = shlex.join(["python3", "-c", program])
+                await rest.call("exec_command", {"cmd": line, "login": False})
+        assert (mark.exists(), (outside / "temporary" / "x").exists()) == (slash, named)
+    finally:
+        mark.unlink(missing_ok=True)
+        shutil.rmtree(outside)
 
 
 async def test_untrusted_asks_before_a_command_runs(tmp_path: Path) -> None:

@@ -242,6 +242,18 @@ def _runner(
     )
 
 
+def shared_tmp(settings: Settings) -> tuple[str, ...] | None:
+    """The host's folders for temporary files that commands may write, where they share them."""
+    if settings.sandbox_tmp == "private":
+        return None
+    from toolrest.sandbox.policy import host_tmp_folders
+
+    roots = settings.sandbox_workspace_write
+    return host_tmp_folders(
+        slash_tmp=not roots.exclude_slash_tmp, tmpdir=not roots.exclude_tmpdir_env_var
+    )
+
+
 def _confinement(settings: Settings) -> Confinement:
     from toolrest.config.provider_secrets import key_variables
     from toolrest.gate.runner import Confinement
@@ -253,6 +265,7 @@ def _confinement(settings: Settings) -> Confinement:
         network=network_of(settings),
         allowed_hosts=settings.tool_security.allowed_network_domains,
         tmp=settings.sandbox_tmp,
+        host_tmp=shared_tmp(settings),
         backend=settings.sandbox_policy,
         container=_container(settings),
         rootfs=settings.sandbox.rootfs,

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from toolrest.agent.assemble import shared_tmp
 from toolrest.mcp.errors import McpUnavailable
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class ServerBoxes:
                 network=network,
                 allowed_hosts=hosts,
                 tmp=settings.sandbox_tmp,
+                host_tmp=shared_tmp(settings),
                 cache_dir=os.path.join(self._config.home, "mcp", "cache", slug),
                 require=settings.sandbox.require,
             )

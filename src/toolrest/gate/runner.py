@@ -44,6 +44,7 @@ class Confinement:
     allowed_hosts: tuple[str, ...] = ()
     denied_hosts: tuple[str, ...] = ()
     tmp: Tmp = "private"
+    host_tmp: tuple[str, ...] | None = None
     backend: Backend | None = None
     environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
     require: tuple[Control, ...] = ("writes", "network", "own_files")
@@ -148,6 +149,7 @@ class Runner:
                 network=self.confinement.network,
                 allowed_hosts=self.confinement.allowed_hosts,
                 tmp=self.confinement.tmp,
+                host_tmp=self.confinement.host_tmp,
                 cache_dir=self._cache_dir,
                 require=self.confinement.require,
             )

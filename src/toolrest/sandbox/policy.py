@@ -40,6 +40,12 @@ REQUIRED: tuple[Control, ...] = ("writes", "network", "own_files")
 _NEVER_ROOTS = ("/proc", "/sys", "/dev")
 
 
+def host_tmp_folders(*, slash_tmp: bool = True, tmpdir: bool = True) -> tuple[str, ...]:
+    """Where the host keeps temporary files, for sessions that share them."""
+    named = os.environ.get("TMPDIR", "") if tmpdir else ""
+    return (*(("/tmp",) if slash_tmp else ()), *((named,) if named else ()))  # noqa: S108
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxPolicy:
     """The confinement of one session. Make it with `SandboxPolicy.build`.
@@ -79,17 +85,19 @@ class SandboxPolicy:
         network: Network = "off",
         allowed_hosts: Sequence[str] = (),
         tmp: Tmp = "private",
+        host_tmp: Sequence[str] | None = None,
         cache_dir: str | None = None,
         require: Iterable[Control] = REQUIRED,
     ) -> SandboxPolicy:
         """Check the launcher's values, follow their symlinks once, and fix them.
 
-        `protected` None means the built-in places of every root.
+        `protected` None means the built-in places of every root, `host_tmp` None all of the
+        host's folders for temporary files.
         """
         home = _folder(workspace, "workspace")
         asked = [home, *(_absolute(root, "writable_roots", home) for root in writable_roots)]
         if tmp == "host" and mode == "workspace-write":
-            asked += ["/tmp", os.environ.get("TMPDIR", "")]  # noqa: S108
+            asked += host_tmp_folders() if host_tmp is None else host_tmp
         granted, dropped = _roots(asked) if mode == "workspace-write" else ((), ())
         session = _private(session_dir, "session_dir", granted)
         cache = None if cache_dir is None else _private(cache_dir, "cache_dir", granted)
@@ -121,6 +129,7 @@ class SandboxPolicy:
         network: Network = "off",
         allowed_hosts: Sequence[str] = (),
         tmp: Tmp = "private",
+        host_tmp: Sequence[str] | None = None,
         cache_dir: str | None = None,
         require: Iterable[Control] = REQUIRED,
     ) -> SandboxPolicy:
@@ -138,6 +147,7 @@ class SandboxPolicy:
             network=network,
             allowed_hosts=allowed_hosts,
             tmp=tmp,
+            host_tmp=host_tmp,
             cache_dir=cache_dir,
             require=require,
         )
