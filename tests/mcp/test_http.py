@@ -217,14 +217,17 @@ async def test_without_a_login_the_reason_says_how_to(open_rest: Open, site: Sit
         assert "toolrest mcp login web" in rest.mcp.status()[0].reason
 
 
-async def test_nobody_listens(open_rest: Open) -> None:
+async def test_nobody_listens(open_rest: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "hidden-in-the-address")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}/mcp"
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/mcp?key=${{PLACE}}"
         async with open_rest({"web": {"url": url}}) as rest:
             await rest.wait_for_mcp()
             assert rest.mcp is not None
-            assert "cannot be reached" in rest.mcp.status()[0].reason
+            (status,) = rest.mcp.status()
+            assert "cannot be reached" in status.reason
+            assert "hidden-in-the-address" not in status.reason + status.target
 
 
 async def test_a_login_is_kept_and_used(open_rest: Open, site: Site, toolrest_home: Path) -> None:

@@ -52,10 +52,10 @@ async def test_a_person_who_thinks_does_not_time_a_call_out(
 ) -> None:
     async def slow(request: ApprovalRequest) -> bool:
         if request.tool == "mcp_elicitation":
-            await asyncio.sleep(1.2)
+            await asyncio.sleep(2.0)
         return True
 
-    async with open_rest({"fs": fake_server(tool_timeout_sec=0.8)}, on_ask=slow) as rest:
+    async with open_rest({"fs": fake_server(tool_timeout_sec=1.5)}, on_ask=slow) as rest:
         await rest.wait_for_mcp()
         answer = await rest.call("fs/ask")
         assert json.loads(answer.text)["action"] == "accept"

@@ -91,20 +91,20 @@ async def test_a_crash_in_a_call_is_answered_and_the_server_comes_back(
 async def test_a_timeout_tells_the_server_and_progress_extends_it(
     open_rest: Open, fake_server: Fake
 ) -> None:
-    async with open_rest({"fs": fake_server(tool_timeout_sec=0.5)}) as rest:
+    async with open_rest({"fs": fake_server(tool_timeout_sec=1.2)}) as rest:
         await rest.wait_for_mcp()
         late = await rest.call("fs/sleep")
         assert late.failure is not None
         assert late.failure.kind == "timed_out"
-        assert "timed out awaiting tools/call after 0.5s" in late.text
+        assert "timed out awaiting tools/call after 1.2s" in late.text
         cancelled = json.loads((await rest.call("fs/seen")).text)
         assert len(cancelled) == 1
-        # Six steps of 0.2 s each: more than the limit, but never silent for so long.
+        # Six steps of 0.3 s each: more than the limit, but never silent for so long.
         assert (await rest.call("fs/steps")).text == "stepped"
 
 
 async def test_progress_cannot_hold_a_call_for_ever(open_rest: Open, fake_server: Fake) -> None:
-    row = fake_server(tool_timeout_sec=0.5, tool_timeout_max_sec=0.7)
+    row = fake_server(tool_timeout_sec=1.2, tool_timeout_max_sec=1.4)
     async with open_rest({"fs": row}) as rest:
         await rest.wait_for_mcp()
         late = await rest.call("fs/steps")

@@ -99,7 +99,7 @@ class Connection:
             tuple(sorted(self.definitions)),
             dict(self.rejected),
             server.transport,
-            server.url or " ".join(server.argv),
+            server.target,
         )
 
     def start(self) -> None:

@@ -108,18 +108,18 @@ async def _is_older(server: Server, auth: Any) -> bool:
             async with client.stream("POST", url, json=opening, headers=accept) as answer:
                 return _by_status(server, answer.status_code)
         except httpx2.HTTPError as error:
-            raise McpUnavailable(f"{server.url} cannot be reached: {_words(error)}") from None
+            raise McpUnavailable(f"{server.target} cannot be reached: {_words(error)}") from None
         except McpUnavailable:
             raise
         except Exception as error:
             # What the SDK's login code raises: it has no common base.
-            raise McpUnavailable(f"{server.url}: {_words(error)}") from None
+            raise McpUnavailable(f"{server.target}: {_words(error)}") from None
 
 
 def _by_status(server: Server, status: int) -> bool:
     if status in (401, 403):
         raise McpUnavailable(
-            f"{server.url} wants a login (HTTP {status}); run: toolrest mcp login {server.name}, "
+            f"{server.target} wants a login (HTTP {status}); run: toolrest mcp login {server.name}, "
             "or set bearer_token_env_var"
         )
     return status in (404, 405)

@@ -67,7 +67,7 @@ async def login(
         except TimeoutError:
             raise McpError(f"nobody finished the login within {patience:g} s") from None
     if store.get(server.url) is None:
-        raise McpError(f"{server.url} does not ask for a login")
+        raise McpError(f"{server.target} does not ask for a login")
 
 
 async def _provoke(server: Server, auth: Any) -> None:
@@ -82,7 +82,7 @@ async def _provoke(server: Server, auth: Any) -> None:
             client.stream("POST", server.url or "", json=opening, headers=headers) as answer,
         ):
             if answer.status_code in (401, 403):
-                raise McpError(f"{server.url} refused the new token (HTTP {answer.status_code})")
+                raise McpError(f"{server.target} refused the new token (HTTP {answer.status_code})")
     except McpError:
         raise
     except Exception as error:

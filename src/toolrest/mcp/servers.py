@@ -43,6 +43,11 @@ class Server:
     problem: str | None = None
 
     @property
+    def target(self) -> str:
+        """What is started or reached, as it was written: no variable of it is filled in."""
+        return self.row.url or " ".join((self.row.command or "", *self.row.args))
+
+    @property
     def host(self) -> str | None:
         """The host that a server over HTTP is reached at."""
         return urlsplit(self.url).hostname if self.url else None

@@ -76,7 +76,7 @@ def call(request: Any, name: str, arguments: dict[str, Any], token: Any) -> dict
         return text("slept")
     if name == "steps":
         for step in range(6):
-            time.sleep(0.2)
+            time.sleep(0.3)
             send_progress(token, step)
         return text("stepped")
     if name == "crash":
