@@ -119,8 +119,8 @@ async def _is_older(server: Server, auth: Any) -> bool:
 def _by_status(server: Server, status: int) -> bool:
     if status in (401, 403):
         raise McpUnavailable(
-            f"{server.target} wants a login (HTTP {status}); run: toolrest mcp login {server.name}, "
-            "or set bearer_token_env_var"
+            f"{server.target} wants a login (HTTP {status}); "
+            f"run: toolrest mcp login {server.name}, or set bearer_token_env_var"
         )
     return status in (404, 405)
 
