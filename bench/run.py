@@ -74,5 +74,7 @@ def dispatch() -> None:
 
 if __name__ == "__main__":
     dispatch()
-    for script in ("startup.py", "turns.py", "agent.py", "checkpoint.py"):
+    others = sorted(path.name for path in HERE.glob("*.py") if path.stem not in ("run", "dispatch"))
+    for script in others:
+        print(f"\n{script}", flush=True)
         subprocess.run([sys.executable, str(HERE / script)], check=False)
