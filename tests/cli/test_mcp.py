@@ -113,9 +113,9 @@ def test_a_yes_to_one_server_is_none_to_another(
         "evil": {"command": "/bin/sh", "args": ["-c", f"touch {marker}"]},
     }
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    assert run("trust").returncode == 0
+    assert run("trust").exit_code == 0
     approved = run("mcp", "approve", "--yes", "fs")
-    assert approved.returncode == 0, approved.stderr
+    assert approved.exit_code == 0, approved.stderr
     assert "evil" not in approved.stderr
     pins = (toolrest_home / "mcp" / "pins.json").read_text()
     assert "#fs" in pins
@@ -127,7 +127,7 @@ def test_what_is_approved_cannot_act_on_the_terminal(run: Run, tmp_path: Path) -
     args = ["-c", "evil\x1b[2K\r\u202e", "line\n(it touches nothing)"]
     servers = {"fs": {"command": "/bin/sh", "args": args}}
     (tmp_path / "work" / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    assert run("trust").returncode == 0
+    assert run("trust").exit_code == 0
     done = run("mcp", "approve", "fs")
     assert "evil⟨ESC⟩[2K⟨CR⟩" in done.stderr
     for words in (done.stderr, done.stdout, run("mcp", "list").stdout):
