@@ -124,11 +124,18 @@ class Loop:
 
     async def _before_retry(self, error: ModelError, attempt: int) -> None:
         most = self.session.model.stream_max_retries
-        if not error.retryable or attempt > most:
+        if not error.retryable or attempt > most or self._was_never_there(error):
             raise error
         words = f"Reconnecting... {attempt}/{most} ({error.message})"
         self.session.emit(StreamError(message=words))
         await asyncio.sleep(retry_delay(attempt, error))
+
+    def _was_never_there(self, error: ModelError) -> bool:
+        """A server that nobody has heard of yet is more likely misnamed than restarting.
+
+        The request itself was repeated already; whoever waits should read the reason soon.
+        """
+        return error.kind == "unreachable" and not self.session.heard
 
     # A conversation that grew too long
 

@@ -126,7 +126,7 @@ def _create(journal: Journal, session: AgentSession, source: str) -> None:
             "originator": "toolrest",
             "cli_version": __version__,
             "source": source,
-            "model_provider": getattr(session.model, "provider", None),
+            "model_provider": getattr(getattr(session.model, "provider", None), "id", None),
             "base_instructions": {"text": session.instructions},
             "git": git_facts(cwd),
         }

@@ -98,6 +98,7 @@ class Sampling:
     # What comes
 
     def _take(self, event: ModelEvent) -> None:
+        self.session.heard |= not isinstance(event, Retrying)
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)

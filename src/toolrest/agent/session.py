@@ -90,6 +90,7 @@ class AgentSession:
 
             rest.sample_with(sampler(self))
         self.warnings: list[str] = []
+        self.heard = False  # whether the model's server has ever answered
         self._pending: deque[JSONObject] = deque()
         self._task: asyncio.Task[TurnEnd] | None = None
         self._stopping: StopReason | None = None

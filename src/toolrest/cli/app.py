@@ -88,7 +88,13 @@ def app(ctx: click.Context) -> None:
 def run() -> None:
     """Run the command line; Toolrest's own errors are one line on stderr and exit code 2."""
     try:
-        app(prog_name="toolrest")
+        sys.exit(app.main(prog_name="toolrest", standalone_mode=False))
+    except click.Abort:  # Ctrl-C, or the end of input where an answer was wanted
+        click.echo(err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except ToolrestError as error:
         click.echo(f"toolrest: {error}", err=True)
         sys.exit(2)

@@ -33,10 +33,12 @@ def list_(everything: bool, as_json: bool) -> None:
     from toolrest.policy.display import display_safe
 
     store = _store()
+    told = False
     for pending in store.listed():
         state = store.state(pending)
         if not everything and state in ("taken", "expired"):
             continue
+        told = True
         if as_json:
             click.echo(_as_json(pending, state))
             continue
@@ -47,6 +49,8 @@ def list_(everything: bool, as_json: bool) -> None:
             f"{pending.id}  {state:8}  {left:5} min  {request.risk.label:8}  "
             f"{display_safe(pending.tool)}: {display_safe(what)}"
         )
+    if not told and not as_json:
+        click.echo("no question waits", err=True)
 
 
 @command.command("show")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +16,7 @@ import click
 
 from toolrest.errors import ConfigError
 
+_STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 _OPTIONS = {
     "cd": "--cd",
     "model": "--model",
@@ -57,7 +60,7 @@ def command(
     click.echo(f"{len(waiting)} of {len(tasks)} tasks to run, {jobs} at a time", err=True)
     batch = Batch(results, events, overrides)
     asyncio.run(batch.run(waiting, jobs))
-    sys.exit(0 if batch.failed == 0 else 1)
+    sys.exit(143 if batch.terminated else 0 if batch.failed == 0 else 1)
 
 
 @dataclass(slots=True)
@@ -127,6 +130,7 @@ class Batch:
         self._events = events
         self._overrides = [word for one in overrides for word in ("-c", one)]
         self.failed = 0
+        self.terminated = False
 
     async def run(self, tasks: list[BatchTask], jobs: int) -> None:
         """All of them, at most `jobs` at a time."""
@@ -136,9 +140,23 @@ class Batch:
             async with places:
                 await self._run(task)
 
-        async with asyncio.TaskGroup() as group:
-            for task in tasks:
-                group.create_task(one(task))
+        loop, running = asyncio.get_running_loop(), asyncio.current_task()
+
+        def stop() -> None:
+            self.terminated = True
+            if running is not None:
+                running.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in tasks:
+                    group.create_task(one(task))
+        except asyncio.CancelledError:
+            if not self.terminated:
+                raise
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
 
     async def _run(self, task: BatchTask) -> None:
         command = [sys.executable, "-m", "toolrest", "exec", "--json", *self._overrides]
@@ -152,9 +170,15 @@ class Batch:
             out, _ = await process.communicate(task.prompt.encode())
         except asyncio.CancelledError:
             # It is told to stop, which it records; the task has no result and runs again.
-            process.terminate()
+            with suppress(ProcessLookupError):
+                process.terminate()
             await process.wait()
             raise
+        if process.returncode in _STOPPED:
+            # Ctrl-C reaches it before us: it did not come to an end, and runs again as well.
+            self.failed += 1
+            click.echo(f"{task.id}: stopped", err=True)
+            return
         self._finish(task, out.decode("utf-8", "replace"), process.returncode or 0)
 
     def _finish(self, task: BatchTask, out: str, code: int) -> None:
@@ -172,6 +196,7 @@ class Batch:
 
 def _summary(out: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    said = None
     for line in out.splitlines():
         try:
             event = json.loads(line)
@@ -182,6 +207,10 @@ def _summary(out: str) -> dict[str, Any]:
             found["thread_id"] = event.get("thread_id")
         elif kind == "item.completed" and event["item"].get("type") == "agent_message":
             found["text"] = event["item"].get("text")
+        elif kind in ("error", "turn.failed"):
+            said = event.get("error", event).get("message")
         elif kind == "result":
             found |= {key: event.get(key) for key in ("status", "reason", "usage", "denials")}
+    if said is not None and found.get("status") != "completed":
+        found["error"] = said
     return found

@@ -12,6 +12,9 @@ def main() -> None:
 
         sys.stdout.write(f"toolrest {__version__}\n")
         return
-    from toolrest.cli.app import run
+    try:
+        from toolrest.cli.app import run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # while the code is still being loaded
+        sys.exit(130)

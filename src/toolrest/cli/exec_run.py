@@ -68,6 +68,9 @@ class Task:
             return config
         roots = config.value.sandbox_workspace_write.writable_roots
         more = [os.path.abspath(folder) for folder in self.add_dirs]
+        for folder in more:
+            if not os.path.isdir(folder):
+                raise ConfigError(f"--add-dir {folder} is not a folder")
         return self.choices.load(
             flags | {"sandbox_workspace_write.writable_roots": [*roots, *more]}
         )
@@ -131,10 +134,15 @@ class _Run:
     async def _work(self) -> Outcome:
         task = self.task
         schema = read_schema(task.output_schema) if task.output_schema else None
+        if task.answer is not None:
+            _check_answer(task.answer)
         items = prompt_items(task.prompt, task.images)
         config = task.load()
         for warning in config.warnings:
             click.echo(f"toolrest: {warning}", err=True)
+        if task.add_dirs and config.value.sandbox_mode == "read-only":
+            words = "--add-dir has no effect while sandbox_mode is read-only"
+            click.echo(f"toolrest: {words}; add: -s workspace-write", err=True)
         session = self._session = self._open(config)
         settled()
         self.out.open(session.thread_id)
@@ -207,10 +215,10 @@ class _Run:
 
     def _conclude(self, result: TurnResult, schema: JSONObject | None) -> Outcome:
         outcome = Outcome.of(result)
-        if self.task.answer is not None:
-            _write_answer(self.task.answer, result.text)
         if not self.out.as_json and result.text is not None and outcome.exit_code in (0, 4):
             self.out.put(result.text)
+        if self.task.answer is not None:
+            _write_answer(self.task.answer, result.text)
         if schema is not None and outcome.exit_code == 0:
             problem = unmet(schema, result.text)
             if problem is not None:
@@ -230,6 +238,20 @@ def _ignored_docs(session: AgentSession) -> list[str]:
         return []
     folder = opening.files.workspace
     return [f"{found} is not used: read it, then trust the folder with: toolrest trust {folder}"]
+
+
+def _check_answer(path: str) -> None:
+    """Before the work is done, see that its answer has a place to go."""
+    place = path if os.path.exists(path) else os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        problem = "it is a folder"
+    elif not os.path.exists(place):
+        problem = f"there is no folder {place}"
+    elif not os.access(place, os.W_OK):
+        problem = "permission denied"
+    else:
+        return
+    raise ConfigError(f"-o {path} cannot be written: {problem}")
 
 
 def _write_answer(path: str, text: str | None) -> None:

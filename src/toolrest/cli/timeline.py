@@ -54,6 +54,7 @@ class Timeline:
         self._shown: set[str] = set()
         self._output: dict[str, str] = {}
         self._said: str | None = None
+        self._reason = ""
 
     def __call__(self, event: Event) -> None:
         """Print what this event is worth."""
@@ -148,8 +149,14 @@ class Timeline:
         self._print(f"remembered for {event.scope}: {event.text}", mark="! ", fg="yellow")
         self._print(f"  kept in {event.path}", dim=True)
 
-    def _note(self, event: Warning | StreamError) -> None:
+    def _note(self, event: Warning) -> None:
         self._print(event.message, mark="! ", fg="yellow")
+
+    def _again(self, event: StreamError) -> None:
+        """The reason is said once, however often the connection is tried."""
+        words, _, reason = event.message.partition(" (")
+        self._print(words if reason == self._reason else event.message, mark="! ", fg="yellow")
+        self._reason = reason
 
     def _compacted(self, event: ContextCompacted) -> None:
         words = f"the conversation was summarised: {event.tokens_before:,} tokens became"
@@ -216,7 +223,7 @@ _HANDLERS: dict[type[Event], Callable[[Timeline, Any], None]] = {
     PlanUpdate: Timeline._plan,
     MemorySaved: Timeline._memory,
     Warning: Timeline._note,
-    StreamError: Timeline._note,
+    StreamError: Timeline._again,
     ContextCompacted: Timeline._compacted,
     TaskComplete: Timeline._complete,
 }

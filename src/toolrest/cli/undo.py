@@ -58,6 +58,7 @@ def _open(folder: str | None) -> Checkpoints:
     from toolrest.agent.undo.checkpoints import Checkpoints
     from toolrest.agent.undo.scan import Limits
     from toolrest.config.loader import load
+    from toolrest.errors import ConfigError
 
     workspace = default_workspace(folder)
     config = load(workspace=workspace, surface="cli")
@@ -69,10 +70,10 @@ def _open(folder: str | None) -> Checkpoints:
         while (parent := os.path.dirname(above)) != above:
             above = parent
             if Checkpoints(config.home, above).exists:
-                raise click.UsageError(
+                raise ConfigError(
                     f"no turn has changed {workspace}, but some have {above} (use -C {above})"
                 )
-        raise click.UsageError(f"there is nothing to undo: no checkpoint of {workspace}")
+        raise ConfigError(f"there is nothing to undo: no checkpoint of {workspace}")
     return checkpoints
 
 
@@ -83,15 +84,14 @@ def _list(turns: list[Turn]) -> None:
     for turn in listed:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(turn.time))
         state = "undone" if turn.undone else turn.status
-        click.echo(
-            f"{turn.number:>5}  {when}  {state:<11}  {turn.changed:>5} paths  {shown(turn.label)}"
-        )
+        size = _paths(turn.changed)
+        click.echo(f"{turn.number:>5}  {when}  {state:<11}  {size:>11}  {shown(turn.label)}")
 
 
 def _tell(plan: Plan, verb: str) -> None:
     what = ", ".join(str(number) for number in plan.undoes[:10])
     more = f" and {len(plan.undoes) - 10} more" if plan.undoes[10:] else ""
-    click.echo(f"turn {what}{more}: {len(plan.items)} paths {verb} put back")
+    click.echo(f"turn {what}{more}: {_paths(len(plan.items))} {verb} put back")
     for item in plan.items[:_SHOWN]:
         click.echo(f"  {item.action} {shown(item.path)}")
     if plan.items[_SHOWN:]:
@@ -100,6 +100,10 @@ def _tell(plan: Plan, verb: str) -> None:
     _say(plan.lost, "cannot be brought back, it was not saved")
     lost = {kept.path for kept in plan.lost}
     _say([kept for kept in plan.left_out if kept.path not in lost], "not saved by checkpoints")
+
+
+def _paths(number: int) -> str:
+    return "1 path" if number == 1 else f"{number} paths"
 
 
 def _say(paths: list[Kept], what: str) -> None:

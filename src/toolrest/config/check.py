@@ -196,7 +196,7 @@ def _unknown_line(place: Place, key: Key) -> str:
     meant = nearest(key)
     if key[-1].endswith("_ms") and meant and meant.endswith("_sec"):
         return f"{place.label}: {format_key(key)}: times are in seconds here; write {meant}"
-    hint = f"; did you mean {meant}?" if meant else "; `toolrest config show` lists every key"
+    hint = f"; did you mean {meant}?" if meant else "; `toolrest config show --all` lists every key"
     return f"{place.label}: unknown key {format_key(key)}{hint}"
 
 

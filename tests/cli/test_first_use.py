@@ -1,0 +1,111 @@
+"""What a newcomer runs into: a server that is not there, wrong folders, Ctrl-C at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolrest.testing import Cut, Pause
+
+
+def test_a_server_that_is_not_there_is_given_up_soon(desk: Any) -> None:
+    (desk.home / "config.toml").write_text(
+        'model = "x"\nmodel_provider = "p"\n[model_providers.p]\n'
+        'base_url = "http://127.0.0.1:9/v1"\nrequest_max_retries = 2\n'
+    )
+    ran = desk.run("exec", "--ephemeral", "go")
+    assert ran.code == 1
+    assert ran.err.count("Reconnecting") == 2
+    assert ran.err.count("cannot reach") == 2, "once while trying, once as the reason of the end"
+
+
+def test_a_server_that_was_there_is_waited_for(desk: Any, serve: Any) -> None:
+    server = serve([[Cut()], "here again"], request_max_retries=0, stream_max_retries=2)
+    ran = desk.run("exec", "go")
+    assert (ran.code, ran.out) == (0, "here again\n")
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("place", ["gone/answer.md", "."])
+def test_an_answer_without_a_place_is_said_before_the_work(
+    desk: Any, serve: Any, place: str
+) -> None:
+    server = serve(["an answer"])
+    ran = desk.run("exec", "-o", place, "go")
+    assert ran.code == 2
+    assert f"-o {place} cannot be written" in ran.err
+    assert server.requests == []
+
+
+def test_folders_that_cannot_be_added_are_named(desk: Any, serve: Any, tmp_path: Path) -> None:
+    server = serve(["done"])
+    ran = desk.run("exec", "-s", "workspace-write", "--add-dir", str(tmp_path / "gone"), "go")
+    assert (ran.code, server.requests) == (2, [])
+    assert f"--add-dir {tmp_path / 'gone'} is not a folder" in ran.err
+    ran = desk.run("exec", "--add-dir", str(tmp_path), "go")
+    assert ran.code == 0
+    assert "--add-dir has no effect while sandbox_mode is read-only" in ran.err
+
+
+@pytest.mark.parametrize("wait", [0.15, 0.6])
+def test_ctrl_c_is_never_a_traceback(desk: Any, serve: Any, wait: float) -> None:
+    serve([[Pause(60)]])
+    with desk.start("exec", "go") as process:
+        time.sleep(wait)  # whatever it is doing by then
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    # Before Python itself is up, the signal simply ends it.
+    assert process.returncode in (130, -signal.SIGINT)
+    if process.returncode == 130:
+        assert "Traceback" not in err
+        assert "Aborted" not in err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_batch_has_no_result_for_what_it_stopped(
+    desk: Any, serve: Any, number: signal.Signals, code: int
+) -> None:
+    server = serve([[Pause(60)], "done"])
+    (desk.workspace / "tasks.jsonl").write_text(json.dumps({"id": "a", "prompt": "go"}) + "\n")
+    # A terminal's Ctrl-C goes to the whole group; `kill` goes to the one.
+    with desk.start("batch", "tasks.jsonl", start_new_session=True) as process:
+        end = time.monotonic() + 60
+        while not server.requests and time.monotonic() < end:
+            time.sleep(0.02)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in err) == (code, False), err
+    assert not (desk.workspace / "tasks.jsonl.results.jsonl").exists()
+    assert desk.run("batch", "tasks.jsonl").code == 0
+    row = json.loads((desk.workspace / "tasks.jsonl.results.jsonl").read_text())
+    assert (row["id"], row["text"]) == ("a", "done")
+
+
+def test_a_failed_task_says_why(desk: Any) -> None:
+    task = {"id": "a", "prompt": "go", "cd": "/nowhere/at/all"}
+    (desk.workspace / "tasks.jsonl").write_text(json.dumps(task) + "\n")
+    assert desk.run("batch", "tasks.jsonl").code == 1
+    row = json.loads((desk.workspace / "tasks.jsonl.results.jsonl").read_text())
+    assert "/nowhere/at/all is not a folder" in row["error"]
+
+
+def test_the_record_names_the_provider(desk: Any, serve: Any) -> None:
+    serve(["done"])
+    desk.run("exec", "go")
+    (rollout,) = desk.home.rglob("rollout-*.jsonl")
+    meta = json.loads(rollout.read_text().splitlines()[0])["payload"]
+    assert meta["model_provider"] == "scripted"
+
+
+def test_no_questions_is_said(desk: Any) -> None:
+    ran = desk.run("approvals", "list")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no question waits\n")
