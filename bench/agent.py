@@ -108,19 +108,29 @@ def once(name: str, binary: str, sandbox: str) -> dict[str, float]:
     }
 
 
-def measure(name: str, binary: str, sandbox: str, runs: int) -> dict[str, float]:
-    rows = [once(name, binary, sandbox) for _ in range(runs)]
-    return {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+def measure(binaries: dict[str, str], sandbox: str, runs: int) -> dict[str, dict[str, float]]:
+    """The median of each figure. Runs take turns, so that a noisy moment hits both."""
+    rows: dict[str, list[dict[str, float]]] = {name: [] for name in binaries}
+    for _ in range(runs):
+        for name, binary in binaries.items():
+            rows[name].append(once(name, binary, sandbox))
+    return {
+        name: {key: statistics.median(row[key] for row in found) for key in found[0]}
+        for name, found in rows.items()
+    }
 
 
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    binary = codex()
+    binaries = {"toolrest": str(TOOLREST)}
+    found = codex()
+    if found:
+        binaries["codex"] = found
     for sandbox in SANDBOXES:
         print(f"\n{sandbox}: {CALLS} commands, median of {runs} runs")
-        ours = measure("toolrest", str(TOOLREST), sandbox, runs)
-        theirs = measure("codex", binary, sandbox, runs) if binary else None
-        for key, value in ours.items():
+        rows = measure(binaries, sandbox, runs)
+        theirs = rows.get("codex")
+        for key, value in rows["toolrest"].items():
             if theirs is None:
                 print(f"  {key:<28} toolrest {value:8.1f}   codex not measured (not installed)")
             else:
