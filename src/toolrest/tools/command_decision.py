@@ -50,7 +50,8 @@ def decision_on(verdict: Verdict, args: Escalation, ctx: Context) -> Decision:
         return Decision("deny", f"command.{_row(found)}", words)
     if isinstance(required, Skip):
         # Only where rules allow every single command does the first attempt leave the sandbox.
-        leaves = required.bypass_sandbox and ctx.runner.is_confined
+        # Nor does it where a name means a file that the project or a tool has put there.
+        leaves = required.bypass_sandbox and ctx.runner.is_confined and not ctx.memo.get("planted")
         return Decision("allow", f"command.{_row(found)}", leaves=leaves)
     return _asked(verdict, found, required, setting, args, ctx)
 
@@ -81,18 +82,25 @@ def _asked(
     if memory is None or not memory.consults(question) or setting.mode == "auto":
         return question  # in `auto`, whatever runs something asks every time
 
+    def real(cwds: Sequence[str]) -> tuple[str, ...]:
+        return tuple(map(ctx.files.canonical, cwds))
+
     def allowed(granted: Granted) -> bool:
         again = outcome(verdict, ctx.rules, setting, granted=granted)
         return isinstance(again.requirement, Skip)
 
+    # A yes for a folder is none for where a link in it leads.
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
-        return memory.grants.covering(need, cwds) is not None
+        return memory.grants.covering(need, real(cwds)) is not None
 
-    if allowed(granted_by(stored, outside=leaves)):
+    kept = not (leaves and ctx.memo.get("planted"))
+    if kept and allowed(granted_by(stored, outside=leaves)):
         return Decision("allow", "grant", "granted before", leaves=leaves)
     keys = command_keys(found, workspace=ctx.workspace, outside=leaves)
     # What is offered must be what lets the same line through next time, or it is not offered.
-    offered = granted_by(lambda need, cwds: any(k.covers(need, cwds) for k in keys), outside=leaves)
+    offered = granted_by(
+        lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), outside=leaves
+    )
     return replace(question, keys=keys if allowed(offered) else ())
 
 

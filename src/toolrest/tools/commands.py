@@ -179,12 +179,14 @@ class CommandTool(Tool):
     def verdict(self, args: Any, ctx: Context) -> Verdict:
         """What the command will do, judged piece by piece; once a call."""
         from toolrest.policy.verdict import judge
+        from toolrest.tools.planted import planted
 
         found: Verdict | None = ctx.memo.get("verdict")
         if found is None:
             cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
             roots = (*ctx.files.writable_roots, *PRIVATE)
             found = judge(self.script(args), cwd=cwd, writable_roots=roots)
+            ctx.memo["planted"] = planted(found, ctx)
             ctx.memo["verdict"] = found
         return found
 
