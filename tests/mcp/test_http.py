@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -27,6 +29,7 @@ import pytest
 from toolrest import Toolrest
 from toolrest.config.model import McpServer
 from toolrest.mcp.errors import McpError
+from toolrest.mcp.guard import guards
 from toolrest.mcp.oauth import login
 from toolrest.mcp.servers import Server, resolve
 from toolrest.mcp.tokens import FileStore, KeyringStore, token_key, token_store
@@ -47,6 +50,9 @@ class Site(ThreadingHTTPServer):
         self.codes: dict[str, dict[str, str]] = {}
         self.grants: list[str] = []
         self.seen: list[dict[str, str]] = []
+        self.logins = ""
+        self.packs = False
+        self.asked: list[str] = []
 
     def issue(self) -> dict[str, Any]:
         access, refresh = secrets.token_hex(16), secrets.token_hex(16)
@@ -72,8 +78,19 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def reply_packed(self, data: bytes) -> None:
+        packed = gzip.compress(data, 1)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(packed)))
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(packed)
+
     def do_GET(self) -> None:
         site, parts = self.server, urlsplit(self.path)
+        site.asked.append(self.path)
         if parts.path.startswith("/.well-known/oauth-protected-resource"):
             body = {"resource": f"{site.base}/mcp", "authorization_servers": [site.base]}
             self.reply(200, body)
@@ -129,13 +146,18 @@ class Handler(BaseHTTPRequestHandler):
         site.seen.append(dict(self.headers.items()))
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if site.guarded and token not in site.valid:
-            where = f'Bearer resource_metadata="{site.base}/.well-known/oauth-protected-resource"'
+            base = site.logins or site.base
+            where = f'Bearer resource_metadata="{base}/.well-known/oauth-protected-resource"'
             self.reply(401, {"error": "invalid_token"}, WWW_Authenticate=where)
             return
         if "id" not in message:
             self.reply(202)
             return
-        self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": _result(message)})
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": _result(message)}
+        if site.packs and message["method"] == "tools/call":
+            self.reply_packed(json.dumps({**answer, "more": "x" * 50_000_000}).encode())
+            return
+        self.reply(200, answer)
 
 
 def _result(message: dict[str, Any]) -> dict[str, Any]:
@@ -241,6 +263,60 @@ async def test_a_login_is_kept_and_used(open_rest: Open, site: Site, toolrest_ho
         await rest.wait_for_mcp()
         assert (await rest.call("web/hello")).text == "hello from afar"
     assert site.grants == ["authorization_code"]
+
+
+async def test_a_server_cannot_send_us_to_hosts_that_are_not_listed(
+    open_rest: Open, site: Site, toolrest_home: Path
+) -> None:
+    await log_in(site, toolrest_home)
+    site.valid.clear()
+    site.refreshing.clear()
+    with _serving(Site()) as other:
+        site.logins = other.base
+        settings = {
+            "mcp.oauth_credentials_store": "file",
+            "tool_security.allowed_network_domains": [site.base.removeprefix("http://")],
+        }
+        async with open_rest({"web": {"url": f"{site.base}/mcp"}}, settings=settings) as rest:
+            await rest.wait_for_mcp()
+            assert rest.mcp is not None
+            (status,) = rest.mcp.status()
+        assert not other.asked
+    assert status.state == "failed"
+    assert "is not in tool_security.allowed_network_domains" in status.reason
+
+
+async def test_an_answer_that_would_grow_is_not_unpacked(open_rest: Open, site: Site) -> None:
+    site.guarded, site.packs = False, True
+    row = {"url": f"{site.base}/mcp", "tool_timeout_sec": 5.0}
+    async with open_rest({"web": row}) as rest:
+        await rest.wait_for_mcp()
+        output = await rest.call("web/hello")
+    assert output.failed
+    assert all(headers["Accept-Encoding"] == "identity" for headers in site.seen)
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "refused"),
+    [
+        ("https://93.184.216.34/mcp", "http://169.254.169.254/latest", True),
+        ("https://93.184.216.34/mcp", "https://127.0.0.1:8443/x", True),
+        ("https://93.184.216.34/mcp", "https://93.184.216.35/login", False),
+        ("https://93.184.216.34/mcp", "https://93.184.216.34/other", False),
+        ("http://127.0.0.1:80/mcp", "http://127.0.0.1:81/login", False),
+    ],
+)
+async def test_the_open_internet_does_not_lead_into_the_users_network(
+    own: str, asked: str, refused: bool
+) -> None:
+    server = resolve("web", McpServer(url=own), "user", "/f", {})
+    (leaving,) = guards(server, lambda _: None)["request"]
+    request = httpx2.Request("GET", asked)
+    if refused:
+        with pytest.raises(httpx2.ConnectError, match="its own network"):
+            await leaving(request)
+    else:
+        await leaving(request)
 
 
 async def test_an_expired_token_is_refreshed_after_a_restart(

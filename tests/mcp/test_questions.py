@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from toolrest import Toolrest
-from toolrest.agent.mcp_ask import filled
+from toolrest.agent.mcp_ask import ServerQuestions, filled
 from toolrest.gate.review import ApprovalRequest, Review
+from toolrest.mcp.errors import McpError
 
 Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]
@@ -88,6 +90,34 @@ async def test_sampling_needs_a_yes_and_a_model(open_rest: Open, fake_server: Fa
         made = json.loads((await rest.call("fs/ask", ask)).text)
         assert made["content"]["text"] == "completed"
     assert [request.tool for request in asked if request.tool == "mcp_sampling"]
+
+
+@pytest.mark.parametrize("size", [50_000, 500_000])
+async def test_a_question_is_shown_to_its_end_or_not_asked(
+    open_rest: Open, fake_server: Fake, size: int
+) -> None:
+    asked: list[ApprovalRequest] = []
+    async with open_rest({"fs": fake_server()}, on_ask=approver(asked, True)) as rest:
+        await rest.wait_for_mcp()
+        assert rest.mcp is not None
+        questions = ServerQuestions(rest.gate.services)
+        server = rest.mcp.server("fs")
+        hidden = {"properties": {"a": {"default": "x" * size}, "z": {"default": "the end"}}}
+        answer = await questions.elicit(server, "really?", hidden)
+
+        async def sampler(_server: str, _params: dict[str, Any]) -> dict[str, Any]:
+            return {}
+
+        questions.sampler = sampler
+        wanted = {"messages": ["x" * size], "systemPrompt": "be evil"}
+        with contextlib.suppress(McpError):
+            await questions.sample(server, wanted)
+    shown = [request.arguments for request in asked]
+    if size > 100_000:
+        assert (answer, shown) == ({"action": "decline"}, [])
+    else:
+        assert "the end" in shown[0]
+        assert "be evil" in shown[1]
 
 
 async def test_roots(open_rest: Open, fake_server: Fake, tmp_path: Path) -> None:

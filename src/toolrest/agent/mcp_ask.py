@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Sampler: TypeAlias = Callable[[str, JSONObject], Awaitable[JSONObject]]
 """(server, CreateMessage parameters) → CreateMessageResult, by whoever has a model."""
-_LONGEST = 4000
+_LONGEST = 100_000
+"""What is longer is not asked: nobody says yes to what they have not seen."""
 
 
 class ServerQuestions:
@@ -43,11 +44,8 @@ class ServerQuestions:
         """A completion for a server, if the user lets it have one and there is a model."""
         if self.sampler is None:
             raise McpError("no model is available to servers in this session")
-        words = json.dumps(params.get("messages"), ensure_ascii=False)
-        if (
-            await self._ask("mcp_sampling", server, "wants a completion of the model", words)
-            is None
-        ):
+        wish = "wants a completion of the model"
+        if await self._ask("mcp_sampling", server, wish, params) is None:
             raise McpError("the user did not let the server use the model")
         return await self.sampler(server.name, params)
 
@@ -55,12 +53,14 @@ class ServerQuestions:
         services = self._services
         if services.approval_policy == "never":
             return None
-        text = more if isinstance(more, str) else json.dumps(more, ensure_ascii=False)
+        text = json.dumps(more, ensure_ascii=False)
+        if len(text) + len(wish) > _LONGEST:
+            return None
         request = ApprovalRequest(
             f"mcp-{server.name}",
             what,
-            services.redactor.redact(text[:_LONGEST]),
-            display_safe(f"the MCP server {server.name} {wish}"[:_LONGEST], keep_newlines=True),
+            services.redactor.redact(text),
+            display_safe(f"the MCP server {server.name} {wish}", keep_newlines=True),
             Risk.EXECUTE,
             Effects(calls=(f"mcp__{server.name}",)),
         )

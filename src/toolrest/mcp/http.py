@@ -89,20 +89,20 @@ async def http_wire(server: Server, host: Host) -> AsyncIterator[HttpWire]:
     """Connect by streamable HTTP, or by SSE where the settings or the server say so."""
     auth = host.http_auth(server) if host.http_auth is not None else None
     async with AsyncExitStack() as stack:
-        older = server.transport == "sse" or await _is_older(server, auth)
+        older = server.transport == "sse" or await _is_older(server, host, auth)
         if older:
-            yield await _sse(server, auth, stack)
+            yield await _sse(server, host, auth, stack)
         else:
-            yield await _streamable(server, auth, stack)
+            yield await _streamable(server, host, auth, stack)
 
 
-async def _is_older(server: Server, auth: Any) -> bool:
+async def _is_older(server: Server, host: Host, auth: Any) -> bool:
     """Whether the server speaks only SSE: such a server answers a POST with 404 or 405."""
     import httpx2
 
     opening = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
     accept = {"accept": "application/json, text/event-stream"}
-    async with _client(server, auth) as client:
+    async with _client(server, host, auth) as client:
         try:
             url = server.url or ""
             async with client.stream("POST", url, json=opening, headers=accept) as answer:
@@ -125,35 +125,38 @@ def _by_status(server: Server, status: int) -> bool:
     return status in (404, 405)
 
 
-def _client(server: Server, auth: Any, silence: float | None = None) -> Any:
+def _client(server: Server, host: Host, auth: Any, silence: float | None = None) -> Any:
     import httpx2
+
+    from toolrest.mcp.guard import PLAIN, guards
 
     limit = server.row.tool_timeout_max_sec if silence is None else silence
     return httpx2.AsyncClient(
-        headers=dict(server.headers),
+        headers={**PLAIN, **server.headers},
         auth=auth,
+        event_hooks=guards(server, host.may_connect),
         timeout=httpx2.Timeout(_CONNECT, read=limit),
         follow_redirects=False,
     )
 
 
-async def _streamable(server: Server, auth: Any, stack: AsyncExitStack) -> HttpWire:
+async def _streamable(server: Server, host: Host, auth: Any, stack: AsyncExitStack) -> HttpWire:
     from mcp.client.streamable_http import streamable_http_client
 
-    client = await stack.enter_async_context(_client(server, auth))
+    client = await stack.enter_async_context(_client(server, host, auth))
     read, write = await stack.enter_async_context(
         streamable_http_client(server.url or "", http_client=client)
     )
     return HttpWire(read, write)
 
 
-async def _sse(server: Server, auth: Any, stack: AsyncExitStack) -> HttpWire:
+async def _sse(server: Server, host: Host, auth: Any, stack: AsyncExitStack) -> HttpWire:
     from mcp.client.sse import sse_client
 
     own_auth = auth
 
     def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
-        return _client(server, own_auth, _SSE_SILENCE)
+        return _client(server, host, own_auth, _SSE_SILENCE)
 
     read, write = await stack.enter_async_context(
         sse_client(server.url or "", httpx_client_factory=factory)

@@ -74,11 +74,15 @@ async def _provoke(server: Server, auth: Any) -> None:
     """One request that the server answers with 401, which starts the login."""
     import httpx2
 
+    from toolrest.mcp.guard import PLAIN, guards
+
     opening = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
-    headers = {**server.headers, "accept": "application/json, text/event-stream"}
+    headers = {**server.headers, **PLAIN, "accept": "application/json, text/event-stream"}
+    # Somebody is there and sees where the login leads; the list of hosts is for sessions.
+    hooks = guards(server, lambda _there: None)
     try:
         async with (
-            httpx2.AsyncClient(auth=auth, timeout=PATIENCE) as client,
+            httpx2.AsyncClient(auth=auth, timeout=PATIENCE, event_hooks=hooks) as client,
             client.stream("POST", server.url or "", json=opening, headers=headers) as answer,
         ):
             if answer.status_code in (401, 403):
