@@ -704,3 +704,8 @@ def test_a_closed_session_says_so(tmp_path: Path) -> None:
     asyncio.run(rest.aclose())
     with pytest.raises(RuntimeError, match="closed"):
         rest.turn()
+
+
+def test_a_workspace_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="gone is not a folder"):
+        Toolrest(tmp_path / "gone")

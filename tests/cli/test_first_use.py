@@ -109,3 +109,49 @@ def test_the_record_names_the_provider(desk: Any, serve: Any) -> None:
 def test_no_questions_is_said(desk: Any) -> None:
     ran = desk.run("approvals", "list")
     assert (ran.code, ran.out, ran.err) == (0, "", "no question waits\n")
+
+
+def test_what_would_silently_do_nothing_is_said(desk: Any, serve: Any) -> None:
+    serve([""])
+    ran = desk.run("exec", "--tools", "read_fil,list_*,mcp__git__log", "go")
+    assert ran.code == 0
+    assert "there is no tool 'read_fil' here" in ran.err
+    assert ran.err.count("there is no tool") == 1
+    assert "the model ended without an answer" in ran.err
+
+
+def test_a_session_that_goes_on_elsewhere_says_so(desk: Any, serve: Any, tmp_path: Path) -> None:
+    serve(["one", "two"])
+    ran = desk.run("exec", "--json", "go")
+    other = tmp_path / "other"
+    other.mkdir()
+    ran = desk.run("exec", "-C", str(other), "--resume", ran.lines[0]["thread_id"], "go on")
+    assert (ran.code, ran.out) == (0, "two\n")
+    assert f"was recorded in {desk.workspace} and goes on in {other}" in ran.err
+
+
+def test_no_sessions_is_said(desk: Any) -> None:
+    ran = desk.run("sessions", "list")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no session is recorded\n")
+
+
+def test_a_hook_that_cannot_run_is_named(desk: Any) -> None:
+    rows = [["/nowhere/guard"], ["sh", "-c", "true"]]
+    text = "".join(f"[[hooks.PreToolUse]]\ncommand = {json.dumps(row)}\n" for row in rows)
+    (desk.home / "config.toml").write_text(text)
+    ran = desk.run("hooks")
+    assert ran.err == "  ! no program /nowhere/guard can be run: it fails every time\n"
+
+
+def test_a_server_needs_a_name_that_can_be_typed(desk: Any) -> None:
+    ran = desk.run("mcp", "add", "a b", "--", "server")
+    assert ran.code == 2
+    assert "'a b'" in ran.err
+
+
+def test_an_editors_agent_ends_without_a_word(desk: Any) -> None:
+    hello = {"protocolVersion": 1, "clientCapabilities": {}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+    ran = desk.run("acp", said=line + "\n", env={"PYTHONWARNINGS": "error"})
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out)["result"]["protocolVersion"] == 1

@@ -139,6 +139,9 @@ def _note_differences(session: AgentSession, rollout: Rollout) -> None:
     if isinstance(before, str) and before != session.model.name:
         words = f"this session was recorded with {before} and goes on with {session.model.name}"
         session.warnings.append(words)
+    there, here = rollout.meta.get("cwd"), session.rest.gate.services.files.cwd
+    if isinstance(there, str) and there != here:
+        session.warnings.append(f"this session was recorded in {there} and goes on in {here}")
 
 
 def git_facts(cwd: str) -> JSONObject | None:

@@ -112,7 +112,7 @@ class Toolrest:
         dynamic_tools: Iterable[Mapping[str, Any]] = (),
         on_dynamic_call: OnDynamicCall | None = None,
     ) -> None:
-        from toolrest.agent.assemble import assemble
+        from toolrest.agent.assemble import assemble, default_workspace
         from toolrest.config.loader import Config
 
         environ = os.environ if env is None else env
@@ -131,7 +131,7 @@ class Toolrest:
         self.session_id = session_id or uuid.uuid4().hex
         self._session = assemble(
             config,
-            workspace=os.fspath(workspace),
+            workspace=default_workspace(workspace),
             session_id=self.session_id,
             on_ask=on_ask if on_ask is not None else config.value.on_ask,
             environ=environ,

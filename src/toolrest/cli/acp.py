@@ -85,6 +85,7 @@ async def _run(agent: EditorAgent) -> None:
         await run_agent(agent, writer, reader)  # type: ignore[arg-type]
     finally:
         await agent.aclose()
+        writer.close()
 
 
 async def _protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

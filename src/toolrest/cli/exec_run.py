@@ -171,6 +171,7 @@ class _Run:
             trusted=config.trusted,
         )
         session.warnings += add_user_tools(session.rest)
+        session.warnings += self.task.choices.unknown_tools(session.rest)
         session.warnings += _ignored_docs(session)
         return session
 
@@ -217,6 +218,8 @@ class _Run:
         outcome = Outcome.of(result)
         if not self.out.as_json and result.text is not None and outcome.exit_code in (0, 4):
             self.out.put(result.text)
+        if outcome.exit_code == 0 and not (result.text or "").strip():
+            click.echo("toolrest: the model ended without an answer", err=True)
         if self.task.answer is not None:
             _write_answer(self.task.answer, result.text)
         if schema is not None and outcome.exit_code == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 import click
@@ -28,10 +30,18 @@ def command(choices: Choices) -> None:
     for hook in hooks:
         click.echo(f"{hook.event}  {' '.join(hook.command)}")
         click.echo(f"  matcher {hook.matcher}, {hook.timeout:g} s, on error {hook.on_error}")
+        if not _runs(hook.command[0], rest.config.workspace):
+            words = f"no program {hook.command[0]} can be run: it fails every time"
+            click.echo(f"  ! {words}", err=True)
         if hook.event in _OF_CALLS:
             click.echo(f"  for {_matched(hook, rest.tools)}")
     if not hooks:
         click.echo(f"no hooks in {rest.config.file}")
+
+
+def _runs(program: str, workspace: str | None) -> bool:
+    where = os.path.join(workspace or ".", program) if "/" in program else program
+    return shutil.which(where) is not None
 
 
 def _matched(hook: Hook, tools: list[Tool]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import click
@@ -37,6 +38,8 @@ def add_command(
     from toolrest.config.home import toolrest_home
     from toolrest.config.write import edit_user_file
 
+    if re.fullmatch(r"[A-Za-z0-9_.-]+", name) is None:
+        raise click.UsageError(f"the name {name!r} may have letters, digits, `-`, `_` and `.` only")
     if (url is None) == (not argv):
         raise click.UsageError("give either a command after -- or --url")
     row: dict[str, Any] = {"url": url} if url else {"command": argv[0]}

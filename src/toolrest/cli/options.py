@@ -62,9 +62,23 @@ class Choices:
         for warning in config.warnings:
             click.echo(f"toolrest: {warning}", err=True)
         rest = Toolrest(config.workspace or ".", config=config, on_ask=on_ask)
-        for problem in add_user_tools(rest):
+        for problem in (*add_user_tools(rest), *self.unknown_tools(rest)):
             click.echo(f"toolrest: {problem}", err=True)
         return rest
+
+    def unknown_tools(self, rest: Toolrest) -> list[str]:
+        """A warning for each name in --tools that means no tool; MCP servers bring theirs later."""
+        from fnmatch import fnmatchcase
+
+        names = {name for tool in rest.tools for name in (tool.name, *tool.aliases)}
+        asked = [name.strip() for name in (self.tools or "").split(",")]
+        return [
+            f"--tools: there is no tool {name!r} here; see: toolrest tools"
+            for name in asked
+            if name
+            and not name.startswith("mcp__")
+            and not any(fnmatchcase(known, name) for known in names)
+        ]
 
 
 def session_options(function: F) -> F:

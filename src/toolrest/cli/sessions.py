@@ -41,13 +41,18 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
     from toolrest.cli.timeline import visible
 
     rows = summaries(_home(), os.path.realpath(os.getcwd()) if here else None)
+    row = None
     for row in itertools.islice(rows, limit):
         if as_json:
             click.echo(json.dumps(row.to_json(), ensure_ascii=False))
             continue
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
         title = row.title or "(nothing was said)"
-        click.echo(visible(f"{row.stored.thread_id}  {when}  {row.meta.get('cwd')}  {title}", 200))
+        click.echo(
+            visible(f"{row.stored.thread_id}  {when}  {row.meta.get('cwd') or '?'}  {title}", 200)
+        )
+    if row is None and not as_json:
+        click.echo("no session is recorded" + (" here" if here else ""), err=True)
 
 
 @command.command("show")
