@@ -13,6 +13,7 @@ import pytest
 
 from toolrest import (
     ApprovalRequest,
+    ConfigError,
     Context,
     Effects,
     Fatal,
