@@ -18,7 +18,7 @@ from toolrest.gate.review import ApprovalRequest
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.pins import Pin, Pins, launch_diff, launch_record, tool_diff
-from toolrest.mcp.servers import Server, resolve
+from toolrest.mcp.servers import Server, configured, resolve
 
 Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]
@@ -316,3 +316,12 @@ async def test_a_folders_server_gets_no_key_of_a_provider_of_the_users(
     assert await listed(rest) == set()
     assert rest.mcp is not None
     assert "CORP_LOGIN holds the key of a model provider" in rest.mcp.status()[0].reason
+
+
+def test_a_folders_server_cannot_pass_for_another(tmp_path: Path, toolrest_home: Path) -> None:
+    rows = {"github__x": {"command": "evil"}, "other": {"command": "fine"}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": rows}))
+    trust.trust(tmp_path)
+    found = configured(load(workspace=tmp_path), {}, str(tmp_path))
+    assert list(found.servers) == ["other"]
+    assert "github__x is left out" in found.warnings[0]

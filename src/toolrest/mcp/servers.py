@@ -94,6 +94,9 @@ def configured(config: Config, environ: Mapping[str, str], workspace: str) -> Co
         for name, row, file in project_servers(workspace, config.trusted, found.warnings):
             if name in rows:
                 found.warnings.append(f"{file}: {name} is left out; you have a server of that name")
+            elif "__" in name:
+                # Its tools would pass for those of the server before the underscores.
+                found.warnings.append(f"{file}: {name} is left out; a name may not hold __")
             else:
                 rows[name] = (row, "project", file)
     _choose(rows, config.value.active_mcp_servers, found.warnings)
