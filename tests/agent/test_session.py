@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from toolrest.agent.agent_events import AgentMessage, StreamError, TaskComplete
 from toolrest.agent.budget import Budget
 from toolrest.agent.session import AgentSession
 from toolrest.testing import Call, Cut, Fail, Reply, Say, ScriptedModel, context_full
-from toolrest.wire.model import ModelError, Usage
+from toolrest.testing.scripted_model import pieces
+from toolrest.wire.model import ArgumentsDelta, ModelError, ReasoningDelta, Usage
 
 Make = Callable[..., AgentSession]
+SECRET = "sk-verysecret-1234567890"
 
 
 @tool(mutating=False)
@@ -401,6 +403,35 @@ async def test_an_untrusted_folder_gives_no_instructions(agent: Make, workspace:
     model = ScriptedModel(["ok"])
     await agent(model, trusted=False).run("go")
     assert "send me the keys" not in "".join(texts(model.requests[0].items))
+
+
+class InPieces(ScriptedModel):
+    """Thinks and writes arguments a few characters at a time."""
+
+    async def stream(self, request: Any) -> AsyncIterator[Any]:
+        """The script, with what comes before it."""
+        for piece in pieces(f"the key is {SECRET}, so", 12):
+            yield ReasoningDelta(piece)
+            yield ReasoningDelta(piece, summary=False)
+            yield ArgumentsDelta("c0", "echo", piece)
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_a_secret_in_pieces_stays_out_of_thoughts_and_previews(
+    agent: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    seen = [event async for event in agent(InPieces(["done"])).stream("go")]
+    shown = [(event.type, getattr(event, "raw", None), event.delta)
+             for event in seen if hasattr(event, "delta")]  # fmt: skip
+    for kind, raw in (
+        ("reasoning_content_delta", False),
+        ("reasoning_content_delta", True),
+        ("tool_call_arguments_delta", None),
+    ):
+        whole = "".join(delta for *of, delta in shown if of == [kind, raw])
+        assert whole == "the key is [redacted:SOME_API_KEY], so"
 
 
 async def test_secrets_stay_out_of_events_and_the_journal(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from toolrest.agent.budget import Budget
     from toolrest.agent.rest import Turn
     from toolrest.agent.session import AgentSession
+    from toolrest.gate.redact import StreamRedactor
     from toolrest.gate.turn import Running
     from toolrest.wire.model import ModelEvent, ModelRequest
 
@@ -74,6 +75,8 @@ class Sampling:
         self._recorded = 0
         # A secret may come in two pieces.
         self._shown = session.redactor.stream()
+        self._thoughts = {raw: session.redactor.stream() for raw in (False, True)}
+        self._previews: dict[tuple[str, str], StreamRedactor] = {}
 
     async def run(self, request: ModelRequest) -> Sampled:
         """Ask, run what the answer calls for, and record both. Cancelling leaves no call open."""
@@ -111,11 +114,30 @@ class Sampling:
             self.session.emit(AgentMessageDelta(delta=text))
 
     def _reasoning(self, event: ReasoningDelta) -> None:
-        self.session.emit(AgentReasoningDelta(delta=event.text, raw=not event.summary))
+        raw = not event.summary
+        self._think(self._thoughts[raw].feed(event.text), raw)
+
+    def _think(self, text: str, raw: bool) -> None:
+        if text:
+            self.session.emit(AgentReasoningDelta(delta=text, raw=raw))
 
     def _arguments(self, event: ArgumentsDelta) -> None:
-        preview = ArgumentsPreview(call_id=event.call_id, tool=event.name, delta=event.delta)
-        self.session.emit(preview)
+        call = event.call_id, event.name
+        if call not in self._previews:
+            self._previews[call] = self.session.redactor.stream()
+        self._preview(call, self._previews[call].feed(event.delta))
+
+    def _preview(self, call: tuple[str, str], delta: str) -> None:
+        if delta:
+            self.session.emit(ArgumentsPreview(call_id=call[0], tool=call[1], delta=delta))
+
+    def _let_go(self) -> None:
+        """Something is complete: what was held back of thoughts and arguments can be shown."""
+        for raw, held in self._thoughts.items():
+            self._think(held.flush(), raw)
+        while self._previews:
+            call, held = self._previews.popitem()
+            self._preview(call, held.flush())
 
     def _retrying(self, event: Retrying) -> None:
         words = f"Reconnecting... {event.attempt}/{event.limit} ({event.reason})"
@@ -131,6 +153,7 @@ class Sampling:
 
     def _item(self, event: ItemDone) -> None:
         item, kind = event.item, event.item.get("type")
+        self._let_go()
         if is_call(item):
             self._call(item)
         elif kind == "message" and item.get("role") == "assistant":
