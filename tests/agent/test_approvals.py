@@ -737,3 +737,30 @@ async def test_where_nobody_is_asked_a_tools_own_question_is_a_no(
 
 def test_scopes_have_answers() -> None:
     assert json.loads(json.dumps(list(SCOPES))) == ["once", "session", "project", "user", "rule"]
+
+
+# A new repository
+
+
+@pytest.mark.parametrize(
+    ("command", "asks"),
+    [
+        ("git init", True),
+        ("git init -q -b main . && git add .", True),
+        ("git -C . init", True),
+        ("mkdir .git", True),
+        ("git init below", False),
+        ("git init --bare .", False),
+    ],
+)
+async def test_a_repository_is_made_only_after_a_yes(
+    tmp_path: Path, command: str, asks: bool
+) -> None:
+    asked = Asked()
+    async with session(tmp_path, asked, "on-request", sandbox_mode="workspace-write") as rest:
+        output = await rest.call("exec_command", {"cmd": command})
+        assert [request.leaves for request in asked] == [True] * asks
+        assert output.success
+        if asks:
+            assert (tmp_path / ".git").is_dir()
+            assert rest.explain("exec_command", {"cmd": command}).verdict == "allow"

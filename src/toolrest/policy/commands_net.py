@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 from toolrest.policy.commands_git import git_command
 from toolrest.policy.commands_options import Options, read_options
@@ -138,7 +140,10 @@ def _wget(simple: Simple, place: Place) -> Touch:
 
 def _git(simple: Simple, place: Place) -> Touch | None:
     start = git_command(simple.argv)
-    if simple.argv[start : start + 1] not in _GIT_NETWORK:
+    verb = simple.argv[start : start + 1]
+    if verb == ("init",):
+        return _git_init(simple, place, start)
+    if verb not in _GIT_NETWORK:
         return None
     found = Touch()
     for word in simple.argv[start + 1 :]:
@@ -149,6 +154,21 @@ def _git(simple: Simple, place: Place) -> Touch | None:
         if host:
             found.connects.append(host)
             break
+    return found
+
+
+def _git_init(simple: Simple, place: Place, start: int) -> Touch:
+    """A new repository writes its `.git`; a bare one is an ordinary folder."""
+    takes = wordset("--template --separate-git-dir --object-format --ref-format --initial-branch")
+    options = read_options(simple.argv[start:], "b", takes)
+    found = Touch()
+    if options.has("--bare"):
+        return found
+    before = simple.argv[1:start]
+    folder = next((after for word, after in pairwise(before) if word == "-C"), "")
+    for index in options.operands[:1]:
+        folder = posixpath.join(folder, simple.argv[start + index])
+    found.writes += place.paths(posixpath.join(folder, ".git"))
     return found
 
 

@@ -9,6 +9,7 @@ strictest segment decides; where nobody is asked, what would ask is forbidden.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -142,7 +143,15 @@ def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
 def _outside(paths: tuple[str, ...], roots: tuple[str, ...], setting: Setting) -> bool:
     if not setting.limited:
         return False
-    return any(not any(inside(path, root) for root in roots) for path in paths)
+    return any(_leaves(path, roots) for path in paths)
+
+
+def _leaves(path: str, roots: tuple[str, ...]) -> bool:
+    """A root's `.git` can be written inside it, but not be made there: its hooks would be too."""
+    folder, _, name = path.rpartition("/")
+    if name == ".git" and folder in roots:
+        return not os.path.lexists(path)
+    return not any(inside(path, root) for root in roots)
 
 
 def _liftable(found: Decided) -> bool:
@@ -230,6 +239,8 @@ def _detail(decided: list[Decided], decision: Decision) -> str:
 
 def _words(decided: Decided) -> str:
     segment = decided.segment
+    if decided.row == "write.outside" and any(path.endswith("/.git") for path in segment.writes):
+        return "it makes a repository, and the sandbox lets nobody make `.git`"
     if decided.row == "write.outside":
         return "it writes outside the writable roots"
     if decided.row == "network.off":
