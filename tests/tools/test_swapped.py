@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from toolrest import Toolrest
+from toolrest import Context, Toolrest, tool
 from toolrest.gate.review import ApprovalRequest
 from toolrest.items import FunctionCall
+from toolrest.patch.policy_files import PolicyFiles
+from toolrest.policy.paths import PathPolicy
 
 UPDATE = "*** Update File: d/a.txt\n@@\n-x\n+evil\n"
 WRITES: list[tuple[str, dict[str, Any]]] = [
@@ -19,8 +21,16 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
     ("edit_file", {"path": "d/a.txt", "old_string": "x", "new_string": "evil"}),
     ("apply_patch", {"input": f"*** Begin Patch\n{UPDATE}*** End Patch"}),
     ("apply_patch", {"input": "*** Begin Patch\n*** Add File: d/b.txt\n+evil\n*** End Patch"}),
+    ("put", {"path": "d/a.txt"}),
     ("exec_command", {"cmd": f"apply_patch <<'EOF'\n*** Begin Patch\n{UPDATE}*** End Patch\nEOF"}),
 ]
+
+
+@tool(writes="path")
+async def put(path: Path, ctx: Context) -> str:
+    """A tool of the user's own."""
+    await ctx.write_text(path, "evil")
+    return "done"
 
 
 @pytest.fixture
@@ -45,15 +55,16 @@ def swapping(workspace: Path, target: Path, *, file: bool) -> Callable[[Approval
     return ask
 
 
-@pytest.mark.parametrize(("tool", "arguments"), WRITES)
+@pytest.mark.parametrize(("name", "arguments"), WRITES)
 async def test_a_folder_swapped_while_asking_is_not_written_through(
-    tool: str, arguments: dict[str, Any], folders: tuple[Path, Path]
+    name: str, arguments: dict[str, Any], folders: tuple[Path, Path]
 ) -> None:
     workspace, _ = folders
     other = workspace / "other"
     ask = swapping(workspace, other, file=False)
-    async with Toolrest(workspace, approval_policy="untrusted", on_ask=ask) as rest:
-        output = await rest.call(tool, arguments)
+    options: dict[str, Any] = {"approval_policy": "untrusted", "tools": [put]}
+    async with Toolrest(workspace, on_ask=ask, **options) as rest:
+        output = await rest.call(name, arguments)
     assert output.failed
     assert "replaced meanwhile" in output.text
     assert [path.name for path in other.iterdir()] == ["a.txt"]
@@ -125,3 +136,16 @@ async def test_links_that_stay_what_they_were_are_written_and_removed(
     assert not removed.failed, removed.text
     assert not (workspace / "name").is_symlink()
     assert (workspace / "d" / "a.txt").read_text() == "x\n"
+
+
+def test_the_engine_itself_writes_nowhere_else(folders: tuple[Path, Path]) -> None:
+    workspace, _ = folders
+    policy = PathPolicy(str(workspace))
+    files = PolicyFiles(policy, frozenset({f"{workspace}/d/a.txt", f"{workspace}/new/b.txt"}))
+    with files:
+        files.overwrite(f"{workspace}/d/a.txt", b"fine")
+        files.mkdir(f"{workspace}/new")
+        files.create(f"{workspace}/new/.toolrest-0.tmp", b"", None)
+        for place in ("other/a.txt", "d/b.txt", "other/.toolrest-0.tmp", "d/a.txt/x", "ne"):
+            with pytest.raises(PermissionError, match="replaced meanwhile"):
+                files.create(f"{workspace}/{place}", b"evil", None)

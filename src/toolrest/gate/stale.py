@@ -31,6 +31,16 @@ async def refuse_stale(paths: Iterable[str], ctx: Context, services: Services) -
         )
 
 
+def refuse_moved(paths: Iterable[str], ctx: Context) -> None:
+    """RespondToModel when a judged place is now reached through a link: it would be another one."""
+    for path in paths:
+        if ctx.files.canonical(path) != path:
+            raise RespondToModel(
+                f"{path} was not written: a folder or a link on the way was replaced meanwhile, "
+                "and it would be another file now. Look again, then repeat the change."
+            )
+
+
 def _looks_changed(path: str, stamp: ReadStamp) -> bool:
     try:
         now = os.stat(path)

@@ -39,7 +39,7 @@ from toolrest.gate.registry import Registry
 from toolrest.gate.review import Review
 from toolrest.gate.router import Route, route
 from toolrest.gate.scheduler import Scheduler, Ticket
-from toolrest.gate.stale import note_written, refuse_stale
+from toolrest.gate.stale import note_written, refuse_moved, refuse_stale
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Tool
 from toolrest.items import CallItem, JSONObject, Text, ToolOutput
@@ -409,6 +409,7 @@ class Walk:
             return await self._attempt(call)
         # Again: somebody may have taken their time to say yes.
         await refuse_stale(paths, call.ctx, self.gate.services)
+        refuse_moved(paths, call.ctx)
         before = await call.ctx.in_thread(_hash_all, paths)
         try:
             output = await self._attempt(call)
