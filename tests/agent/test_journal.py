@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolrest import ConfigError, tool
-from toolrest.agent.opened import fork
+from toolrest.agent.opened import fork, git_facts
 from toolrest.agent.rollout import read_rollout
 from toolrest.agent.session import AgentSession
 from toolrest.agent.store import find_session, latest_session, stored_sessions, summaries
@@ -245,3 +245,28 @@ async def test_sessions_are_found_listed_and_copied(
     copied = read_rollout(find_session(home, copy).path)
     assert copied.meta["forked_from_id"] == session.thread_id
     assert copied.items == session.history.items
+
+
+@pytest.mark.parametrize("how", ["pipe", "link", "folder", "words", "ref", "plain"])
+def test_what_a_folder_says_of_its_commit_is_a_commit(how: str, tmp_path: Path) -> None:
+    head = tmp_path / ".git" / "HEAD"
+    head.parent.mkdir()
+    secret = tmp_path / "token"
+    secret.write_text("hvs.very-secret-token")
+    commit = "0123456789" * 4
+    if how == "pipe":
+        os.mkfifo(head)
+    elif how == "link":
+        head.symlink_to(secret)
+    elif how == "folder":
+        head.mkdir()
+    elif how == "words":
+        head.write_text(secret.read_text())
+    elif how == "ref":
+        head.write_text("ref: refs/heads/main\n")
+        (head.parent / "refs" / "heads").mkdir(parents=True)
+        (head.parent / "refs" / "heads" / "main").symlink_to(secret)
+    else:
+        head.write_text(f"{commit}\n")
+    expected = {"ref": {"branch": "main"}, "plain": {"commit_hash": commit}}.get(how)
+    assert git_facts(str(tmp_path)) == expected

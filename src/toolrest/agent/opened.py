@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from toolrest.wire.model import Model
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def open_session(
@@ -161,11 +163,19 @@ def git_facts(cwd: str) -> JSONObject | None:
 
 
 def _line(path: str) -> str | None:
+    """The first line of a file of git's; nothing of a link or a pipe that a folder brings along."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.readline(500).strip() or None
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        data = os.read(fd, 500) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    line = data.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    return line if line.startswith("ref: ") or _HASH.fullmatch(line) else None
 
 
 def fork(home: str, path: str) -> str:
