@@ -89,3 +89,12 @@ def test_what_is_not_saved_is_listed_before_anything_happens(work: Path) -> None
     assert "ignored and over 1,048,576 bytes" in lost
     assert lines.index(lost) < len(lines) - 1
     assert (work / "a").exists()
+
+
+def test_names_of_files_cannot_act_on_the_terminal(work: Path) -> None:
+    call = ("call", "exec_command", '{"cmd": "touch $(printf \'x\\\\033[2Ky\')"}')
+    assert toolrest(work, *call, "-s", "workspace-write").returncode == 0
+    looked = toolrest(work, "undo", "--dry-run")
+    assert "remove x⟨ESC⟩[2Ky" in looked.stdout
+    for words in (looked.stdout, toolrest(work, "undo", "--list").stdout):
+        assert "\x1b" not in words

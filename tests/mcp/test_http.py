@@ -28,6 +28,7 @@ import pytest
 
 from toolrest import Toolrest
 from toolrest.config.model import McpServer
+from toolrest.mcp.callback import Callback
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.guard import guards
 from toolrest.mcp.oauth import login
@@ -371,6 +372,15 @@ async def test_an_answer_with_another_state_is_no_login(site: Site, toolrest_hom
     await asyncio.gather(*opened)
     assert statuses == [400, 400, 404]
     assert store.get(f"{site.base}/mcp") is not None
+
+
+async def test_a_state_of_any_letters_is_only_wrong() -> None:
+    async with Callback() as callback, httpx2.AsyncClient() as client:
+        callback.expect("abc")
+        for state in ("%C3%A9", "%FF", "", "abd", "abc%00"):
+            answer = await client.get(f"{callback.uri}?state={state}&code=x")
+            assert answer.status_code == 400
+        assert (await client.get(f"{callback.uri}?state=abc&code=x")).status_code == 200
 
 
 async def test_a_login_that_nobody_finishes(site: Site, toolrest_home: Path) -> None:
