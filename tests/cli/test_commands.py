@@ -247,3 +247,17 @@ def test_a_reader_that_goes_away_is_no_traceback(run: Run, tmp_path: Path) -> No
         shell=True, capture_output=True, text=True, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
+
+
+def test_an_editors_agent_needs_an_editor(tmp_path: Path) -> None:
+    with open(os.devnull, "rb") as nothing, open(tmp_path / "out", "wb") as file:
+        for streams in ({"stdin": nothing, "stdout": subprocess.PIPE}, {"stdout": file}):
+            with subprocess.Popen(
+                [sys.executable, "-m", "toolrest", "acp"],
+                **{"stdin": subprocess.PIPE, **streams},  # type: ignore[call-overload]
+                stderr=subprocess.PIPE,
+                cwd=tmp_path,
+            ) as program:
+                _, error = program.communicate(timeout=60)
+            assert program.returncode == 2
+            assert b"an editor starts this" in error

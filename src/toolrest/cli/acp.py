@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,19 @@ def command(choices: Choices) -> None:
     def open_session(opening: Opening) -> AgentSession:
         return _open(choices, opening)
 
+    for number, name in ((0, "input"), (1, "output")):
+        if not _can_talk(number):
+            raise click.UsageError(f"standard {name} is no pipe or terminal: an editor starts this")
     asyncio.run(_run(EditorAgent(open_session)))
+
+
+def _can_talk(descriptor: int) -> bool:
+    """Files and /dev/null cannot be waited for, and nobody answers there."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
 def _open(choices: Choices, opening: Opening) -> AgentSession:
