@@ -273,3 +273,19 @@ def test_the_import_of_the_sdk_waits_for_a_server() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False"
     assert threading.active_count() >= 1
+
+
+async def test_folders_of_its_own_lift_no_denial(
+    open_rest: Open, fake_server: Fake, tmp_path: Path
+) -> None:
+    workspace, extra = tmp_path / "workspace", tmp_path / "extra"
+    for folder in (workspace / "keep", extra):
+        folder.mkdir()
+    servers = {"fs": fake_server(writable_roots=[str(extra)])}
+    settings = {"approvals.paths": {str(workspace / "keep"): "deny"}}
+    async with open_rest(servers, settings=settings) as rest:
+        await rest.wait_for_mcp()
+        await rest.call("fs/files", {"text": str(extra / "made")})
+        await rest.call("fs/files", {"text": str(workspace / "keep" / "made")})
+    assert (extra / "made").exists()
+    assert not (workspace / "keep" / "made").exists()
