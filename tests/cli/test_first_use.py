@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 from toolrest.testing import Cut, Pause
+
+TOOLREST = str(Path(sys.executable).parent / "toolrest")
 
 
 def test_a_server_that_is_not_there_is_given_up_soon(desk: Any) -> None:
@@ -155,3 +159,25 @@ def test_an_editors_agent_ends_without_a_word(desk: Any) -> None:
     ran = desk.run("acp", said=line + "\n", env={"PYTHONWARNINGS": "error"})
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(ran.out)["result"]["protocolVersion"] == 1
+
+
+def test_a_folder_that_is_gone_is_said(desk: Any) -> None:
+    lost = desk.workspace / "lost"
+    shell = f"mkdir {lost} && cd {lost} && rmdir {lost} && exec {TOOLREST} "
+    for words in ("exec go", "tools", "sessions list --here", "policy check -- ls"):
+        ran = subprocess.run(["sh", "-c", shell + words], capture_output=True, text=True)
+        assert ran.returncode == 2, ran.stderr
+        assert ran.stderr == (
+            "toolrest: the current folder is gone; change to another, or name one\n"
+        )
+
+
+def test_closed_standard_files_are_no_accident(desk: Any, serve: Any) -> None:
+    serve(["done", "done"])
+    for closed in (">&-", "<&- >&- 2>&-"):
+        line = f"exec {TOOLREST} exec -o answer.md go {closed}"
+        ran = subprocess.run(
+            ["sh", "-c", line], cwd=desk.workspace, stderr=subprocess.PIPE, text=True
+        )
+        assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
+        assert (desk.workspace / "answer.md").read_text() == "done"

@@ -104,3 +104,14 @@ def test_faults_keys_and_the_end() -> None:
         assert post(server, "nowhere", {})[0] == 404
     with ScriptedServer([], key="k") as locked:
         assert post(locked, "responses", ASK["responses"])[0] == 401
+
+
+def test_a_function_of_the_script_that_fails_is_answered_with_its_words() -> None:
+    def broken(request: Any) -> str:
+        return str(request["nothing"])
+
+    with ScriptedServer([broken, "ok"]) as server:
+        status, text = post(server, "responses", ASK["responses"])
+        assert (status, "the script's function failed: KeyError" in text) == (400, True)
+        assert server.refused == ["the script's function failed: KeyError: 'nothing'"]
+        assert post(server, "responses", ASK["responses"])[0] == 200

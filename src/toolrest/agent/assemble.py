@@ -376,7 +376,10 @@ def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> 
 
 def default_workspace(path: str | os.PathLike[str] | None) -> str:
     """The folder given, else the current one; must exist."""
-    workspace = os.path.realpath(path if path is not None else os.getcwd())
+    try:
+        workspace = os.path.realpath(path if path is not None else os.getcwd())
+    except FileNotFoundError:
+        raise ConfigError("the current folder is gone; change to another, or name one") from None
     if not os.path.isdir(workspace):
         raise ConfigError(f"the workspace {workspace} is not a folder")
     return workspace

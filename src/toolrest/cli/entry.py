@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line."""
+    _fill_standard_files()
     if sys.argv[1:] == ["--version"]:
         from toolrest import __version__
 
@@ -18,3 +20,12 @@ def main() -> None:
         run()
     except KeyboardInterrupt:  # while the code is still being loaded
         sys.exit(130)
+
+
+def _fill_standard_files() -> None:
+    """Whoever starts us with one of them closed must not find a journal or a socket there."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)

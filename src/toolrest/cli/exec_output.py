@@ -67,7 +67,7 @@ class Output:
 
     def put(self, text: str) -> None:
         """One line to stdout; a reader that went away is remembered."""
-        if self.broken:
+        if self.broken or sys.stdout is None:  # started with it closed
             return
         try:
             sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")

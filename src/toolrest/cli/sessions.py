@@ -35,12 +35,12 @@ def _home() -> str:
 def list_command(here: bool, limit: int, as_json: bool) -> None:
     """List sessions, the latest first."""
     import itertools
-    import os
 
+    from toolrest.agent.assemble import default_workspace
     from toolrest.agent.store import summaries
     from toolrest.cli.timeline import visible
 
-    rows = summaries(_home(), os.path.realpath(os.getcwd()) if here else None)
+    rows = summaries(_home(), default_workspace(None) if here else None)
     row = None
     for row in itertools.islice(rows, limit):
         if as_json:

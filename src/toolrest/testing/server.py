@@ -202,7 +202,12 @@ class ScriptedServer:
     async def _answer(
         self, writer: asyncio.StreamWriter, wire: ServerWire, body: JSONObject
     ) -> bool:
-        reply = self._player.next(body)
+        try:
+            reply = self._player.next(body)
+        except Exception as error:  # of the test's own function: it should read it
+            words = f"the script's function failed: {type(error).__name__}: {error}"
+            self.refused.append(words)
+            reply = Reply([Fail(400, "script_failed", words)])
         if reply is None:
             words = f"the script is over: it has {self._player.played} replies"
             reply = Reply([Fail(400, "script_over", words)])
