@@ -19,6 +19,7 @@ from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.pins import Pin, Pins, launch_diff, launch_record, tool_diff
 from toolrest.mcp.servers import Server, configured, resolve
+from toolrest.tools.mcp_tool import McpTool
 
 Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]
@@ -325,3 +326,17 @@ def test_a_folders_server_cannot_pass_for_another(tmp_path: Path, toolrest_home:
     found = configured(load(workspace=tmp_path), {}, str(tmp_path))
     assert list(found.servers) == ["other"]
     assert "github__x is left out" in found.warnings[0]
+
+
+@pytest.mark.parametrize("off", ["fs/*", "mcp__fs__echo", "*/echo"])
+def test_a_tool_that_is_off_by_either_name_is_off_for_sub_agents_too(
+    off: str, tmp_path: Path
+) -> None:
+    server = resolve("fs", McpServer(command="x"), "user", "/f", {})
+    tool = McpTool(Definition("fs", "echo", "", {"type": "object"}), server)
+    child = Toolrest(tmp_path, settings={"tools.disabled": [off]})
+    child.add_tool(tool)
+    assert tool.name not in {each.name for each in child.tools}
+    child = Toolrest(tmp_path, settings={"tools.enabled": ["fs/echo"]})
+    child.add_tool(tool)
+    assert [each.name for each in child.tools] == [tool.name]

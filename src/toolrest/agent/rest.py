@@ -241,7 +241,7 @@ class Toolrest:
         from toolrest.tools.catalog import is_on
 
         tool = as_tool(value)
-        if not is_on(tool.name, self.settings.tools):
+        if not is_on(tool.name, self.settings.tools, "/".join(tool.mcp or ())):
             return
         self._gate.registry.add(tool, override=override)
         self._specs.clear()

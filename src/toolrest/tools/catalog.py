@@ -266,9 +266,10 @@ def switched_on(tools: Iterable[Tool], settings: Tools) -> list[Tool]:
     return [tool for tool in tools if is_on(tool.name, settings)]
 
 
-def is_on(name: str, settings: Tools) -> bool:
-    """Whether a tool of this name may be offered."""
-    if any(fnmatchcase(name, pattern) for pattern in settings.disabled):
+def is_on(name: str, settings: Tools, other: str = "") -> bool:
+    """Whether a tool of this name may be offered; `other` is a second name that it goes by."""
+    names = (name, other) if other else (name,)
+    if any(fnmatchcase(each, pattern) for each in names for pattern in settings.disabled):
         return False
     enabled = settings.enabled
-    return enabled is None or any(fnmatchcase(name, pattern) for pattern in enabled)
+    return enabled is None or any(fnmatchcase(n, pattern) for n in names for pattern in enabled)
