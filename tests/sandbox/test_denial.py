@@ -38,6 +38,15 @@ DENIED = [
     ("cp: cannot create regular file '/usr/x': Read-only file system", Denial("write", "/usr/x")),
     ("cat: {home}/.ssh/id_rsa: Permission denied", Denial("read", "{home}/.ssh/id_rsa")),
     ("bash: .git/hooks/x: Read-only file system", Denial("write", "{ws}/.git/hooks/x")),
+    (
+        "/bin/bash: line 1: .git/hooks/x: Read-only file system",
+        Denial("write", "{ws}/.git/hooks/x"),
+    ),
+    (
+        "fatal: cannot copy '/usr/share/a' to '{ws}/.git/a': Read-only file system",
+        Denial("write", "{ws}/.git/a"),
+    ),
+    ("bash: {home}/.ssh/x: Read-only file system", Denial("write", "{home}/.ssh/x")),
     ("unshare: unshare failed: Operation not permitted", Denial("call")),
     ("PermissionError: [Errno 1] Operation not permitted", Denial("call")),
     ("curl: (6) Could not resolve host: example.com", Denial("network")),

@@ -144,7 +144,10 @@ def _other_way(request: ApprovalRequest) -> str:
     if request.effects.connects and not request.effects.runs:
         return "or set sandbox_workspace_write.network_access = true"
     if request.leaves or request.effects.escalates is not None:
-        return "or widen sandbox_mode or sandbox_workspace_write.writable_roots"
+        return (
+            'or widen sandbox_mode (-s workspace-write, if it is "read-only") or '
+            "sandbox_workspace_write.writable_roots"
+        )
     if any(choice.scope != "once" for choice in request.choices):
         # What can be remembered is an ordinary question, and these lift those.
         own = f'approvals.tools.{request.tool} = "allow"'

@@ -141,7 +141,7 @@ def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial |
     refusal = next((words for words in _REFUSALS if words in low), None)
     if refusal is None:
         return None
-    paths = list(_paths(line, cwd))
+    paths = list(_paths(line, cwd, low.index(refusal)))
     for path in paths:
         op = _guarded(path, policy, refusal, backend)
         if op is not None:
@@ -159,6 +159,8 @@ def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op
         hidden = False
     if hidden and refusal in ("permission denied", "failed to write file"):
         return "read"
+    if hidden and refusal == "read-only file system":
+        return "write"
     outside = not _writable(real, policy)
     if refusal == "read-only file system" and (outside or _protected(path, policy)):
         return "write"
@@ -187,9 +189,17 @@ def _protected(path: str, policy: SandboxPolicy) -> bool:
     return any(inside(path, place) for place in (*policy.protected, *gits))
 
 
-def _paths(line: str, cwd: str) -> Iterator[str]:
-    """What in this line may be a path: quoted words, and words before a colon."""
-    words = [*_QUOTED.findall(line), *_BARE.findall(line)]
+def _paths(line: str, cwd: str, at: int) -> Iterator[str]:
+    """What in this line may be a path: quoted words, and words before a colon.
+
+    The likeliest come first: programs name themselves and what they read before the place that
+    was refused, and that stands nearest to the refusal, which is `at` that position.
+    """
+    words: list[str] = []
+    for pattern in (_QUOTED, _BARE):
+        found = [(match.start(1), match[1]) for match in pattern.finditer(line)]
+        words += [word for start, word in reversed(found) if start < at]
+        words += [word for start, word in found if start >= at]
     words += [word.strip(",;:()'\"") for word in line.split() if word.startswith("/")]
     for word in words:
         if "\0" not in word and len(word) < 4096:

@@ -169,9 +169,13 @@ def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
         real = tuple(ctx.files.canonical(path) for path in paths)
         return Effects(writes=real, judged=True)
     shown = ", ".join(blocked[:3]) + (f" and {len(blocked) - 3} more" if blocked[3:] else "")
-    return Effects(
-        writes=tuple(paths), judged=True, escalates=f"it writes outside of the project: {shown}"
-    )
+    return Effects(writes=tuple(paths), judged=True, escalates=f"{_why_not_ours(ctx)}: {shown}")
+
+
+def _why_not_ours(ctx: Context) -> str:
+    if ctx.files.mode == "read-only":
+        return "the session is read-only, and it writes"
+    return "it writes outside of the project, or where nothing may be changed"
 
 
 def _places(path: str, ctx: Context) -> tuple[str, str]:
