@@ -140,17 +140,18 @@ class Limiter:
             and "collected" not in output.metadata
             and tool not in self._ceilings
             and output.structured is None
-            and (self._redactor is None or self._is_clean(output, content))
+            and self._is_clean(output, content)
         ):
             return Limited(output, False, byte_length(content), None)
         return self._apply(output, call_id, tool, self._limits(tool, ceiling))
 
     def _is_clean(self, output: ToolOutput, text: str) -> bool:
         """Whether a plain output holds no secret, so that it can go as it is."""
-        redactor = self._redactor
+        redactor = self._known
+        if redactor is None or not redactor.active:
+            return True
         return (
-            redactor is not None
-            and output.failure is None
+            output.failure is None
             and output.structured is None
             and not output.metadata
             and redactor.redact(text) == text

@@ -244,7 +244,8 @@ class Walk:
     def _understood(self, tool: Tool, args: Any) -> Ready:
         ctx = self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
         self.effects = canonical_effects(tool.effects(args, ctx), ctx)
-        refuse_mended(self.item, self.effects, self.arguments)
+        if getattr(self.item, "repaired", ()):
+            refuse_mended(self.item, self.effects, self.arguments)
         return Ready(tool, args, ctx, self.effects, tool.level(self.effects))
 
     def rewrite(self, values: JSONObject) -> Ready:
@@ -349,7 +350,10 @@ class Walk:
                 self.looping = True
                 return Decision("deny", "loop", refusal)
         decision = judge_call(self.gate, call, self.fingerprint)
-        return self.gate.services.taint.judge(call, decision, self.gate.decider.mode)
+        taint = self.gate.services.taint
+        if not taint.external:
+            return decision
+        return taint.judge(call, decision, self.gate.decider.mode)
 
     def _say(self, call: Ready, decision: Decision, source: Source = "policy") -> None:
         self.gate.services.bus.emit(
@@ -519,7 +523,9 @@ class Walk:
         if self.ticket is not None:
             self.gate.scheduler.release(self.ticket)
         try:
-            limited = self.limited or self._limit(noted(self.item, output))
+            if getattr(self.item, "repaired", ()):
+                output = noted(self.item, output)
+            limited = self.limited or self._limit(output)
         except Exception as error:
             limited = Limited(self._fatal(error), False, 0, None)
         if output.secrets:
@@ -554,7 +560,7 @@ class Walk:
                 failure=failure.kind if failure else None,
                 duration=monotonic() - self.started,
                 bytes=limited.total_bytes,
-                output=self._told(output),
+                output=self._told(output) if output.secrets else output.text,
                 truncated=limited.truncated,
                 spill=limited.spill,
                 exit_code=output.metadata.get("exit_code"),
@@ -566,8 +572,6 @@ class Walk:
         )
 
     def _told(self, output: ToolOutput) -> str:
-        if not output.secrets:
-            return output.text
         return self.gate.services.redactor.redact(output.text)
 
     def _watch_loop(self, output: ToolOutput) -> ToolOutput:

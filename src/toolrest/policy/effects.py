@@ -17,7 +17,10 @@ class Risk(IntEnum):
     @property
     def label(self) -> str:
         """The lower-case name used in settings, events and the audit log."""
-        return self.name.lower()
+        return _LABELS[self]
+
+
+_LABELS = ("read", "write", "execute", "critical")
 
 
 @dataclass(frozen=True, slots=True)
