@@ -14,7 +14,7 @@ from toolrest.items import JSONObject
 from toolrest.wire.model import Usage
 from toolrest.wire.pairing import call_id_of, is_call
 
-_NOT_STORED = frozenset({"system"})
+_NOT_STORED = ("system",)
 
 
 @dataclass(slots=True)

@@ -73,6 +73,7 @@ def _table(file: str) -> dict[str, Any]:
 
 def _row(raw: dict[str, Any]) -> dict[str, Any]:
     row = {name: raw[name] for name in _TAKEN if raw.get(name) is not None}
-    if row.get("type") in _TYPES:
-        row["type"] = _TYPES[row["type"]]
+    kind = row.get("type")
+    if isinstance(kind, str):
+        row["type"] = _TYPES.get(kind, kind)
     return row
