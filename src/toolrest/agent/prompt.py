@@ -11,6 +11,7 @@ from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
 _LARGEST = 20_000_000
+_TAKEN = ("png", "jpeg", "gif", "webp")
 
 
 def prompt_items(text: str, images: Sequence[str] = ()) -> list[JSONObject]:
@@ -28,26 +29,16 @@ def prompt_items(text: str, images: Sequence[str] = ()) -> list[JSONObject]:
 
 def image_url(path: str) -> str:
     """A picture's file as a `data:` URL; ConfigError when it is none that models take."""
+    from toolrest.tools.images import format_of
+
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise ConfigError(f"image {path} cannot be read: {error.strerror}") from None
-    kind = _kind(data)
-    if kind is None:
+    kind = format_of(data)
+    if kind not in _TAKEN:
         raise ConfigError(f"image {path} is not a PNG, JPEG, GIF or WebP picture")
     if len(data) > _LARGEST:
         raise ConfigError(f"image {path} is larger than {_LARGEST:,} bytes; make it smaller")
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
-
-
-def _kind(data: bytes) -> str | None:
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return None
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

@@ -278,12 +278,7 @@ def _report_progress(call: Call, ctx: Ctx) -> Callable[[], None]:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    unsubscribe = call.rest.subscribe(heard)
-
-    def stop() -> None:
-        unsubscribe()
-
-    return stop
+    return call.rest.subscribe(heard)
 
 
 def _identity(params: types.CallToolRequestParams) -> str:

@@ -193,7 +193,36 @@ class Wait(Collab):
         return ToolOutput(_dumps(answer), success=None, structured=answer)
 
 
-class CloseAgent(Collab):
+class OneAgent(Collab):
+    """A tool that does one thing to one agent and returns the agent's status."""
+
+    typical = Effects(serial=("agent",))
+
+    class Args(BaseModel):
+        """Parameters."""
+
+        model_config = ConfigDict(defer_build=True)
+
+        id: str = Field(description="The agent's id.")
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """What concerns one agent happens in the order it was asked for."""
+        return Effects(serial=(f"agent:{args.id}",))
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Do it, and tell whoever listens."""
+        agent_id = _checked_id(args.id)
+        with told(ctx, self.name, (agent_id,)) as end:
+            status = await self.turn(agent_id, ctx)
+            end.statuses = {agent_id: status}
+        return _dumps({"status": status})
+
+    async def turn(self, agent_id: str, ctx: Context) -> Status:
+        """What this tool does."""
+        raise NotImplementedError
+
+
+class CloseAgent(OneAgent):
     """Ends an agent."""
 
     name = "close_agent"
@@ -201,29 +230,14 @@ class CloseAgent(Collab):
         "End an agent that you no longer need, with everything it runs, and make room for "
         "another. Returns how it stood before."
     )
-    typical = Effects(serial=("agent",))
 
-    class Args(BaseModel):
-        """Parameters."""
-
-        model_config = ConfigDict(defer_build=True)
-
-        id: str = Field(description="The agent's id.")
-
-    def effects(self, args: Args, ctx: Context) -> Effects:
-        """What concerns one agent happens in the order it was asked for."""
-        return Effects(serial=(f"agent:{args.id}",))
-
-    async def run(self, args: Args, ctx: Context) -> str:
+    async def turn(self, agent_id: str, ctx: Context) -> Status:
         """Close it."""
-        agent_id = _checked_id(args.id)
-        with told(ctx, self.name, (agent_id,)) as end:
-            status = await ctx.agents.close(agent_id)
-            end.statuses = {agent_id: status}
-        return _dumps({"status": status})
+        status: Status = await ctx.agents.close(agent_id)
+        return status
 
 
-class ResumeAgent(Collab):
+class ResumeAgent(OneAgent):
     """Opens a closed agent again."""
 
     name = "resume_agent"
@@ -231,26 +245,11 @@ class ResumeAgent(Collab):
         "Open an agent again that you have closed; it remembers its conversation. "
         "Then send_input gives it something to do."
     )
-    typical = Effects(serial=("agent",))
 
-    class Args(BaseModel):
-        """Parameters."""
-
-        model_config = ConfigDict(defer_build=True)
-
-        id: str = Field(description="The agent's id.")
-
-    def effects(self, args: Args, ctx: Context) -> Effects:
-        """What concerns one agent happens in the order it was asked for."""
-        return Effects(serial=(f"agent:{args.id}",))
-
-    async def run(self, args: Args, ctx: Context) -> str:
+    async def turn(self, agent_id: str, ctx: Context) -> Status:
         """Open it."""
-        agent_id = _checked_id(args.id)
-        with told(ctx, self.name, (agent_id,)) as end:
-            status = await ctx.agents.resume(agent_id)
-            end.statuses = {agent_id: status}
-        return _dumps({"status": status})
+        status: Status = await ctx.agents.resume(agent_id)
+        return status
 
 
 def _check_message(message: str) -> None:
