@@ -1,22 +1,70 @@
-"""What somebody is asked about a call: everything it will do, and what each yes would mean."""
+"""What somebody is asked about a call: everything it will do, and what each yes would mean.
+
+Only loaded when somebody is asked.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolrest.gate.review import ApprovalRequest, Choice, Exact
+from toolrest.errors import Rejected, ToolCallError
+from toolrest.gate.decide import Decision
+from toolrest.gate.review import ApprovalRequest, Choice, Exact, Review
+from toolrest.gate.tell import Source, tell_decision
 
 if TYPE_CHECKING:
-    from toolrest.gate.decide import Decision
-    from toolrest.gate.walk import Gate, Ready, Walk
+    from toolrest.gate.understood import Ready
+    from toolrest.gate.walk import Gate, Walk
+
+RETRY_REASON = "command failed; retry without sandbox?"
 
 
-def may_retry(gate: Gate, call: Ready) -> bool:
-    """Whether a call that the sandbox blocks may be tried once more outside."""
+async def ask(walk: Walk, call: Ready, decision: Decision, *, retry: bool = False) -> Review | None:
+    """The yes, or None when it was a hook's; anything else is raised."""
+    gate = walk.gate
+    request = _request_for(walk, call, decision, retry=retry)
+    review: Review | None = None
+    by: Source = "hook"
+    try:
+        if gate.hooks is None or not await gate.hooks.answered(walk, call, request):
+            by = "user"
+            review = await gate.services.approvals.ask(request, walk.turn.id)
+    except ToolCallError as error:
+        tell_decision(walk, call, Decision("deny", decision.rule, error.message), by)
+        error.message = call.tool.rejected_text(error.message)
+        raise
+    reason = decision.reason
+    if gate.services.memory is not None and review is not None:
+        kept = gate.services.memory.keep(request, review)
+        reason = f"{reason}; {kept.problem}" if kept.problem else reason
+        walk.note = kept.note
+    tell_decision(walk, call, Decision("allow", decision.rule, reason), by)
+    return review
+
+
+async def may_leave(walk: Walk, call: Ready) -> bool:
+    """Whether a call that the sandbox has blocked may be tried once more outside.
+
+    Who was asked about this very call was told so, and is not asked again; a yes from
+    earlier does not reach outside.
+    """
+    if not _may_retry(walk.gate, call):
+        return False
+    if walk.approved and call.tool.skips_second_question:
+        return True
+    question = Decision("ask", "sandbox.retry", RETRY_REASON, leaves=True)
+    try:
+        await ask(walk, call, question, retry=True)
+    except Rejected:
+        return False
+    return True
+
+
+def _may_retry(gate: Gate, call: Ready) -> bool:
     return gate.decider.retries_outside and call.tool.may_escalate
 
 
-def request_for(walk: Walk, call: Ready, decision: Decision, *, retry: bool) -> ApprovalRequest:
+def _request_for(walk: Walk, call: Ready, decision: Decision, *, retry: bool) -> ApprovalRequest:
     """The question about a call; `retry`: the sandbox has blocked its first attempt."""
     redact = walk.gate.services.redactor.redact
     shown = call.tool.question(call.args, call.ctx)
@@ -48,7 +96,7 @@ def _choices(walk: Walk, call: Ready, decision: Decision) -> tuple[Choice, ...]:
     services = walk.gate.services
     if services.memory is None:
         return ()
-    again = not decision.leaves and call.effects.confined and may_retry(walk.gate, call)
+    again = not decision.leaves and call.effects.confined and _may_retry(walk.gate, call)
     choices = services.memory.choices(
         decision,
         decision.keys or (),

@@ -11,7 +11,8 @@ from toolrest.gate.context import Context
 from toolrest.gate.judge import judge_call
 from toolrest.gate.review import Choice
 from toolrest.gate.router import route
-from toolrest.gate.walk import Gate, Ready, canonical_effects, fingerprint_of
+from toolrest.gate.understood import Ready, canonical_effects, fingerprint_of
+from toolrest.gate.walk import Gate
 from toolrest.items import CallItem
 from toolrest.policy.effects import Effects
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from toolrest.gate.decide import Decision
 
 if TYPE_CHECKING:
-    from toolrest.gate.walk import Gate, Ready
+    from toolrest.gate.understood import Ready
+    from toolrest.gate.walk import Gate
     from toolrest.policy.overrides import Said
 
 _BORDERS = ("critical", "unread", "leave", "refused")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from toolrest.items import Text, ToolOutput
 
 NUDGE_AT = 3
 STOP_AT = 5
@@ -35,6 +37,16 @@ class LoopWatch:
             "Use the earlier result, change the arguments, or tell the user what blocks you."
         )
 
+    def watch(self, output: ToolOutput, fingerprint: str, *, mutating: bool) -> ToolOutput:
+        """Take note of a call's output; it has one more line when it is the third of its kind."""
+        if output.failure is not None and output.failure.kind in ("aborted", "approval_denied"):
+            return output
+        nudge = self.record(fingerprint, _shown(output), mutating=mutating)
+        if nudge is None:
+            return output
+        # A tool may return the same object every time: it is not ours to write on.
+        return replace(output, notes=[*output.notes, nudge])
+
     def record(self, fingerprint: str, result: str, *, mutating: bool) -> str | None:
         """Take note of a result; returns a nudge when it is the third of its kind."""
         digest = hash(result)
@@ -53,3 +65,10 @@ class LoopWatch:
         if seen.times != NUDGE_AT:
             return None
         return f"the same call has now given the same result {seen.times} times"
+
+
+def _shown(output: ToolOutput) -> str:
+    """What a model gets to see of an output: its text and its images."""
+    if isinstance(output.content, str):
+        return output.content
+    return "\n".join(part.text if isinstance(part, Text) else part.url for part in output.content)

@@ -13,7 +13,7 @@ from toolrest.gate.decide import Decision
 from toolrest.items import ToolOutput
 
 if TYPE_CHECKING:
-    from toolrest.gate.walk import Ready
+    from toolrest.gate.understood import Ready
 
 SETTING = "tool_security.ask_after_external_content"
 

@@ -19,7 +19,8 @@ from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:
     from toolrest.gate.review import ApprovalRequest
-    from toolrest.gate.walk import Ready, Walk
+    from toolrest.gate.understood import Ready
+    from toolrest.gate.walk import Walk
 
 _MOST_RESPONSE = 1 << 20
 
