@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from toolrest import Context, Toolrest, tool
 from toolrest.errors import RespondToModel
+from toolrest.gate.parameters import make
 from toolrest.items import ToolOutput
 from toolrest.policy.paths import PathPolicy
 from toolrest.tools.read_file import Job, ReadFile, plan
@@ -27,7 +28,7 @@ def read(path: Path, **arguments: Any) -> str:
     """The lines without the gate, for property tests; the error's words when it fails."""
     files = PathPolicy("/", homes=[], toolrest_home=f"{path}-home", max_file_size=1 << 40)
     try:
-        job = Job(files, str(path), plan(ReadFile.Args(file_path=str(path), **arguments)))
+        job = Job(files, str(path), plan(make(ReadFile.Args, file_path=str(path), **arguments)))
         return job.finish(job.open()[0]).text
     except RespondToModel as error:
         return error.message
@@ -183,13 +184,13 @@ async def test_more_lines_are_noted_unless_the_model_chose_the_limit(
 ) -> None:
     (work / "many").write_text("x\n" * 2001)
     read_with_default = PathPolicy(work)
-    job = Job(read_with_default, "many", plan(ReadFile.Args(file_path="many")))
+    job = Job(read_with_default, "many", plan(make(ReadFile.Args, file_path="many")))
     output = job.finish(job.open()[0])
     assert output.notes == ["more lines follow; continue with offset 2001"]
     chosen = await call("read_file", file_path="many", limit=5)
     assert chosen.text == "\n".join(f"L{n}: x" for n in range(1, 6))
     (work / "exact").write_text("x\n" * 2000)
-    job = Job(read_with_default, "exact", plan(ReadFile.Args(file_path="exact")))
+    job = Job(read_with_default, "exact", plan(make(ReadFile.Args, file_path="exact")))
     assert job.finish(job.open()[0]).notes == []
 
 
@@ -356,7 +357,7 @@ def test_a_huge_limit_is_bounded_and_says_so(tmp_path: Path) -> None:
     file = tmp_path / "wide"
     file.write_bytes((b"z" * 499 + b"\n") * 40_000)
     files = PathPolicy(tmp_path)
-    job = Job(files, str(file), plan(ReadFile.Args(file_path=str(file), limit=10**9)))
+    job = Job(files, str(file), plan(make(ReadFile.Args, file_path=str(file), limit=10**9)))
     output = job.finish(job.open()[0])
     shown = output.text.count("\n") + 1
     assert shown < 40_000

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolrest.gate.parameters import make
 from toolrest.items import ToolOutput
 from toolrest.policy.paths import PathPolicy
 from toolrest.tools.read_file import Indentation, Job, ReadFile, plan
@@ -44,7 +45,7 @@ def read(path: Path, **arguments: Any) -> str:
     """The lines without the gate, for property tests."""
     files = PathPolicy("/", homes=[], toolrest_home=f"{path}-home")
     arguments |= {"file_path": str(path), "mode": "indentation"}
-    job = Job(files, str(path), plan(ReadFile.Args(**arguments)))
+    job = Job(files, str(path), plan(make(ReadFile.Args, **arguments)))
     return job.finish(job.open()[0]).text
 
 
@@ -106,7 +107,7 @@ def test_blank_ends_are_trimmed(
 ) -> None:
     file = tmp_path / "f"
     file.write_text(text)
-    shown = read(file, indentation=Indentation(anchor_line=anchor))
+    shown = read(file, indentation=make(Indentation, anchor_line=anchor))
     assert [int(line.split(":")[0][1:]) for line in shown.split("\n") if line] == expected
 
 
@@ -200,7 +201,8 @@ def test_blocks_agree_with_the_naive_model(
     anchor = place % len(lines)
     most = min(limit, guard or limit)
     expected = naive_block(lines, anchor, levels, siblings, header, most)
-    options = Indentation(
+    options = make(
+        Indentation,
         anchor_line=anchor + 1,
         max_levels=levels,
         include_siblings=siblings,
@@ -214,5 +216,5 @@ def test_blocks_agree_with_the_naive_model(
 def test_a_blank_run_inherits_from_far_above_the_window(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text("top\n    body\n" + "\n" * 50 + "    more\n")
-    shown = read(file, limit=3, indentation=Indentation(anchor_line=53, max_levels=1))
+    shown = read(file, limit=3, indentation=make(Indentation, anchor_line=53, max_levels=1))
     assert shown == "L53:     more"

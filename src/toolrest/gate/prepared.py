@@ -1,8 +1,9 @@
 """Schemas of the built-in tools, made beforehand: making them anew at each start takes longer
 than everything else about the tools.
 
-`prepared.json` holds them by the model they belong to, with a fingerprint of its fields. A model
-that has changed since has another fingerprint, and its schema is made as if there were no file;
+`prepared.json` holds them by the arguments they belong to, with a fingerprint of the fields.
+Arguments that have changed since have another one, and their schema is made as if there were no
+file;
 `WRITE_SCHEMAS=1 pytest tests/tools/test_prepared.py` writes the file again.
 """
 
@@ -11,59 +12,60 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
 
+from toolrest.gate.parameters import ArgsClass, Parameters, inner_classes, is_noted, model_of
 from toolrest.items import JSONObject
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 FILE = os.path.join(os.path.dirname(__file__), "prepared.json")
-_ADDRESS = re.compile(" at 0x[0-9a-f]+")
-_OURS = "toolrest.tools."
 
 
-def prepared(model: type[BaseModel]) -> JSONObject | None:
-    """The schema of a built-in tool's arguments, or None when it has to be made."""
-    if not model.__module__.startswith(_OURS):
-        return None
-    row = _rows().get(name_of(model))
-    if row is None or row.get("of") != fingerprint(model):
+def schema_of(args: ArgsClass, tool: str = "tool") -> JSONObject:
+    """The JSON Schema of a tool's arguments, in the form that wires take."""
+    ready = prepared(args) if is_noted(args) else None
+    return ready or made_schema(args, tool)
+
+
+def made_schema(args: ArgsClass, tool: str = "tool") -> JSONObject:
+    """The same, made from the arguments as they are now."""
+    from toolrest.gate.schema import normalise
+
+    schema: JSONObject = normalise(model_of(args).model_json_schema(by_alias=True), tool=tool)
+    schema["additionalProperties"] = False
+    return schema
+
+
+def prepared(args: type[Parameters]) -> JSONObject | None:
+    """The schema that was made beforehand, or None when there is none for them as they are."""
+    row = _rows().get(name_of(args))
+    if row is None or row.get("of") != fingerprint(args):
         return None
     schema: JSONObject = row["schema"]
     return schema
 
 
-def name_of(model: type[BaseModel]) -> str:
-    """What a model is filed under."""
-    return f"{model.__module__}.{model.__qualname__}"
+def name_of(args: type[Parameters]) -> str:
+    """What arguments are filed under."""
+    return f"{args.__module__}.{args.__qualname__}"
 
 
-def fingerprint(model: type[BaseModel]) -> str:
-    """Changes with any field, and with the fields of any model inside."""
-    seen: dict[type[BaseModel], str] = {}
-    _describe(model, seen)
-    text = "\n".join(sorted(f"{name_of(inner)}: {fields}" for inner, fields in seen.items()))
-    # Where a function lies in memory is no property of the model.
-    return hashlib.sha256(_ADDRESS.sub("", text).encode()).hexdigest()[:16]
+def fingerprint(args: type[Parameters]) -> str:
+    """Changes with any field as it is written down, and with those of classes inside.
+
+    What a name in an annotation stands for is not looked up; that is for the test to see.
+    """
+    seen: dict[str, str] = {}
+    _describe(args, seen)
+    text = "\n".join(f"{name}: {fields}" for name, fields in sorted(seen.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _describe(model: type[BaseModel], seen: dict[type[BaseModel], str]) -> None:
-    if model in seen:
-        return
-    fields = model.model_fields
-    seen[model] = f"{model.__doc__!r} {sorted(map(str, model.model_config.items()))} {fields!r}"
-    for field in fields.values():
-        for inner in _models_in(field.annotation):
+def _describe(args: type[Parameters], seen: dict[str, str]) -> None:
+    if name_of(args) not in seen:
+        seen[name_of(args)] = f"{args.__doc__} {args.__extra__} {args.__noted__}"
+        for inner in inner_classes(args).values():
             _describe(inner, seen)
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if hasattr(annotation, "model_fields") and isinstance(annotation, type):
-        return [annotation]
-    return [model for part in get_args(annotation) for model in _models_in(part)]
 
 
 @cache

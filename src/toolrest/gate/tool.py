@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, overload
 
 from toolrest.errors import RespondToModel, ToolDefinitionError
 from toolrest.gate import arguments
+from toolrest.gate.parameters import Parameters, model_of
+from toolrest.gate.prepared import schema_of
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects, Risk
 
@@ -90,7 +92,8 @@ class Tool:
     kind: ToolKind = "function"
     group: Group = "user"
     aliases: tuple[str, ...] = ()
-    Args: ClassVar[type[BaseModel] | None] = None
+    Args: ClassVar[type[BaseModel] | type[Parameters] | None] = None
+    """A pydantic model; the built-in tools use `Parameters`, which are made into one later."""
     typical: Effects = Effects.unknown()
     """What a call usually touches, for tables and the model's parallel flag; never decides."""
     risk: Risk | None = None
@@ -194,7 +197,7 @@ class Tool:
             }
         if self.Args is None:
             return {"type": "object", "properties": {}, "additionalProperties": False}
-        return arguments.schema_of(self.Args, self.name)
+        return schema_of(self.Args, self.name)
 
     def validate(self) -> None:
         """Raise ToolDefinitionError when the tool cannot work; asked when it is to be offered."""
@@ -212,9 +215,15 @@ class Tool:
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
         """Typed arguments from what the model sent; RespondToModel names every wrong field."""
+        return self._decoder(raw)
+
+    @cached_property
+    def _decoder(self) -> Callable[[str | Mapping[str, Any]], arguments.Decoded]:
         if self.Args is None:
-            return arguments.decode_anything(raw)
-        return arguments.decode_model(self.Args, raw, strict_fields=self.rejects_unknown_fields)
+            return arguments.decode_anything
+        from toolrest.gate.decoding import decode_model
+
+        return partial(decode_model, model_of(self.Args), strict_fields=self.rejects_unknown_fields)
 
     @property
     def parallel(self) -> bool:

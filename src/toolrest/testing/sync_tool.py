@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.policy.effects import Effects
 
 DEFAULT_TIMEOUT_MS = 1000
 
 
-class Barrier(BaseModel):
+class Barrier(Parameters):
     """A place where calls wait for each other."""
 
-    model_config = LAZY
-
-    id: str = Field(description="Calls with the same id meet.")
-    participants: int = Field(ge=0, description="How many calls must have come.")
-    timeout_ms: int = Field(
+    id: str = param(description="Calls with the same id meet.")
+    participants: int = param(ge=0, description="How many calls must have come.")
+    timeout_ms: int = param(
         default=DEFAULT_TIMEOUT_MS, ge=0, description="How long to wait for them."
     )
 
@@ -36,14 +32,12 @@ class SyncTool(Tool):
     typical = Effects.none()
     polling = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        sleep_before_ms: int = Field(default=0, ge=0, description="Wait before the barrier.")
-        sleep_after_ms: int = Field(default=0, ge=0, description="Wait after the barrier.")
-        barrier: Barrier | None = Field(default=None, description="Where to meet.")
+        sleep_before_ms: int = param(default=0, ge=0, description="Wait before the barrier.")
+        sleep_after_ms: int = param(default=0, ge=0, description="Wait after the barrier.")
+        barrier: Barrier | None = param(default=None, description="Where to meet.")
 
     async def run(self, args: Args, ctx: Context) -> str:
         """Meet the others; an error when they do not come."""

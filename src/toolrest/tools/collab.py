@@ -10,11 +10,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decide import Decision
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -90,13 +89,11 @@ class SpawnAgent(Collab):
             f"Kinds of agents: {listed}."
         )
 
-    class Args(BaseModel):
+    class Args(Parameters, extra="ignore"):
         """Parameters."""
 
-        model_config = ConfigDict(defer_build=True)
-
-        message: str = Field(description="The whole task, for somebody who knows nothing yet.")
-        agent_type: str | None = Field(
+        message: str = param(description="The whole task, for somebody who knows nothing yet.")
+        agent_type: str | None = param(
             default=None, description="Which kind of agent; the default one if left out."
         )
 
@@ -124,14 +121,12 @@ class SendInput(Collab):
     )
     typical = Effects(calls=("agent",), exclusive=False, confined=True)
 
-    class Args(BaseModel):
+    class Args(Parameters, extra="ignore"):
         """Parameters."""
 
-        model_config = ConfigDict(defer_build=True)
-
-        id: str = Field(description="The agent's id.")
-        message: str = Field(description="What it is to do or to know.")
-        interrupt: bool = Field(default=False, description="Stop what it is doing first.")
+        id: str = param(description="The agent's id.")
+        message: str = param(description="What it is to do or to know.")
+        interrupt: bool = param(default=False, description="Stop what it is doing first.")
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Messages to one agent arrive in the order they were sent."""
@@ -161,13 +156,11 @@ class Wait(Collab):
     polling = True
     timeout = LONGEST_WAIT_MS / 1000 + 30
 
-    class Args(BaseModel):
+    class Args(Parameters, extra="ignore"):
         """Parameters."""
 
-        model_config = ConfigDict(defer_build=True)
-
-        ids: list[str] = Field(description="The agents' ids; the first to be done ends the wait.")
-        timeout_ms: int | None = Field(
+        ids: list[str] = param(description="The agents' ids; the first to be done ends the wait.")
+        timeout_ms: int | None = param(
             default=None,
             description=(
                 f"How long to wait at most: {DEFAULT_WAIT_MS} if left out, at least "
@@ -198,12 +191,10 @@ class OneAgent(Collab):
 
     typical = Effects(serial=("agent",))
 
-    class Args(BaseModel):
+    class Args(Parameters, extra="ignore"):
         """Parameters."""
 
-        model_config = ConfigDict(defer_build=True)
-
-        id: str = Field(description="The agent's id.")
+        id: str = param(description="The agent's id.")
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """What concerns one agent happens in the order it was asked for."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
-
-from pydantic import AliasChoices, BaseModel, Field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, extra_of, param
 from toolrest.gate.tool import Group, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
@@ -72,16 +70,14 @@ class Surroundings:
         return f"Commands run in a sandbox: {writes}. {reach} {ask}"
 
 
-class Escalation(BaseModel):
+class Escalation(Parameters):
     """Parameters of every tool that runs commands."""
 
-    model_config = LAZY
-
-    justification: str | None = Field(
+    justification: str | None = param(
         default=None,
         description="With require_escalated: the question for the user, in one sentence.",
     )
-    prefix_rule: list[str] | None = Field(
+    prefix_rule: list[str] | None = param(
         default=None,
         description="With require_escalated: the first words of such commands that need not be "
         "asked about again.",
@@ -90,17 +86,8 @@ class Escalation(BaseModel):
     def asks_to_leave(self) -> bool:
         """Whether the model wants this run outside the sandbox."""
         return getattr(self, "sandbox_permissions", None) == "require_escalated" or bool(
-            (self.__pydantic_extra__ or {}).get("with_escalated_permissions")
+            extra_of(self).get("with_escalated_permissions")
         )
-
-
-OptionalPermissions = Annotated[
-    Permissions | None,
-    Field(
-        default=None,
-        description="require_escalated asks to run outside the sandbox; needs a justification.",
-    ),
-]
 
 
 def refuse_escalation(args: Escalation, ctx: Context, tool: str) -> None:
@@ -275,15 +262,17 @@ class CommandTool(Tool):
 class OneShot(Escalation):
     """Parameters of the tools that wait for a command's end."""
 
-    workdir: str | None = Field(default=None, description="The folder to run in.")
-    timeout_ms: int | None = Field(
+    workdir: str | None = param(default=None, description="The folder to run in.")
+    timeout_ms: int | None = param(
         default=None,
         ge=0,
-        validation_alias=AliasChoices("timeout_ms", "timeout"),
-        serialization_alias="timeout_ms",
+        also=("timeout",),
         description="After how many milliseconds to give up; 10000 when left out.",
     )
-    sandbox_permissions: OptionalPermissions
+    sandbox_permissions: Permissions | None = param(
+        default=None,
+        description="require_escalated asks to run outside the sandbox; needs a justification.",
+    )
 
     @property
     def seconds(self) -> float:

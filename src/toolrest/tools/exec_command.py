@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
 from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
 from toolrest.gate.limits import Limit, formatted_truncate
+from toolrest.gate.parameters import param
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.process import layout
@@ -46,25 +45,25 @@ class ExecCommand(CommandTool):
     class Args(Escalation):
         """Parameters."""
 
-        cmd: str = Field(description="The command line.")
-        workdir: str | None = Field(default=None, description="The folder to run in.")
-        shell: str | None = Field(
+        cmd: str = param(description="The command line.")
+        workdir: str | None = param(default=None, description="The folder to run in.")
+        shell: str | None = param(
             default=None, description="The shell to use; the user's own when left out."
         )
-        login: bool = Field(
+        login: bool = param(
             default=True, description="Whether the shell reads the user's profile first."
         )
-        tty: bool = Field(
+        tty: bool = param(
             default=False,
             description="Run in a terminal, so that write_stdin can type into it.",
         )
-        yield_time_ms: int = Field(
+        yield_time_ms: int = param(
             default=10_000, ge=0, description="How long to wait for the end, 250 to 30000."
         )
-        max_output_tokens: int = Field(
+        max_output_tokens: int = param(
             default=DEFAULT_TOKENS, ge=0, description="How much of the output to return."
         )
-        sandbox_permissions: Permissions = Field(
+        sandbox_permissions: Permissions = param(
             default="use_default",
             description="require_escalated asks to run outside the sandbox; needs a justification.",
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -29,17 +27,15 @@ class GlobFiles(Tool):
     typical = Effects(reads=("<path>",))
     idempotent = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        pattern: str = Field(description="The glob: *, **, ?, [abc] and {a,b} are known.")
-        path: str | None = Field(
+        pattern: str = param(description="The glob: *, **, ?, [abc] and {a,b} are known.")
+        path: str | None = param(
             default=None,
             description="The directory to look in; the working directory by default.",
         )
-        limit: int = Field(default=100, ge=0, description=f"Most paths to return, up to {MOST}.")
+        limit: int = param(default=100, ge=0, description=f"Most paths to return, up to {MOST}.")
 
     def __init__(self, rg: Ripgrep | None = None) -> None:
         self.rg = rg or Ripgrep()

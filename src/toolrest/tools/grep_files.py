@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -36,28 +34,26 @@ class GrepFiles(Tool):
     typical = Effects(reads=("<path>",))
     idempotent = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        pattern: str = Field(description="The regular expression, in ripgrep's syntax.")
-        include: str | None = Field(
+        pattern: str = param(description="The regular expression, in ripgrep's syntax.")
+        include: str | None = param(
             default=None, description='Only files that match this glob, such as "*.py".'
         )
-        path: str | None = Field(
+        path: str | None = param(
             default=None,
             description="The directory or file to search; the working directory by default.",
         )
-        limit: int = Field(default=100, ge=0, description=f"Most results to return, up to {MOST}.")
-        output_mode: Literal["files", "content", "count"] = Field(
+        limit: int = param(default=100, ge=0, description=f"Most results to return, up to {MOST}.")
+        output_mode: Literal["files", "content", "count"] = param(
             default="files",
             description='"files" lists paths, "content" matching lines, "count" their number.',
         )
-        context: int = Field(
+        context: int = param(
             default=0, ge=0, description='With "content": lines to show around each match.'
         )
-        offset: int = Field(default=1, ge=0, description="First result to return, from 1.")
+        offset: int = param(default=1, ge=0, description="First result to return, from 1.")
 
     def __init__(self, rg: Ripgrep | None = None) -> None:
         self.rg = rg or Ripgrep()

@@ -9,11 +9,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import Rejected, RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -46,17 +44,15 @@ class ListDir(Tool):
     typical = Effects(reads=("<dir_path>",))
     idempotent = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        dir_path: str = Field(
+        dir_path: str = param(
             description="The directory, absolute or relative to the working directory."
         )
-        offset: int = Field(default=1, ge=0, description="First entry to list, counted from 1.")
-        limit: int = Field(default=25, ge=0, description="Most entries to return.")
-        depth: int = Field(
+        offset: int = param(default=1, ge=0, description="First entry to list, counted from 1.")
+        limit: int = param(default=25, ge=0, description="Most entries to return.")
+        depth: int = param(
             default=2, ge=0, description="How many levels to list; 1 is the directory itself."
         )
 

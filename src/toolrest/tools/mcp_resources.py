@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
-from toolrest.gate.arguments import LAZY, Decoded
+from toolrest.gate.arguments import Decoded
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, as_json, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError
@@ -24,15 +23,13 @@ _NO_SERVER = "toolrest"
 _KEPT = ("annotations", "description", "mimeType", "name", "size", "title", "uri", "uriTemplate")
 
 
-class _ListArgs(BaseModel):
+class _ListArgs(Parameters):
     """Parameters."""
 
-    model_config = LAZY
-
-    cursor: str | None = Field(
+    cursor: str | None = param(
         default=None, description="Where the previous answer for this server stopped."
     )
-    server: str | None = Field(
+    server: str | None = param(
         default=None, description="Only this MCP server; left out, all of them are asked."
     )
 
@@ -61,7 +58,7 @@ class _ListTool(Tool):
                 "cursor can only be used when a server is specified", fields=("cursor",)
             )
         pool: Pool = ctx.mcp
-        given = args.model_dump(exclude_none=True)
+        given = as_json(args, without_nulls=True)
         if server is None:
             return await _told(ctx, None, self.name, given, lambda: self._everywhere(pool))
         return await _told(ctx, server, self.name, given, lambda: self._at(pool, server, cursor))
@@ -125,13 +122,11 @@ class ReadMcpResource(Tool):
     typical = Effects(consults=("MCP servers",))
     idempotent = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        server: str = Field(description="The server's name, as list_mcp_resources gives it.")
-        uri: str = Field(description="The resource's URI, as list_mcp_resources gives it.")
+        server: str = param(description="The server's name, as list_mcp_resources gives it.")
+        uri: str = param(description="The resource's URI, as list_mcp_resources gives it.")
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """The contents, as JSON."""
@@ -142,7 +137,7 @@ class ReadMcpResource(Tool):
                     f"{name} must be provided", kind="input_invalid", fields=(name,)
                 )
         pool: Pool = ctx.mcp
-        given = args.model_dump()
+        given = as_json(args)
         return await _told(
             ctx, server, self.name, given, lambda: self._read(pool, server or "", uri or "")
         )

@@ -13,13 +13,11 @@ from datetime import date
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.events import MemorySaved
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
 from toolrest.gate.decide import Decision
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
@@ -87,15 +85,13 @@ class GetMemory(Tool):
     typical = Effects.none()
     idempotent = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        memory_id: str | None = Field(
+        memory_id: str | None = param(
             default=None, description='"project" or "global"; both when left out.'
         )
-        query: str | None = Field(
+        query: str | None = param(
             default=None, description="Only notes that hold all of these words."
         )
 
@@ -127,13 +123,11 @@ class SaveMemory(Tool):
     group: Group = "memory"
     typical = Effects(writes=("<memory>",), judged=True)
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        text: str = Field(description="The note.")
-        scope: Scope = Field(
+        text: str = param(description="The note.")
+        scope: Scope = param(
             default="project",
             description='"project" for this project only, "global" for all of them.',
         )

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import Rejected, RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, given_in, make, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -30,26 +28,24 @@ _MOST_ROWS = 100_000
 _NAMED_LINES = 5
 
 
-class Indentation(BaseModel):
+class Indentation(Parameters):
     """How far the block around the anchor line reaches."""
 
-    model_config = LAZY
-
-    anchor_line: int | None = Field(
+    anchor_line: int | None = param(
         default=None, ge=0, description="Line in the wanted block; `offset` when left out."
     )
-    max_levels: int = Field(
+    max_levels: int = param(
         default=0,
         ge=0,
         description="How many levels of enclosing blocks to include; 0 means all of them.",
     )
-    include_siblings: bool = Field(
+    include_siblings: bool = param(
         default=False, description="Also include blocks beside the outermost one."
     )
-    include_header: bool = Field(
+    include_header: bool = param(
         default=True, description="Also include comments right above the outermost block."
     )
-    max_lines: int | None = Field(
+    max_lines: int | None = param(
         default=None, ge=0, description="Most lines to return; `limit` when left out."
     )
 
@@ -67,21 +63,19 @@ class ReadFile(Tool):
     typical = Effects(reads=("<file_path>",))
     idempotent = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        file_path: str = Field(
+        file_path: str = param(
             description="The file, absolute or relative to the working directory."
         )
-        offset: int = Field(default=1, ge=0, description="First line to read, counted from 1.")
-        limit: int = Field(default=DEFAULT_LIMIT, ge=0, description="Most lines to return.")
-        mode: Literal["slice", "indentation"] = Field(
+        offset: int = param(default=1, ge=0, description="First line to read, counted from 1.")
+        limit: int = param(default=DEFAULT_LIMIT, ge=0, description="Most lines to return.")
+        mode: Literal["slice", "indentation"] = param(
             default="slice",
             description='"slice" reads a range of lines, "indentation" the block around one.',
         )
-        indentation: Indentation | None = Field(
+        indentation: Indentation | None = param(
             default=None, description="Options of indentation mode; ignored in slice mode."
         )
 
@@ -139,8 +133,8 @@ def plan(args: ReadFile.Args) -> Slice | Block:
     _positive(args.offset, "offset", "offset must be a 1-indexed line number")
     _positive(args.limit, "limit", "limit must be greater than zero")
     if args.mode == "slice":
-        return Slice(args.offset, args.limit, "limit" in args.model_fields_set)
-    options = args.indentation or Indentation()
+        return Slice(args.offset, args.limit, "limit" in given_in(args))
+    options = args.indentation or make(Indentation)
     anchor = args.offset if options.anchor_line is None else options.anchor_line
     guard = args.limit if options.max_lines is None else options.max_lines
     _positive(anchor, "indentation.anchor_line", "anchor_line must be a 1-indexed line number")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -30,13 +28,11 @@ class ReadSkill(Tool):
     typical = Effects(reads=("<skill>",))
     idempotent = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        name: str | None = Field(default=None, description="The skill's name.")
-        path: str | None = Field(
+        name: str | None = param(default=None, description="The skill's name.")
+        path: str | None = param(
             default=None, description="The skill's directory or SKILL.md, in place of its name."
         )
 

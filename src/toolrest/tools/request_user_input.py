@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, extra_of, param
 from toolrest.gate.questions import UserOption, UserQuestion
 from toolrest.gate.secret_forms import can_hide
 from toolrest.gate.tool import Group, Tool
@@ -19,24 +17,20 @@ NO_OPTIONS = "request_user_input requires non-empty options for every question"
 _A_WEEK = 7 * 86_400.0
 
 
-class Option(BaseModel):
+class Option(Parameters):
     """One answer to choose."""
 
-    model_config = LAZY
-
-    label: str = Field(description="What the user picks, in one to five words.")
-    description: str = Field(description="What follows from picking it, in one sentence.")
+    label: str = param(description="What the user picks, in one to five words.")
+    description: str = param(description="What follows from picking it, in one sentence.")
 
 
-class Asked(BaseModel):
+class Asked(Parameters):
     """One question."""
 
-    model_config = LAZY
-
-    id: str = Field(description="A name for the answer, in snake_case.")
-    header: str = Field(description="A title of a few words.")
-    question: str = Field(description="The question, in one sentence.")
-    options: list[Option] = Field(
+    id: str = param(description="A name for the answer, in snake_case.")
+    header: str = param(description="A title of a few words.")
+    question: str = param(description="The question, in one sentence.")
+    options: list[Option] = param(
         description="Two or three answers to choose from; the user may also write another one."
     )
 
@@ -57,12 +51,10 @@ class RequestUserInput(Tool):
             "you cannot find out yourself and what changes what you will do."
         )
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        questions: list[Asked] = Field(description="The questions, in order.")
+        questions: list[Asked] = param(description="The questions, in order.")
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Ask; the answers as compact JSON, by the questions' ids."""
@@ -88,7 +80,7 @@ class RequestUserInput(Tool):
 
 
 def _question(one: Asked) -> UserQuestion:
-    extra = one.__pydantic_extra__ or {}
+    extra = extra_of(one)
     secret = extra.get("isSecret") is True
     if not one.options and not secret:
         raise RespondToModel(NO_OPTIONS, kind="input_invalid", fields=("questions",))

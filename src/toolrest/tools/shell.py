@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.limits import formatted_truncate
+from toolrest.gate.parameters import param
 from toolrest.items import ToolOutput
 from toolrest.process import layout
 from toolrest.tools.command_run import Finished, run_once
@@ -29,8 +28,8 @@ class Shell(OneShotTool):
     class Args(OneShot):
         """Parameters."""
 
-        command: list[str] = Field(description="The program and its arguments.")
-        description: str | None = Field(
+        command: list[str] = param(description="The program and its arguments.")
+        description: str | None = param(
             default=None, description="What the command is for, in a few words."
         )
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from toolrest.gate.context import Context
 from toolrest.gate.limits import truncate
+from toolrest.gate.parameters import param
 from toolrest.items import ToolOutput
 from toolrest.process import layout
 from toolrest.tools.command_run import Finished, run_once
@@ -27,8 +26,8 @@ class ShellCommand(OneShotTool):
     class Args(OneShot):
         """Parameters."""
 
-        command: str = Field(description="The command line.")
-        login: bool = Field(
+        command: str = param(description="The command line.")
+        login: bool = param(
             default=True, description="Whether the shell reads the user's profile first."
         )
 

@@ -6,11 +6,9 @@ import json
 import re
 from collections.abc import Callable, Iterable
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
@@ -35,13 +33,11 @@ class ToolSearch(Tool):
     group: Group = "mcp_resources"
     typical = Effects.none()
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        query: str = Field(description="Words to look for, or `select:NAME,NAME`.")
-        limit: int = Field(default=8, ge=1, le=50, description="Most tools to load.")
+        query: str = param(description="Words to look for, or `select:NAME,NAME`.")
+        limit: int = param(default=8, ge=1, le=50, description="Most tools to load.")
 
     def __init__(
         self, tools: Callable[[], list[tuple[str, Tool]]], load: Callable[[Iterable[Tool]], None]

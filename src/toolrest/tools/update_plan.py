@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from toolrest.events import PlanUpdate
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, as_json, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.policy.effects import Effects
 
 
-class Step(BaseModel):
+class Step(Parameters, extra="forbid"):
     """One step of the plan."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-
-    step: str = Field(description="What is to be done, in a few words.")
-    status: Literal["pending", "in_progress", "completed"] = Field(
+    step: str = param(description="What is to be done, in a few words.")
+    status: Literal["pending", "in_progress", "completed"] = param(
         description="Where this step stands."
     )
 
@@ -37,19 +34,17 @@ class UpdatePlan(Tool):
     rejects_unknown_fields = True
     polling = True
 
-    class Args(BaseModel):
+    class Args(Parameters, extra="forbid"):
         """Parameters."""
 
-        model_config = ConfigDict(extra="forbid", defer_build=True)
-
-        explanation: str | None = Field(
+        explanation: str | None = param(
             default=None, description="Why the plan changed, if that is not plain."
         )
-        plan: list[Step] = Field(description="Every step, in order.")
+        plan: list[Step] = param(description="Every step, in order.")
 
     async def run(self, args: Args, ctx: Context) -> str:
         """Remember the plan and emit it."""
-        plan = [step.model_dump() for step in args.plan]
+        plan = [as_json(step) for step in args.plan]
         ctx.state["plan"] = {"explanation": args.explanation, "plan": plan}
         ctx.emit(PlanUpdate(explanation=args.explanation, plan=plan))
         return "Plan updated"

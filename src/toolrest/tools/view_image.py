@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 
-from pydantic import AliasChoices, BaseModel, Field
-
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.events import ViewImageToolCall
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -28,13 +26,11 @@ class ViewImage(Tool):
     typical = Effects(reads=("<path>",))
     idempotent = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = {**LAZY, "populate_by_name": True}
-
-        path: str = Field(
-            validation_alias=AliasChoices("path", "image_path"),
+        path: str = param(
+            also=("image_path",),
             description="The image file, absolute or relative to the working directory.",
         )
 

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
 from toolrest.events import WebSearchBegin, WebSearchEnd
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
 from toolrest.gate.decide import Decision
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool, ToolKind
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
@@ -61,12 +59,10 @@ class WebSearch(Tool):
     typical = Effects(connects=("<search service>",))
     timeout = 120.0
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        query: str = Field(min_length=1, max_length=_LONGEST_QUERY, description="What to look for.")
+        query: str = param(min_length=1, max_length=_LONGEST_QUERY, description="What to look for.")
 
     def __init__(self, options: SearchOptions | None = None) -> None:
         self.options = options or SearchOptions()

@@ -6,12 +6,10 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from pydantic import AliasChoices, BaseModel, Field
-
 from toolrest.errors import RespondToModel
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
 from toolrest.gate.decide import Decision
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -60,21 +58,19 @@ class WebFetch(Tool):
     typical = Effects(connects=("<host>",))
     timeout = 120.0
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        url: str = Field(description="The address of the page.")
-        start_index: int = Field(default=0, ge=0, description="First character to return.")
-        max_length: int = Field(
+        url: str = param(description="The address of the page.")
+        start_index: int = param(default=0, ge=0, description="First character to return.")
+        max_length: int = param(
             default=10_000,
             ge=1,
             le=1_000_000,
-            validation_alias=AliasChoices("max_length", "max_chars"),
+            also=("max_chars",),
             description="Most characters to return.",
         )
-        raw: bool = Field(default=False, description="Return HTML as it is.")
+        raw: bool = param(default=False, description="Return HTML as it is.")
 
     def __init__(self, options: WebOptions | None = None) -> None:
         self.options = options or WebOptions()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import AliasChoices, BaseModel, Field
-
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -29,17 +27,15 @@ class WriteFile(Tool):
     group: Group = "patch"
     typical = Effects(writes=("<path>",))
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        path: str = Field(
-            validation_alias=AliasChoices("path", "file_path"),
+        path: str = param(
+            also=("file_path",),
             min_length=1,
             description="The file, absolute or relative to the working directory.",
         )
-        content: str = Field(description="All of its text.")
+        content: str = param(description="All of its text.")
 
     def __init__(self, *, offered: bool = True) -> None:
         self.offered = offered

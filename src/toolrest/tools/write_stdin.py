@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field
-
 from toolrest.errors import RespondToModel
 from toolrest.events import TerminalInteraction
-from toolrest.gate.arguments import LAZY
 from toolrest.gate.context import Context
+from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Question, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
@@ -53,17 +51,15 @@ class WriteStdin(Tool):
     )
     polling = True
 
-    class Args(BaseModel):
+    class Args(Parameters):
         """Parameters."""
 
-        model_config = LAZY
-
-        session_id: int = Field(description="The number that exec_command returned.")
-        chars: str = Field(default="", description="What to type; \\u0003 is Ctrl-C.")
-        yield_time_ms: int = Field(
+        session_id: int = param(description="The number that exec_command returned.")
+        chars: str = param(default="", description="What to type; \\u0003 is Ctrl-C.")
+        yield_time_ms: int = param(
             default=250, ge=0, description="How long to wait for output, 250 to 30000."
         )
-        max_output_tokens: int = Field(
+        max_output_tokens: int = param(
             default=DEFAULT_TOKENS, ge=0, description="How much of the output to return."
         )
 
