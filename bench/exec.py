@@ -59,7 +59,9 @@ async def main() -> None:
             def argv() -> tuple[str, ...]:
                 return tuple(shell.argv(f"true {next(numbers)}", login=False))
 
-            confined = runner.confine(Command(argv(), workspace, variables), outside=False)
+            confined = runner.enclosure.confine(
+                Command(argv(), workspace, variables), outside=False
+            )
 
             async def plain() -> None:
                 subprocess.run(

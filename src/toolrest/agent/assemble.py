@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from toolrest.agent.undo.hook import Saver
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
+    from toolrest.gate.enclosure import Confinement
     from toolrest.gate.questions import OnQuestion, Questions
-    from toolrest.gate.runner import Confinement, Runner
+    from toolrest.gate.runner import Runner
     from toolrest.gate.tally import Tally
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.container import ContainerOptions
@@ -256,7 +257,7 @@ def shared_tmp(settings: Settings) -> tuple[str, ...] | None:
 
 def _confinement(settings: Settings) -> Confinement:
     from toolrest.config.provider_secrets import key_variables
-    from toolrest.gate.runner import Confinement
+    from toolrest.gate.enclosure import Confinement
     from toolrest.process.environ import EnvironmentPolicy
     from toolrest.process.limits import Limits
 

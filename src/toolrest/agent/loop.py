@@ -67,7 +67,7 @@ class Loop:
         session = self.session
         runner = session.rest.gate.services.runner
         if runner is not None:
-            runner.unavailable = None  # somebody may have installed a sandbox meanwhile
+            runner.enclosure.unavailable = None  # somebody may have installed a sandbox meanwhile
         if session.is_full():
             await self._compact()
         session.begin(said, self._turn.id)
@@ -88,8 +88,8 @@ class Loop:
         if self._turn.failure is not None:
             raise self._turn.failure
         runner = self.session.rest.gate.services.runner
-        if runner is not None and runner.unavailable is not None:
-            raise TurnFailed("sandbox_unavailable", runner.unavailable)
+        if runner is not None and runner.enclosure.unavailable is not None:
+            raise TurnFailed("sandbox_unavailable", runner.enclosure.unavailable)
 
     async def _held_back(self) -> bool:
         """Whether a hook wants the model to go on; what it says is the next message."""

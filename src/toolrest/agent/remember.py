@@ -14,8 +14,8 @@ from toolrest.policy.names import inside
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.context import Known
+    from toolrest.gate.enclosure import Confinement
     from toolrest.gate.memory import Memory
-    from toolrest.gate.runner import Confinement
     from toolrest.policy.overrides import Overrides
     from toolrest.policy.rule_book import RuleBook
     from toolrest.policy.rules import Rules

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from toolrest.errors import Rejected, RespondToModel
+from toolrest.gate.enclosure import Confinement, Enclosure
 from toolrest.gate.gaps import Gaps
 from toolrest.gate.stops import Stops
 from toolrest.gate.tally import Tally
 from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
-from toolrest.process.environ import Environment, EnvironmentPolicy, build, forced
-from toolrest.process.limits import Limits
+from toolrest.process.environ import Environment, build, forced
 from toolrest.process.login import LoginShells
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
@@ -26,32 +25,11 @@ from toolrest.process.sessions import ExecResult, Sessions
 from toolrest.process.shells import Shell, Shells
 
 if TYPE_CHECKING:
-    from toolrest.sandbox.confine import Backend, Confined, Sandbox
-    from toolrest.sandbox.container import ContainerOptions
-    from toolrest.sandbox.policy import Control, Network, Tmp
-    from toolrest.sandbox.proxy import NetworkProxy
+    from toolrest.sandbox.confine import Confined
     from toolrest.sandbox.tunnel import Blocked
 
 
 R = TypeVar("R", RunResult, ExecResult)
-
-
-@dataclass(frozen=True, slots=True)
-class Confinement:
-    """What the launcher said about programs; nothing in here ever comes from a model."""
-
-    network: Network = "off"
-    allowed_hosts: tuple[str, ...] = ()
-    denied_hosts: tuple[str, ...] = ()
-    tmp: Tmp = "private"
-    host_tmp: tuple[str, ...] | None = None
-    backend: Backend | None = None
-    environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
-    require: tuple[Control, ...] = ("writes", "network", "own_files")
-    container: ContainerOptions | None = None
-    rootfs: str | None = None
-    max_commands: int | None = None
-    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(slots=True)
@@ -96,12 +74,17 @@ class Runner:
     ) -> None:
         self.files = files
         self.confinement = confinement
+        self.enclosure = Enclosure(
+            files,
+            confinement,
+            session_dir,
+            cache_dir=cache_dir,
+            registry=registry,
+            on_blocked=on_blocked,
+        )
         self._session_dir = session_dir
-        self._cache_dir = cache_dir
         self._environ = dict(environ)
         self._thread_id = thread_id
-        self.unavailable: str | None = None
-        """Why commands cannot be confined here, once one could not be."""
         self._tally = tally or Tally()
         self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup())
         self.sessions = Sessions(self._owner)
@@ -110,11 +93,6 @@ class Runner:
         self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
         self._profile_releases: list[Callable[[], None]] = []
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
-        self._registry = registry
-        self.on_blocked = on_blocked
-        self._turned_away: list[str] = []
-        self._proxy: NetworkProxy | None = None
-        self._box: Sandbox | None = None
         self._sessions: dict[int, tuple[str, str]] = {}
         self._last_workdir: tuple[str, int, int] | None = None
         self._environments: dict[tuple[bool, bool], tuple[Environment, dict[str, str]]] = {}
@@ -123,7 +101,7 @@ class Runner:
         """A profile is read where the command itself will run: in the sandbox, or outside."""
 
         def confine(command: Command) -> Command:
-            confined = self.confine(command, outside=outside)
+            confined = self.enclosure.confine(command, outside=outside)
             self._profile_releases.append(confined.release)
             return confined.command
 
@@ -134,69 +112,7 @@ class Runner:
     @property
     def is_confined(self) -> bool:
         """Whether commands run in a sandbox unless somebody lets them out."""
-        return self.files.mode != "danger-full-access"
-
-    @property
-    def sandbox(self) -> Sandbox:
-        """The session's sandbox, made on first use."""
-        if self._box is None:
-            from toolrest.sandbox.confine import Sandbox
-            from toolrest.sandbox.policy import SandboxPolicy
-
-            policy = SandboxPolicy.from_paths(
-                self.files,
-                self._session_dir,
-                network=self.confinement.network,
-                allowed_hosts=self.confinement.allowed_hosts,
-                tmp=self.confinement.tmp,
-                host_tmp=self.confinement.host_tmp,
-                cache_dir=self._cache_dir,
-                require=self.confinement.require,
-            )
-            self._box = Sandbox(
-                policy,
-                backend=self.confinement.backend,
-                registry=self._registry,
-                proxy=self._proxy.for_sandbox() if self._proxy is not None else None,
-                container=self.confinement.container,
-                rootfs=self.confinement.rootfs,
-            )
-        return self._box
-
-    async def _open_network(self) -> None:
-        """The proxy of an allow list has to listen before the first command starts."""
-        if self.confinement.network != "allowlist" or self._proxy is not None:
-            return
-        from toolrest.sandbox.proxy import NetworkProxy
-
-        os.makedirs(self._session_dir, mode=0o700, exist_ok=True)
-        path = os.path.join(self._session_dir, "proxy.sock")
-        proxy = NetworkProxy(
-            self.confinement.allowed_hosts,
-            path,
-            denied=self.confinement.denied_hosts,
-            on_blocked=self._note_blocked,
-        )
-        await proxy.start()
-        self._proxy = proxy
-
-    def _note_blocked(self, blocked: Blocked) -> None:
-        self._turned_away.append(f"{blocked.host}:{blocked.port}")
-        if self.on_blocked is not None:
-            self.on_blocked(blocked)
-
-    def confine(self, command: Command, *, outside: bool) -> Confined:
-        """The command as it will be started: inside the sandbox, or as it is when let out."""
-        from toolrest.sandbox.confine import Confined
-        from toolrest.sandbox.errors import SandboxUnavailable
-
-        if outside or not self.is_confined:
-            return Confined(command, "none")
-        try:
-            return self.sandbox.confine(command)
-        except SandboxUnavailable as error:
-            self.unavailable = str(error)
-            raise RespondToModel(str(error), kind="sandbox_denied") from error
+        return self.enclosure.is_confined
 
     def workdir(self, given: str | None) -> str:
         """The folder to run in: any that may be read; it never becomes writable by that (S6)."""
@@ -284,7 +200,7 @@ class Runner:
         outside: bool,
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """Arguments and environment of a command line; reading a profile is a command too."""
-        await self._open_network()
+        await self.enclosure.open_network()
         try:
             return await self._login[outside].prepare(
                 shell, line, env, cwd, login=login, forced=fixed
@@ -315,21 +231,11 @@ class Runner:
         result = _without_launcher(result, confined.command)
         blocked = None
         if result.exit_code and not result.timed_out:
-            blocked = self._blocked(
+            blocked = self.enclosure.blocked(
                 confined.backend, command.cwd, result.exit_code, result.stdout, result.stderr
             )
         gaps = self._gaps.news(confined, self._owner.limits)
         return Ran(result, confined.backend, withheld, blocked, gaps)
-
-    def _blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
-        """Whether a failure was the sandbox's doing, in words for the model."""
-        from toolrest.sandbox.denial import blocked_words
-
-        hosts, self._turned_away = self._turned_away, []
-        if backend == "none":
-            return None
-        policy = self.sandbox.policy
-        return blocked_words(stdout, stderr, code, backend, policy, cwd, hosts)
 
     async def execute(
         self,
@@ -388,7 +294,7 @@ class Runner:
     ) -> Executed:
         blocked = None
         if result.exit_code:
-            blocked = self._blocked(backend, cwd, result.exit_code, "", result.text)
+            blocked = self.enclosure.blocked(backend, cwd, result.exit_code, "", result.text)
         return Executed(result, backend, withheld, blocked)
 
     def left_sandbox(self, session_id: int) -> bool:
@@ -421,23 +327,18 @@ class Runner:
         return 1 if ran.result.exit_code is None else ran.result.exit_code
 
     async def _confined(self, command: Command, outside: bool) -> Confined:
-        await self._open_network()
         if self.confinement.limits:
             await self._owner.prepare()  # which limits the control group takes is known then
             limits = self.confinement.limits.for_process(self._owner.limits)
             command = replace(command, limits=limits)
-        if self._box is None and self.is_confined and not outside:
-            # The first time probes backends by running them: not on the event loop.
-            return await asyncio.to_thread(self.confine, command, outside=outside)
-        return self.confine(command, outside=outside)
+        return await self.enclosure.enter(command, outside=outside)
 
     async def aclose(self) -> None:
         """End every program of this session and remove its private folder."""
         await self.sessions.aclose()
         await self._stops.settle()
         await self._owner.aclose()
-        if self._proxy is not None:
-            await self._proxy.aclose()
+        await self.enclosure.aclose()
         shutil.rmtree(self._session_dir, ignore_errors=True)
 
 

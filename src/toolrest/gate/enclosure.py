@@ -1,0 +1,156 @@
+"""How are the programs of one session confined, and what did that stop?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from toolrest.errors import RespondToModel
+from toolrest.policy.paths import PathPolicy
+from toolrest.process.command import Command
+from toolrest.process.environ import EnvironmentPolicy
+from toolrest.process.limits import Limits
+
+if TYPE_CHECKING:
+    from toolrest.sandbox.confine import Backend, Confined, Sandbox
+    from toolrest.sandbox.container import ContainerOptions
+    from toolrest.sandbox.policy import Control, Network, Tmp
+    from toolrest.sandbox.proxy import NetworkProxy
+    from toolrest.sandbox.tunnel import Blocked
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What the launcher said about programs; nothing in here ever comes from a model."""
+
+    network: Network = "off"
+    allowed_hosts: tuple[str, ...] = ()
+    denied_hosts: tuple[str, ...] = ()
+    tmp: Tmp = "private"
+    host_tmp: tuple[str, ...] | None = None
+    backend: Backend | None = None
+    environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
+    require: tuple[Control, ...] = ("writes", "network", "own_files")
+    container: ContainerOptions | None = None
+    rootfs: str | None = None
+    max_commands: int | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+class Enclosure:
+    """The session's sandbox and the proxy to its network, both made when first needed."""
+
+    def __init__(
+        self,
+        files: PathPolicy,
+        confinement: Confinement,
+        session_dir: str,
+        *,
+        cache_dir: str | None = None,
+        registry: str | None = None,
+        on_blocked: Callable[[Blocked], None] | None = None,
+    ) -> None:
+        self.unavailable: str | None = None
+        """Why commands cannot be confined here, once one could not be."""
+        self._files = files
+        self._confinement = confinement
+        self._session_dir = session_dir
+        self._cache_dir = cache_dir
+        self._registry = registry
+        self._on_blocked = on_blocked
+        self._turned_away: list[str] = []
+        self._proxy: NetworkProxy | None = None
+        self._box: Sandbox | None = None
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether commands run in a sandbox unless somebody lets them out."""
+        return self._files.mode != "danger-full-access"
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The session's sandbox, made on first use."""
+        if self._box is None:
+            from toolrest.sandbox.confine import Sandbox
+            from toolrest.sandbox.policy import SandboxPolicy
+
+            policy = SandboxPolicy.from_paths(
+                self._files,
+                self._session_dir,
+                network=self._confinement.network,
+                allowed_hosts=self._confinement.allowed_hosts,
+                tmp=self._confinement.tmp,
+                host_tmp=self._confinement.host_tmp,
+                cache_dir=self._cache_dir,
+                require=self._confinement.require,
+            )
+            self._box = Sandbox(
+                policy,
+                backend=self._confinement.backend,
+                registry=self._registry,
+                proxy=self._proxy.for_sandbox() if self._proxy is not None else None,
+                container=self._confinement.container,
+                rootfs=self._confinement.rootfs,
+            )
+        return self._box
+
+    async def open_network(self) -> None:
+        """The proxy of an allow list has to listen before the first command starts."""
+        if self._confinement.network != "allowlist" or self._proxy is not None:
+            return
+        from toolrest.sandbox.proxy import NetworkProxy
+
+        os.makedirs(self._session_dir, mode=0o700, exist_ok=True)
+        path = os.path.join(self._session_dir, "proxy.sock")
+        proxy = NetworkProxy(
+            self._confinement.allowed_hosts,
+            path,
+            denied=self._confinement.denied_hosts,
+            on_blocked=self._note_blocked,
+        )
+        await proxy.start()
+        self._proxy = proxy
+
+    def _note_blocked(self, blocked: Blocked) -> None:
+        self._turned_away.append(f"{blocked.host}:{blocked.port}")
+        if self._on_blocked is not None:
+            self._on_blocked(blocked)
+
+    async def enter(self, command: Command, *, outside: bool) -> Confined:
+        """What `confine` gives, with the network open that the command may use."""
+        await self.open_network()
+        if outside or self._box is not None or not self.is_confined:
+            return self.confine(command, outside=outside)
+        # The first time probes backends by running them: not on the event loop.
+        return await asyncio.to_thread(self.confine, command, outside=False)
+
+    def confine(self, command: Command, *, outside: bool) -> Confined:
+        """The command as it will be started: inside the sandbox, or as it is when let out."""
+        from toolrest.sandbox.confine import Confined
+        from toolrest.sandbox.errors import SandboxUnavailable
+
+        if outside or not self.is_confined:
+            return Confined(command, "none")
+        try:
+            return self.sandbox.confine(command)
+        except SandboxUnavailable as error:
+            self.unavailable = str(error)
+            raise RespondToModel(str(error), kind="sandbox_denied") from error
+
+    def blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
+        """Whether a failure was the sandbox's doing, in words for the model."""
+        from toolrest.sandbox.denial import blocked_words
+
+        hosts, self._turned_away = self._turned_away, []
+        if backend == "none":
+            return None
+        policy = self.sandbox.policy
+        return blocked_words(stdout, stderr, code, backend, policy, cwd, hosts)
+
+    async def aclose(self) -> None:
+        """Close the way to the network."""
+        if self._proxy is not None:
+            await self._proxy.aclose()
