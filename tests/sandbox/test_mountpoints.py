@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from toolrest.sandbox import mountpoints
-from toolrest.sandbox.missing import placeholders
+from toolrest.sandbox.missing import at_top, placeholders
 from toolrest.sandbox.mountpoints import MountPoints
 
 
@@ -171,18 +171,78 @@ def test_which_placeholder_for_which_name(root: Path) -> None:
     assert files == {f"{root}/.bashrc": b""}
 
 
-def test_what_is_put_into_a_kept_folder_is_never_taken_away(
-    root: Path, registry: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_put_into_a_kept_folder_is_never_taken_away(root: Path, registry: str) -> None:
     points = MountPoints(registry, str(root))
-    for _ in range(2):
+    for _ in range(3):
         points.acquire([f"{root}/.codex"], {})
         points.release()
         assert names(root) == set()
-        # From now on the kept folder's time of change counts as old enough to be relied on.
-        later = time.time_ns() + 60_000_000_000
-        monkeypatch.setattr("toolrest.sandbox.spares.time.time_ns", lambda later=later: later)
     points.acquire([f"{root}/.codex"], {})
     (root / ".codex/mine").write_text("kept")
     points.release()
     assert (root / ".codex/mine").read_text() == "kept"
+    # The name is taken now; gone, it is held again, and by another folder.
+    points.acquire([], {}, {f"{root}/.codex": None})
+    points.release()
+    shutil.rmtree(root / ".codex")
+    assert points.acquire([], {}, {f"{root}/.codex": None}) == (f"{root}/.codex",)
+    points.release()
+    assert names(root) == set()
+
+
+def test_a_kept_folder_that_was_used_for_a_moment_is_used_again(root: Path, registry: str) -> None:
+    points = MountPoints(registry, str(root))
+    for _ in range(3):
+        points.acquire([f"{root}/a"], {})
+        (root / "a/file").touch()
+        (root / "a/file").unlink()
+        points.release()
+        assert names(root) == set()
+    assert len(list(Path(registry, "spare").iterdir())) == 1
+
+
+def test_a_kept_folder_is_handed_out_empty_or_not_at_all(root: Path, registry: str) -> None:
+    lost = Path(registry, "spare", "old")
+    lost.mkdir(parents=True)
+    (lost / "file").write_text("somebody's")
+    points = MountPoints(registry, str(root))
+    points.acquire([f"{root}/a"], {})
+    assert names(root) == {"a"}
+    points.release()
+    assert (lost / "file").read_text() == "somebody's"
+
+
+def test_sessions_may_take_each_others_kept_folders(root: Path, registry: str) -> None:
+    wanted = [f"{root}/{name}" for name in "abc"]
+    one = MountPoints(registry, str(root))
+    one.acquire(wanted, {})
+    one.release()
+    other = MountPoints(registry, str(root))
+    for _ in range(2):
+        for points in (other, one):
+            assert set(points.acquire(wanted, {})) == set(wanted)
+            assert names(root) == set("abc")
+            points.release()
+            assert names(root) == set()
+    assert len(list(Path(registry, "spare").iterdir())) <= 6
+
+
+def test_names_that_may_exist_count_only_when_they_were_made(root: Path, registry: str) -> None:
+    (root / "there").mkdir()
+    maybe: dict[str, bytes | None] = {f"{root}/there": None, f"{root}/a": None, f"{root}/f": b"x"}
+    points = MountPoints(registry, str(root))
+    for _ in range(2):
+        assert points.acquire([], {}, maybe) == (f"{root}/a", f"{root}/f")
+        points.release()
+        assert names(root) == {"there"}
+    (root / "there").rmdir()
+    assert points.acquire([], {}, maybe) == tuple(maybe)
+    points.release()
+    assert names(root) == set()
+
+
+def test_the_names_right_in_the_root_need_no_look(root: Path) -> None:
+    wanted = (f"{root}/.codex", f"{root}/.bashrc", f"{root}/.config/fish")
+    top, deeper = at_top(wanted, str(root))
+    assert top == {f"{root}/.codex": None, f"{root}/.bashrc": b""}
+    assert deeper == (f"{root}/.config/fish",)

@@ -20,9 +20,9 @@ def unfit(command: Command) -> str:
     """What makes a command impossible to start, in words; empty when nothing does."""
     if not command.argv or not command.argv[0]:
         return "the command is empty: give the program as the first element"
-    for index, argument in enumerate(command.argv):
-        if "\0" in argument:
-            return f"argument {index} of the command contains a NUL character"
+    if "\0" in "".join(command.argv):
+        index = next(i for i, argument in enumerate(command.argv) if "\0" in argument)
+        return f"argument {index} of the command contains a NUL character"
     if "\0" in command.cwd:
         return "the working directory contains a NUL character"
     if len(command.fds) + 8 > wire.MAX_FDS:
@@ -76,7 +76,7 @@ def payload(command: Command, plan: Plan) -> bytes:
     rules = command.landlock
     return marshal.dumps(
         (
-            tuple(map(os.fsencode, command.argv)),
+            os.fsencode("\0".join(command.argv)),
             os.fsencode(command.cwd),
             _encoded(tuple(command.env.items())),
             command.tty,

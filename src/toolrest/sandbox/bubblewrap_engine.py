@@ -23,7 +23,7 @@ from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.gitdirs import GitPlan, git_plan
 from toolrest.sandbox.kinds import Kinds
-from toolrest.sandbox.missing import placeholders
+from toolrest.sandbox.missing import at_top, placeholders
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import (
@@ -58,6 +58,14 @@ class Root:
     git: GitPlan = field(default_factory=GitPlan)
     git_identity: tuple[int, int] | None = None
     protected: tuple[str, ...] = ()
+    top: dict[str, bytes | None] = field(default_factory=dict)
+    """The protected names right in it, with what stands for one that is missing."""
+    deeper: tuple[str, ...] = ()
+
+    def protect(self, paths: tuple[str, ...]) -> None:
+        """Keep these names as they are, there or not."""
+        self.protected = paths
+        self.top, self.deeper = at_top(paths, self.path)
 
 
 class BubblewrapEngine:
@@ -98,7 +106,7 @@ class BubblewrapEngine:
         self._roots = [Root(path, MountPoints(registry, path)) for path in policy.roots]
         for root in self._roots:
             root.git, root.git_identity = git_plan(root.path), _identity(root.path)
-            root.protected = self._protected_in(root)
+            root.protect(self._protected_in(root))
         for path in own_files_around(policy.roots):
             raise SandboxUnavailable(
                 f"sandbox: a writable root lies in Toolrest's own files ({path}).",
@@ -164,7 +172,7 @@ class BubblewrapEngine:
                 entry = os.path.join(root.path, ".git")
                 root.git = GitPlan(read_only=[entry]) if pointer else git_plan(root.path)
                 root.git_identity = identity
-                root.protected = self._protected_in(root)
+                root.protect(self._protected_in(root))
             if root.git.refusal is not None:
                 raise SandboxUnavailable(f"sandbox: {root.git.refusal}")
 
@@ -174,9 +182,10 @@ class BubblewrapEngine:
         held = 0
         try:
             for root in self._roots:
-                folders, files = placeholders(root.protected, root.path)
+                folders, files = placeholders(root.deeper, root.path)
                 folders = [*root.git.missing_folders, *folders]
-                present += root.points.acquire(folders, {**root.git.missing_files, **files})
+                files |= root.git.missing_files
+                present += root.points.acquire(folders, files, root.top)
                 held += 1
         except OSError as error:
             for root in self._roots[:held]:

@@ -18,49 +18,61 @@ _GRAIN_NS = 3_000_000_000
 _Stamp = tuple[int, int, int]
 
 
+class _Folder:
+    """The names in one folder, and what was found there when it was last looked into."""
+
+    __slots__ = ("above", "known", "nothing", "parent", "path", "paths", "stamp")
+
+    def __init__(self, path: str, paths: list[str]) -> None:
+        self.path = path
+        self.parent = os.path.dirname(path)
+        self.paths = paths
+        self.nothing = (0,) * len(paths)
+        self.known: tuple[int, ...] = ()
+        self.stamp: _Stamp | None = None
+        self.above: _Stamp | None = None
+        """Where the folder was not there: what its parent looked like then."""
+
+
 class Kinds:
     """File types of a fixed list of names, 0 for what is not there."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._folders: dict[str, list[str]] = {}
+        folders: dict[str, list[str]] = {}
         for path in dict.fromkeys(paths):
-            self._folders.setdefault(os.path.dirname(path), []).append(path)
-        self._folders = dict(sorted(self._folders.items()))  # parents before what is in them
-        self._known: dict[str, tuple[_Stamp, tuple[int, ...]]] = {}
-        self._missing: dict[str, _Stamp] = {}
-        """Folders that were not there, with what their parent looked like then."""
+            folders.setdefault(os.path.dirname(path), []).append(path)
+        # Parents before what is in them.
+        self._folders = [_Folder(path, names) for path, names in sorted(folders.items())]
 
     def look(self) -> tuple[tuple[int, ...], ...]:
         """The types now, folder by folder."""
         settled = time.time_ns() - _GRAIN_NS
         same: dict[str, _Stamp] = {}
-        return tuple(
-            self._in(folder, paths, settled, same) for folder, paths in self._folders.items()
-        )
+        found: list[tuple[int, ...]] = []
+        for folder in self._folders:
+            above = same.get(folder.parent)
+            if above is not None and folder.above == above:
+                found.append(folder.nothing)
+                continue
+            try:
+                info = os.stat(folder.path)
+            except OSError:
+                folder.above = above
+                found.append(folder.nothing)
+                continue
+            folder.above = None
+            stamp = (info.st_dev, info.st_ino, info.st_mtime_ns)
+            if stamp[2] < settled:
+                same[folder.path] = stamp
+            found.append(folder.known if folder.stamp == stamp else _looked(folder, stamp, settled))
+        return tuple(found)
 
-    def _in(
-        self, folder: str, paths: list[str], settled: int, same: dict[str, _Stamp]
-    ) -> tuple[int, ...]:
-        parent = same.get(os.path.dirname(folder))
-        if parent is not None and self._missing.get(folder) == parent:
-            return (0,) * len(paths)
-        try:
-            info = os.stat(folder)
-        except OSError:
-            if parent is not None:
-                self._missing[folder] = parent
-            return (0,) * len(paths)
-        self._missing.pop(folder, None)
-        stamp = (info.st_dev, info.st_ino, info.st_mtime_ns)
-        if info.st_mtime_ns < settled:
-            same[folder] = stamp
-        known = self._known.get(folder)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        kinds = tuple(map(_kind, paths))
-        if folder in same:
-            self._known[folder] = (stamp, kinds)
-        return kinds
+
+def _looked(folder: _Folder, stamp: _Stamp, settled: int) -> tuple[int, ...]:
+    kinds = tuple(map(_kind, folder.paths))
+    if stamp[2] < settled:
+        folder.stamp, folder.known = stamp, kinds
+    return kinds
 
 
 def _kind(path: str) -> int:

@@ -31,6 +31,21 @@ _FILES: dict[str, bytes] = {
 }
 
 
+def at_top(paths: Iterable[str], root: str) -> tuple[dict[str, bytes | None], tuple[str, ...]]:
+    """The names right in the root, with what stands for each, and the ones deeper down.
+
+    For the first nothing need be looked at: either the name is there, or it alone is missing.
+    """
+    top: dict[str, bytes | None] = {}
+    deeper: list[str] = []
+    for path in paths:
+        if os.path.dirname(path) == root:
+            top[path] = _FILES.get(os.path.basename(path))
+        else:
+            deeper.append(path)
+    return top, tuple(deeper)
+
+
 def placeholders(paths: Iterable[str], root: str) -> tuple[list[str], dict[str, bytes]]:
     """Folders and files to make inside the root so that each of these names is taken.
 

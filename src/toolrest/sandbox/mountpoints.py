@@ -28,6 +28,8 @@ from toolrest.sandbox.spares import Spares
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATIENCE = 5.0
+_REMEMBERED = 8
+_NOTHING: Mapping[str, bytes | None] = {}
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -52,10 +54,10 @@ class MountPoints:
         self._record_path = os.path.join(registry, f"{name}.json")
         self._record = -1
         self._guard = -1
-        self._read: tuple[bytes, list[Entry]] = (b"", [])
+        self._read: dict[bytes, list[Entry]] = {}
         self._written: tuple[list[Entry], bytes] = ([], b"[]")
-        self._times: dict[int, int] = {}
-        """By inode: when an empty folder was last changed, as long as nobody put a thing there."""
+        self._taken: set[str] = set()
+        """Names that existed when they were last asked for: looked at before anything is made."""
         self._users = 0
         self._mutex = threading.Lock()
 
@@ -64,29 +66,36 @@ class MountPoints:
         """Whether a command of this session may still be running on them."""
         return self._users > 0
 
-    def acquire(self, folders: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, ...]:
+    def acquire(
+        self,
+        folders: Sequence[str],
+        files: Mapping[str, bytes],
+        unless_there: Mapping[str, bytes | None] = _NOTHING,
+    ) -> tuple[str, ...]:
         """Make the missing placeholders for one more command; the names that exist now.
+
+        What is in `unless_there`, folders without and files with a content, is of no concern
+        where it exists: only what was made of it counts.
 
         Raises OSError when one cannot be made although a command might make it.
         """
+        wanted = {**dict.fromkeys(folders), **files}
         with self._mutex, self._guarded():
-            if self._users == 0:
-                self._open()
+            before = self._open() if self._users == 0 else self._load()
             self._users += 1
             made: list[Entry] = []
-            wanted = {**dict.fromkeys(folders), **files}
             try:
-                self._make_all(wanted, made)
+                self._make_all({**unless_there, **wanted}, made)
             except OSError:
                 self._users -= 1
                 raise
             finally:
                 if made:
-                    self._save([*self._load(), *made])
+                    self._save([*before, *made])
                 if self._users == 0:
                     self._close()
-            ours = {entry.path for entry in made}
-            return tuple(path for path in wanted if path in ours or os.path.lexists(path))
+        ours = [entry.path for entry in made]
+        return (*ours, *(path for path in wanted if path not in ours and os.path.lexists(path)))
 
     def release(self) -> None:
         """One command has ended; the last one of the last session cleans up."""
@@ -97,18 +106,20 @@ class MountPoints:
             if self._users == 0:
                 self._close()
 
-    def _open(self) -> None:
+    def _open(self) -> list[Entry]:
         """Join the users of the record; the first one removes what a crash left behind."""
         if self._record < 0:
             self._record = self._opened(self._record_path)
+        entries = self._load()
         if _lock(self._record, fcntl.LOCK_EX):
-            self._sweep()
+            entries = self._sweep(entries)
         fcntl.flock(self._record, fcntl.LOCK_SH)
+        return entries
 
     def _close(self) -> None:
         """Leave the users of the record; the last one removes the placeholders."""
         if _lock(self._record, fcntl.LOCK_EX):
-            self._sweep()
+            self._sweep(self._load())
         fcntl.flock(self._record, fcntl.LOCK_UN)
 
     def _opened(self, path: str) -> int:
@@ -117,22 +128,25 @@ class MountPoints:
         weakref.finalize(self, os.close, fd)
         return fd
 
-    def _sweep(self) -> None:
-        entries = self._load()
+    def _sweep(self, entries: list[Entry]) -> list[Entry]:
         for entry in reversed(entries):
             self._remove(entry)
         if entries:
             self._save([])
+        return []
 
     def _load(self) -> list[Entry]:
         data = os.pread(self._record, os.fstat(self._record).st_size, 0)
-        if data != self._read[0]:
+        found = self._read.get(data)
+        if found is None:
             try:
                 found = [Entry(str(p), int(d), int(i), int(n)) for p, d, i, n in json.loads(data)]
             except (ValueError, TypeError):
                 found = []
-            self._read = (data, found)
-        return list(self._read[1])
+            if len(self._read) > _REMEMBERED:
+                self._read.clear()
+            self._read[data] = found
+        return found
 
     def _save(self, entries: list[Entry]) -> None:
         """Overwritten in place and never shortened: freeing blocks is slow on some disks."""
@@ -166,43 +180,52 @@ class MountPoints:
         folder, fd = "", -1
         try:
             for path, content in wanted.items():
+                if path in self._taken and os.path.lexists(path):
+                    continue
                 parent, name = os.path.split(path)
                 if parent != folder or fd < 0:
                     if fd >= 0:
                         os.close(fd)
                         fd = -1
                     folder, fd = parent, _walk(self._root, parent)
-                made += self._make(fd, path, name, content)
+                entry = self._make(fd, path, name, content)
+                if entry is not None:
+                    made.append(entry)
+                    self._taken.discard(path)
         finally:
             if fd >= 0:
                 os.close(fd)
 
-    def _make(self, folder: int, path: str, name: str, content: bytes | None) -> list[Entry]:
+    def _make(self, folder: int, path: str, name: str, content: bytes | None) -> Entry | None:
         try:
             try:
-                self._create(folder, name, content)
+                known = self._create(folder, path, name, content)
             except PermissionError:
                 with _writable(folder):
-                    self._create(folder, name, content)
-            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    known = self._create(folder, path, name, content)
+            if known is None:
+                info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                known = (info.st_dev, info.st_ino)
         except FileExistsError:
-            return []
+            self._taken.add(path)
+            return None
         except OSError:
             if _beyond_reach(folder):
-                return []
+                return None
             raise
-        self._times[info.st_ino] = info.st_mtime_ns
-        return [Entry(path, info.st_dev, info.st_ino, 0 if content is None else len(content))]
+        return Entry(path, *known, 0 if content is None else len(content))
 
-    def _create(self, folder: int, name: str, content: bytes | None) -> None:
+    def _create(
+        self, folder: int, path: str, name: str, content: bytes | None
+    ) -> tuple[int, int] | None:
         if content is None:
-            self._spares.put(folder, name)
-            return
+            return self._spares.put(folder, path, name)
         fd = os.open(name, _NEW_FLAGS, 0o644, dir_fd=folder)
         try:
             os.write(fd, content)
         finally:
             os.close(fd)
+        return None
 
     def _remove(self, entry: Entry) -> None:
         """Take a placeholder away if it is still the one we made and nothing was put into it."""
@@ -211,9 +234,7 @@ class MountPoints:
             if (info.st_dev, info.st_ino) != (entry.device, entry.inode):
                 return
             if stat.S_ISDIR(info.st_mode):
-                since = info.st_mtime_ns
-                known = self._times.pop(info.st_ino, 0) == since
-                self._spares.take_back(entry.path, since if known else 0)
+                self._spares.take_back(entry.path, info)
             elif info.st_size == entry.size:
                 os.unlink(entry.path)
         except OSError:

@@ -47,10 +47,15 @@ class Overlays(NamedTuple):
 def socket_paths(table: str = "/proc/net/unix") -> tuple[str, ...]:
     """Absolute path names of the sockets that are open in this network namespace."""
     try:
-        with open(table, "rb") as stream:
-            data = stream.read()
+        fd = os.open(table, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ()
+    try:
+        data = _whole(fd)
+    except OSError:
+        return ()
+    finally:
+        os.close(fd)
     names: list[bytes] = []
     if b" /" not in data:
         return ()

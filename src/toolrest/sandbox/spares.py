@@ -4,21 +4,35 @@ Each command needs a handful of empty folders for a moment. Renaming kept ones i
 costs microseconds; making and removing them frees disk blocks each time, which takes milliseconds
 on a disk that is told about every freed block. Where the kept ones are on another file system,
 folders are made and removed after all.
+
+A kept folder's time of change is set to a moment long ago. Whoever puts something into it moves
+that time, so one look at the folder from outside tells whether it is still empty.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-import time
 from collections.abc import Callable
 from functools import cache
 from itertools import count
+from secrets import token_hex
+from typing import NamedTuple
 
 _AT_FDCWD = -100
 _NO_REPLACE = 1
-_GRAIN_NS = 3_000_000_000  # the coarsest clock of a common file system, and a bit
-_count = count()
+_EMPTY_SINCE = 1_000_000_000 * 10**9
+"""In whole seconds, and an even number of them, which every file system can store."""
+
+Identity = tuple[int, int]
+
+
+class Kept(NamedTuple):
+    """A folder of ours, where it lies between uses, and how to know it again."""
+
+    place: bytes
+    identity: Identity
 
 
 class Spares:
@@ -26,48 +40,84 @@ class Spares:
 
     def __init__(self, home: str) -> None:
         os.makedirs(home, mode=0o700, exist_ok=True)
-        self._home = home
+        self._home = os.fsencode(home)
         self._device = os.stat(home).st_dev
-        self._known = [os.path.join(home, name) for name in os.listdir(home)]
+        self._free = [os.path.join(self._home, name) for name in os.listdir(self._home)]
+        self._used: dict[str, Kept] = {}
+        """By path: the folder that was there last, which goes there again."""
+        self._names = (f"/{token_hex(4)}-{number}".encode() for number in count())
 
-    def put(self, folder: int, name: str) -> None:
-        """An empty folder of this name; FileExistsError when the name is taken."""
-        if os.fstat(folder).st_dev == self._device:
-            while self._known:
-                spare = self._known.pop()
-                try:
-                    _rename(spare, folder, name)
-                    return
-                except FileNotFoundError:
-                    continue  # another session was faster
-                except FileExistsError:
-                    self._known.append(spare)
-                    raise
-                except OSError:
-                    break
-        os.mkdir(name, 0o755, dir_fd=folder)
+    def put(self, folder: int, path: str, name: str) -> Identity | None:
+        """An empty folder of this name; FileExistsError when the name is taken.
 
-    def take_back(self, path: str, empty_since: int = 0) -> None:
-        """Remove an empty folder; one that is in use stays where it is.
-
-        `empty_since` is the time of its last change, where that is known and was before anybody
-        could put something there; looking at it again is cheaper than looking inside.
+        Its identity where that is known without looking.
         """
-        sure = 0 < empty_since < time.time_ns() - _GRAIN_NS
-        if not sure and os.listdir(path):
+        target = os.fsencode(name)
+        kept = self._used.get(path)
+        if kept is not None:
+            try:
+                _rename(kept.place, folder, target)
+                return kept.identity
+            except FileExistsError:
+                raise
+            except OSError:
+                del self._used[path]  # another session was faster, for one
+        if os.fstat(folder).st_dev == self._device and self._put_any(folder, path, target):
+            return self._used[path].identity
+        os.mkdir(name, 0o755, dir_fd=folder)
+        return None
+
+    def _put_any(self, folder: int, path: str, target: bytes) -> bool:
+        while self._free:
+            place = self._free.pop()
+            try:
+                info = os.lstat(place)
+                if info.st_mtime_ns != _EMPTY_SINCE and not _marked(place):
+                    continue  # what somebody lost in there is not for others to see
+                _rename(place, folder, target)
+            except FileNotFoundError:
+                continue  # another session was faster
+            except FileExistsError:
+                self._free.append(place)
+                raise
+            except OSError:
+                break
+            self._used[path] = Kept(place, (info.st_dev, info.st_ino))
+            return True
+        return False
+
+    def take_back(self, path: str, seen: os.stat_result) -> None:
+        """Remove an empty folder; one that is in use stays where it is."""
+        if seen.st_mtime_ns != _EMPTY_SINCE and os.listdir(path):
             return
-        kept = f"{self._home}/{os.getpid()}-{next(_count)}"
+        if seen.st_dev != self._device:
+            os.rmdir(path)
+            return
+        identity = (seen.st_dev, seen.st_ino)
+        kept = self._used.get(path)
+        if kept is None or kept.identity != identity:
+            kept = Kept(self._home + next(self._names), identity)
+        source = os.fsencode(path)
         try:
-            _rename(path, _AT_FDCWD, kept)
+            _rename(source, _AT_FDCWD, kept.place)
         except OSError:
             os.rmdir(path)
             return
-        if sure and os.lstat(kept).st_mtime_ns == empty_since:
-            self._known.append(kept)
-        elif os.listdir(kept):  # somebody put something there just now
-            _rename(kept, _AT_FDCWD, path)
-        else:
-            self._known.append(kept)
+        if os.lstat(kept.place).st_mtime_ns == _EMPTY_SINCE or _marked(kept.place):
+            self._used[path] = kept
+            return
+        self._used.pop(path, None)
+        _rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
+
+
+def _marked(folder: bytes) -> bool:
+    """Set the time of change that says empty, if it is; what comes later moves it again."""
+    with contextlib.suppress(OSError):
+        os.utime(folder, ns=(_EMPTY_SINCE, _EMPTY_SINCE))
+    if not os.listdir(folder):
+        return True
+    os.utime(folder)
+    return False
 
 
 @cache
@@ -76,9 +126,8 @@ def _renameat2() -> Callable[..., int]:
     return function
 
 
-def _rename(source: str, folder: int, target: str) -> None:
+def _rename(source: bytes, folder: int, target: bytes) -> None:
     """rename() that never replaces anything; os.rename would take an empty folder's place."""
-    one, other = os.fsencode(source), os.fsencode(target)
-    if _renameat2()(_AT_FDCWD, one, folder, other, _NO_REPLACE) < 0:
+    if _renameat2()(_AT_FDCWD, source, folder, target, _NO_REPLACE) < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)
+        raise OSError(number, os.strerror(number), os.fsdecode(target))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from toolrest.policy.names import unique
 from toolrest.policy.verdict import Kind
 from toolrest.sandbox.programs import path_entries_inside
 
@@ -23,7 +24,7 @@ def planted(verdict: Verdict, ctx: Context) -> bool:
     """Whether one of the commands may be such a file; those that seemed safe no longer are."""
     environment, _, _ = ctx.runner.environment(unified=False)
     path = environment.get("PATH", os.defpath)
-    roots = tuple(root for root in (ctx.workspace, *ctx.files.writable_roots) if root != "/")
+    roots = unique(root for root in (ctx.workspace, *ctx.files.writable_roots) if root != "/")
     suspects = path_entries_inside(roots, path)
     if not suspects:
         return False

@@ -19,7 +19,7 @@ _INVALID = 22
 _NO_PROCESS = (11, 12)  # EAGAIN, ENOMEM
 
 Request = tuple[
-    tuple[bytes, ...],  # argv
+    bytes,  # argv, a NUL between each two
     bytes,  # cwd
     tuple[tuple[bytes, bytes], ...],  # environment
     bool,  # controlling terminal on descriptor 0
@@ -92,16 +92,14 @@ def spawn(request: Request, fds: list[int]) -> int:
         except OSError as error:
             raise Failed("workdir", error.errno or 0) from None
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in placed]
-        return _spawn(argv, dict(env), actions)
+        return _spawn(argv.split(b"\0"), dict(env), actions)
     finally:
         os.chdir("/")
         for fd in ours:
             os.close(fd)
 
 
-def _spawn(
-    argv: tuple[bytes, ...], env: dict[bytes, bytes], actions: list[tuple[int, int, int]]
-) -> int:
+def _spawn(argv: list[bytes], env: dict[bytes, bytes], actions: list[tuple[int, int, int]]) -> int:
     problem: OSError = FileNotFoundError(2, "No such file or directory")
     try:
         for path in _paths(argv[0], env):
@@ -149,7 +147,7 @@ def _become(request: Request, fds: list[int], keeper: _socket.socket, parent: in
             return
         _prepare(request, fds, step)
         _enter(step, "exec")
-        _exec(request[0], dict(request[2]))
+        _exec(request[0].split(b"\0"), dict(request[2]))
     except OSError as error:
         keeper.send(wire.pack(wire.FAILED, step[0], error.errno or 0), _socket.MSG_NOSIGNAL)
     except (ValueError, OverflowError):
@@ -255,7 +253,7 @@ def _paths(name: bytes, env: dict[bytes, bytes]) -> list[bytes]:
     return [folder + b"/" + name for folder in folders if folder.startswith(b"/")]
 
 
-def _exec(argv: tuple[bytes, ...], env: dict[bytes, bytes]) -> None:
+def _exec(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     problem: OSError = FileNotFoundError(2, "No such file or directory")
     for path in _paths(argv[0], env):
         try:
