@@ -7,10 +7,10 @@ listen. Texts in events are already redacted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from toolrest.errors import FailureKind

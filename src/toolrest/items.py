@@ -6,10 +6,10 @@ A call item remembers the wire it came from, so that its output can go back in t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.errors import Failure
+from toolrest.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.errors import FailureKind

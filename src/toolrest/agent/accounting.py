@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from toolrest.agent.agent_events import TokenCount
 from toolrest.agent.history import History
 from toolrest.agent.tokens import usage_json
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.wire.model import Usage
 
 

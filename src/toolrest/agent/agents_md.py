@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from toolrest.errors import Rejected
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.paths import PathPolicy
 
 NAMES = ("AGENTS.override.md", "AGENTS.md")

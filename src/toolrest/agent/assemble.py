@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolrest.agent.hook_setup import session_hooks
@@ -26,6 +25,7 @@ from toolrest.gate.registry import Registry
 from toolrest.gate.scheduler import Scheduler
 from toolrest.gate.spill import Spill
 from toolrest.gate.walk import Gate
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.policy.paths import PathPolicy
 
 if TYPE_CHECKING:

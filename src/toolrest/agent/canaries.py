@@ -14,11 +14,11 @@ import secrets
 import shlex
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.agent.rest import Toolrest
 from toolrest.gate.tool import tool
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.rules import Decision
 
 if TYPE_CHECKING:

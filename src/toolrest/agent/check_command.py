@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.grant_needs import granted_by
 from toolrest.policy.verdict import Verdict, judge
 from toolrest.policy.verdict_outcome import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolrest.agent.budget import Budget
@@ -11,6 +10,7 @@ from toolrest.agent.roles import Role, narrowed, roles
 from toolrest.agent.subagents import Child, SubAgents
 from toolrest.gate.review import ApprovalRequest, Approver, Review
 from toolrest.gate.tally import Tally
+from toolrest.lazy_dataclass import replace
 from toolrest.tools.catalog import collab_tools
 
 if TYPE_CHECKING:

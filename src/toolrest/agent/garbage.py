@@ -6,9 +6,9 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from toolrest.agent.store import stored_sessions
+from toolrest.lazy_dataclass import dataclass
 
 DAY = 86_400.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from toolrest.agent.agent_events import ContextCompacted, StreamError
@@ -14,6 +13,7 @@ from toolrest.agent.result import TurnEnd
 from toolrest.agent.sampling import Sampled, Sampling
 from toolrest.errors import Fatal
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
 
 if TYPE_CHECKING:

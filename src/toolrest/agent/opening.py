@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolrest.agent.agents_md import ProjectDocs, agents_message, agents_text
 from toolrest.agent.history import History, message
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolrest.errors import ConfigError
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.policy.names import inside
 
 if TYPE_CHECKING:

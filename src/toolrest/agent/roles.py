@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolrest.config.project import covered
+from toolrest.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from toolrest.agent.history import is_user_turn
 from toolrest.agent.tokens import usage_from
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.wire.model import Usage
 from toolrest.wire.pairing import call_id_of, is_call
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from toolrest.agent.agent_events import (
@@ -18,6 +17,7 @@ from toolrest.agent.agent_events import (
 from toolrest.agent.history import message_text, output_item
 from toolrest.errors import Fatal
 from toolrest.items import Answered, JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.wire.decode import calls_in
 from toolrest.wire.encode import encode
 from toolrest.wire.model import (

@@ -6,13 +6,13 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from toolrest.agent.history import is_user_turn, message_text
 from toolrest.agent.journal import FOLDER
 from toolrest.agent.rollout import lines_of
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 _NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([A-Za-z0-9_-]{1,64})\.jsonl")
 _HEAD_LINES = 40

@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.tools.collab import Status, is_final
 
 if TYPE_CHECKING:

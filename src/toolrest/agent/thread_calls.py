@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from toolrest.events import (
@@ -18,6 +17,7 @@ from toolrest.events import (
     ToolCallEnd,
 )
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.tools.collab_events import PAIRS, CollabBegin, CollabEnd
 
 _HALF = 512 * 1024

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from toolrest.cli.options import Choices, session_options
+from toolrest.lazy_dataclass import replace
 
 if TYPE_CHECKING:
     from toolrest.agent.session import AgentSession

@@ -9,12 +9,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
 from toolrest.errors import ConfigError
+from toolrest.lazy_dataclass import dataclass, field
 
 _STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 _OPTIONS = {

@@ -7,7 +7,6 @@ import os
 import sys
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 
 import click
 
@@ -15,6 +14,7 @@ from toolrest.agent.result import TurnResult
 from toolrest.agent.thread_events import ThreadEvents
 from toolrest.agent.tokens import usage_json
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.wire.model import Usage
 
 EXIT_CODES = {

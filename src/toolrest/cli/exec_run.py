@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +18,7 @@ from toolrest.cli.exec_output import EXIT_CODES, Outcome, Output
 from toolrest.cli.quick import settled, users_environment
 from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.wire.model import ModelError
 
 if TYPE_CHECKING:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from toolrest.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,6 +12,7 @@ from toolrest.config.home import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
 from toolrest.config.model import Settings, TrustLevel
 from toolrest.errors import ConfigError
+from toolrest.lazy_dataclass import dataclass, field
 
 Surface: TypeAlias = Literal["library", "cli"]
 PathLike: TypeAlias = "str | os.PathLike[str]"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import json.encoder
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 GENESIS = "0" * 64
 HEAD_SUFFIX = ".head"

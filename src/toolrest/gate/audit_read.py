@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Literal, TypeAlias
 
@@ -24,6 +23,7 @@ from toolrest.gate.audit_chain import (
 from toolrest.gate.cut import Limit, truncate
 from toolrest.gate.private import reason
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.display import display_safe
 
 Finding: TypeAlias = Literal[

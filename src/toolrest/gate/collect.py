@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import io
-from dataclasses import dataclass
 
 from toolrest.gate.cut import (
     Limit,
@@ -22,6 +21,7 @@ from toolrest.gate.plain import PlainText
 from toolrest.gate.redact import Redactor
 from toolrest.gate.spill import Spill, SpillFile
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 _SLACK = 1 << 16
 _MAX_PIECES = 1024

@@ -6,13 +6,13 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from toolrest.errors import RespondToModel
 from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
 from toolrest.gate.taint import Taint
 from toolrest.gate.threads import run_in_thread
+from toolrest.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.gate.approval import Approvals

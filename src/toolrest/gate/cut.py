@@ -7,10 +7,10 @@ surrogate counts as the three bytes it would need; it is never a reason to fail.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from toolrest.items import Content, Text
+from toolrest.lazy_dataclass import dataclass
 
 Unit: TypeAlias = Literal["bytes", "tokens", "chars"]
 

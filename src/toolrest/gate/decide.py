@@ -5,10 +5,10 @@ A hidden path is denied in every mode, and so is a write that the path policy re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolrest.events import Verdict
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grant import GrantKey
 from toolrest.policy.modes import Mode, Need, What, need

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolrest.gate.context import Context
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.effects import Effects
 
 ABSENT: Any = object()

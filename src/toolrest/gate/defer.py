@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from toolrest.errors import Rejected
 from toolrest.events import ApprovalDeferred
@@ -12,6 +11,7 @@ from toolrest.gate.pending import PendingApproval, PendingError, Surroundings
 from toolrest.gate.pending_store import PendingStore
 from toolrest.gate.private import reason
 from toolrest.gate.review import ApprovalRequest, Review
+from toolrest.lazy_dataclass import dataclass
 
 _LOOK_EVERY = 0.2
 

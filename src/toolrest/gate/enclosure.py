@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from toolrest.errors import RespondToModel
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
 from toolrest.process.environ import EnvironmentPolicy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import ToolCallError
@@ -14,6 +13,7 @@ from toolrest.gate.router import route
 from toolrest.gate.understood import Ready, canonical_effects, fingerprint_of
 from toolrest.gate.walk import Gate
 from toolrest.items import CallItem
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from toolrest.errors import ConfigError
 from toolrest.gate.private import reason, write_all
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.policy.grant import GrantKey
 from toolrest.policy.names import inside
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 HookEvent: TypeAlias = Literal[
     "PreToolUse", "PostToolUse", "PermissionRequest", "SessionStart", "Stop"

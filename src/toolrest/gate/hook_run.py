@@ -6,13 +6,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolrest.errors import ConfigError
 from toolrest.gate.hook_reply import BadReply, HookEvent, Reply, read_reply
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from toolrest.policy.paths import PathPolicy

@@ -13,7 +13,6 @@ Hooks of one event run one after the other, in the order of the settings; the st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from toolrest import events
@@ -22,6 +21,7 @@ from toolrest.gate.hook_reply import Choice, HookEvent, Reply, strictest
 from toolrest.gate.hook_run import Hook, HookPrograms, HookResult
 from toolrest.gate.redact import Redactor
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field, replace
 
 _MOST_CONTEXT = 8000
 

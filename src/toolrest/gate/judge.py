@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolrest.gate.decide import Decision
+from toolrest.lazy_dataclass import replace
 
 if TYPE_CHECKING:
     from toolrest.gate.understood import Ready

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from toolrest.errors import Failure
 from toolrest.gate.collect import NOT_KEPT, Collected, Collector
@@ -26,6 +25,7 @@ from toolrest.gate.cut import (
 from toolrest.gate.redact import Redactor
 from toolrest.gate.spill import Spill
 from toolrest.items import Content, Image, Text, ToolOutput
+from toolrest.lazy_dataclass import dataclass, replace
 
 __all__ = [
     "DEFAULT_LIMIT",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from toolrest.items import Text, ToolOutput
+from toolrest.lazy_dataclass import dataclass, replace
 
 NUDGE_AT = 3
 STOP_AT = 5

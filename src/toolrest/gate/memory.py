@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from toolrest.errors import ConfigError
 from toolrest.gate.decide import Decision
 from toolrest.gate.grants import Grants, GrantScope, for_scope
 from toolrest.gate.review import ApprovalRequest, Choice, Review
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grant import GrantKey
 from toolrest.policy.modes import Mode

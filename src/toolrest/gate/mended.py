@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from toolrest.errors import RespondToModel
 from toolrest.gate.arguments import PREFIX
 from toolrest.items import CallItem, FunctionCall, ToolOutput
+from toolrest.lazy_dataclass import replace
 from toolrest.policy.effects import Effects
 
 _LONGEST_SHOWN = 2000

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 
 from toolrest.errors import ToolrestError
 from toolrest.gate.review import ApprovalRequest, Choice, Exact
 from toolrest.items import CallItem, CustomToolCall, FunctionCall, JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.effects import Risk
 
 _VERSION = 1

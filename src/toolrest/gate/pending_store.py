@@ -14,13 +14,14 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
 from toolrest.gate.pending import PendingApproval, PendingError, Surroundings, shown_of
 from toolrest.gate.private import private_file, private_folder, write_all
 from toolrest.gate.review import ANSWERS, Answer, ApprovalRequest, Review
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field, replace
 
 State: TypeAlias = Literal["waiting", "answered", "taken", "expired"]
 

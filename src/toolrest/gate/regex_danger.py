@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, TypeAlias
+
+from toolrest.lazy_dataclass import dataclass, field
 
 Letters: TypeAlias = frozenset[str]
 """Characters: ASCII ones by themselves, the others as one of four sorts."""

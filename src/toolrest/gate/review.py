@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grant import GrantKey
 

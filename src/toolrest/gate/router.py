@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolrest.errors import MissingLocalShellCallId, RespondToModel
@@ -21,6 +20,7 @@ from toolrest.items import (
     ViewImageCall,
     WebSearchCall,
 )
+from toolrest.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

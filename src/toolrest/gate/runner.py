@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from toolrest.errors import Rejected, RespondToModel
@@ -14,6 +13,7 @@ from toolrest.gate.enclosure import Confinement, Enclosure
 from toolrest.gate.gaps import Gaps
 from toolrest.gate.stops import Stops
 from toolrest.gate.tally import Tally
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
 from toolrest.process.environ import Environment, build, forced

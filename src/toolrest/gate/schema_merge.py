@@ -9,7 +9,6 @@ another, or a small schema could stand for an enormous tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from toolrest.gate.schema_keywords import (
@@ -21,6 +20,7 @@ from toolrest.gate.schema_keywords import (
     value_key,
 )
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 
 class TooLargeError(Exception):

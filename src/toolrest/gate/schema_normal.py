@@ -7,7 +7,6 @@ in place of a schema. Null that was allowed becomes "may be left out" (see `gate
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from toolrest.errors import ToolDefinitionError
@@ -38,6 +37,7 @@ from toolrest.gate.schema_merge import (
 )
 from toolrest.gate.schema_refs import BadReferenceError, Pointer, cut, follow, pointer
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 
 MAX_NODES: Final = 10_000
 MAX_DEPTH: Final = 32

@@ -6,11 +6,11 @@ both, a call that reaches outside is asked about, even where it would be allowed
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolrest.gate.decide import Decision
 from toolrest.items import ToolOutput
+from toolrest.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from toolrest.gate.understood import Ready

@@ -7,7 +7,6 @@ scheduling, limits, events, audit and the wire formats come from the gate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, overload
 
@@ -16,6 +15,7 @@ from toolrest.gate import arguments
 from toolrest.gate.parameters import Parameters, model_of
 from toolrest.gate.prepared import schema_of
 from toolrest.items import JSONObject, ToolOutput
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects, Risk
 
 if TYPE_CHECKING:

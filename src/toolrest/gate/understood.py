@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.policy.fingerprint import fingerprint
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import Tool
 from toolrest.gate.understood import Ready, canonical_effects, fingerprint_of
 from toolrest.items import CallItem, JSONObject, ToolOutput
+from toolrest.lazy_dataclass import dataclass, field, replace
 from toolrest.policy.effects import Effects
 
 if TYPE_CHECKING:

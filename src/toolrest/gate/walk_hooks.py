@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolrest.errors import Fatal, Rejected, ToolCallError
@@ -15,6 +14,7 @@ from toolrest.gate.decide import Decision
 from toolrest.gate.hooks import HookCall, Hooked, Hooks
 from toolrest.gate.redact import Redactor
 from toolrest.items import JSONObject, ToolOutput
+from toolrest.lazy_dataclass import replace
 from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:

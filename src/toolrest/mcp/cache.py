@@ -9,12 +9,12 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolrest.config.read import read_text
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.mcp.definitions import Definition, digest, read_definitions
 
 if TYPE_CHECKING:

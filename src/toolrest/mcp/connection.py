@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.mcp.definitions import Definition, read_definitions
 from toolrest.mcp.errors import McpError, McpUnavailable
 from toolrest.mcp.talk import OnProgress, Talk, talk_over

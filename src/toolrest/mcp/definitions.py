@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 
 MOST_TOOLS = 2000
 _LONGEST_NAME = 256

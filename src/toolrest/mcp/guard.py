@@ -8,9 +8,9 @@ or its network. Answers are asked for unpacked, so that a few bytes cannot becom
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from toolrest.lazy_dataclass import replace
 from toolrest.sandbox.reach import Reach, Unreachable, parse_url
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolrest.config.read import read_text
 from toolrest.config.secret_names import is_secret_name
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.mcp.definitions import Definition, digest
 from toolrest.mcp.expand import variables_in
 

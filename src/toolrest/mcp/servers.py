@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from toolrest.config.keys import looks_secret
 from toolrest.config.provider_secrets import key_variables
+from toolrest.lazy_dataclass import dataclass, field, replace
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.expand import expand, variables_in
 

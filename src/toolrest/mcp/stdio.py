@@ -11,10 +11,10 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from toolrest.lazy_dataclass import replace
 from toolrest.mcp.errors import McpUnavailable
 from toolrest.mcp.pipes import Closed, LineReader, LineWriter
 from toolrest.process.child import Child, StartFailed

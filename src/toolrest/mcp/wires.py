@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server

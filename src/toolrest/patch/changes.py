@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.patch.diff import unified_diff
 from toolrest.patch.encoding import Unreadable, decode
 from toolrest.patch.plan import Record

@@ -7,10 +7,10 @@ would otherwise have to guess.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from hashlib import sha256
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.patch.errors import EditError, MatchError, Missing, PatchError
 from toolrest.patch.match import Finder, folded
 

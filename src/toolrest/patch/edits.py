@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.patch.encoding import Unreadable, decode
 from toolrest.patch.errors import ApplyError, EditError, Missing
 from toolrest.patch.files import FileSystem

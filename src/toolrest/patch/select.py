@@ -7,9 +7,9 @@ the forms.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.patch import grammar, unified
 from toolrest.patch.edits import EditPlan, EditRequest, from_arguments, is_edit, plan_edits
 from toolrest.patch.errors import ParseError, PatchError

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.patch import grammar
 from toolrest.patch.errors import ParseError, PatchError
 from toolrest.patch.paths import resolve

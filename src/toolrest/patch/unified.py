@@ -6,8 +6,7 @@ cannot be read safely (binary content, symlinks, submodules) is refused, with th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.patch.errors import ParseError
 from toolrest.patch.unquote import header_name, names_of_git_header, unquoted
 

@@ -5,8 +5,7 @@ Mode, owner, encoding and byte order mark of a file that is there are kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from toolrest.lazy_dataclass import dataclass
 from toolrest.patch.encoding import BOM, Unreadable, decode
 from toolrest.patch.errors import ApplyError
 from toolrest.patch.files import FileSystem

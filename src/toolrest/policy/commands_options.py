@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from toolrest.lazy_dataclass import dataclass, field
 
 
 @dataclass(slots=True)

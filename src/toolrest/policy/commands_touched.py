@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.shell import Simple
 from toolrest.policy.verdict_place import Place
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
+
+from toolrest.lazy_dataclass import dataclass, replace
 
 
 class Risk(IntEnum):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.display import display_safe
 from toolrest.policy.names import inside
 

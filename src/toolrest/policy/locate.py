@@ -14,9 +14,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
+
+from toolrest.lazy_dataclass import dataclass
 
 PATH_MAX = 4096
 _TRIES = 8

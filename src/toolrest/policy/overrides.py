@@ -7,10 +7,10 @@ dangerous list or the border of the sandbox; `ask` and `deny` always count.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, TypeAlias
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.effects import Effects
 from toolrest.policy.names import inside
 

@@ -12,12 +12,12 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import Literal, TypeAlias
 
 from toolrest.errors import Rejected, RespondToModel
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy import pseudo
 from toolrest.policy.hardlinks import HiddenFiles
 from toolrest.policy.locate import Found, NoPlace, locate, real_path

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
 
 PROC_FILES = frozenset(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.modes import Mode
 from toolrest.policy.rules import Decision, RuleMatch
 from toolrest.policy.verdict import Segment

@@ -7,10 +7,10 @@ strictest decides; no rule overrides another by its place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.shell_words import wordset
 
 

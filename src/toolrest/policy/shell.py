@@ -7,8 +7,9 @@ its own words run first. Compound commands leave their mark in `Script.shapes`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
+
+from toolrest.lazy_dataclass import dataclass, field
 
 GLOB: Final = 1
 TILDE: Final = 2

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.shell import ODD, Redirect, RedirectKind, Word
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.policy.commands_safe import HARMLESS, safe_reads
 from toolrest.policy.commands_touch import TOUCHES
 from toolrest.policy.dangerous import dangerous_write

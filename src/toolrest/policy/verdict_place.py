@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
+from toolrest.lazy_dataclass import dataclass, field, replace
 from toolrest.policy.names import inside
 from toolrest.policy.shell import TILDE, VANISHES, VARIABLE, Script, Simple
 from toolrest.policy.shell_constants import resolve

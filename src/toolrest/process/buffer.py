@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from toolrest.lazy_dataclass import dataclass
 
 LIMIT = 1 << 20
 

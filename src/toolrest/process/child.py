@@ -8,9 +8,9 @@ import signal
 import socket
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from toolrest.errors import ToolrestError
+from toolrest.lazy_dataclass import dataclass
 from toolrest.process.helper import tree, wire
 from toolrest.process.news import News
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from toolrest.config.secret_names import PROVIDER_KEYS, is_secret_name
+from toolrest.lazy_dataclass import dataclass, field
 
 Inherit: TypeAlias = Literal["all", "core", "none"]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from toolrest.lazy_dataclass import dataclass
 
 Rlimits = tuple[tuple[int, int, int], ...]
 

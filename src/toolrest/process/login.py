@@ -18,8 +18,8 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.process.command import Command
 from toolrest.process.environ import EnvironmentPolicy, withhold
 from toolrest.process.owner import Owner

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.process.binary import binary_note
 from toolrest.process.buffer import LIMIT, HeadTail, Piece
 from toolrest.process.child import StartFailed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.process.buffer import HeadTail, Piece
 from toolrest.process.child import Child
 from toolrest.process.decode import Deltas, decode_piece, split_incomplete

@@ -6,9 +6,9 @@ import asyncio
 import secrets
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from toolrest.errors import RespondToModel
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.process.binary import binary_note
 from toolrest.process.child import StartFailed
 from toolrest.process.command import Command

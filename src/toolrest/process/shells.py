@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from toolrest.lazy_dataclass import dataclass, field
 
 ShellKind: TypeAlias = Literal["bash", "zsh", "sh", "powershell", "cmd"]
 

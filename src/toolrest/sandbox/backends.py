@@ -11,8 +11,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.process.command import Command
 from toolrest.sandbox import container, landlock, seccomp
 from toolrest.sandbox.bubblewrap_engine import BubblewrapEngine, Proxy

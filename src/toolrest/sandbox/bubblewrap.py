@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox.chroot import base_arguments

@@ -11,8 +11,8 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox import landlock, seccomp

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from toolrest.errors import ConfigError
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.process.command import Command
 from toolrest.sandbox.backends import (
     Probe,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from toolrest.lazy_dataclass import dataclass, replace
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox.controls import Controls, Enforced, all_full

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.sandbox.policy import CONTROLS, Control
 
 Level: TypeAlias = Literal["full", "partial", "none"]

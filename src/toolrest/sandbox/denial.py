@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.names import inside
 from toolrest.sandbox.policy import SandboxPolicy
 

@@ -10,8 +10,8 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
 from toolrest.sandbox import landlock
 from toolrest.sandbox.backends import Probe, bwrap_programs, probe_bubblewrap, probe_landlock

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.process.command import Command
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
 
 _POINTER_MOST = 4096

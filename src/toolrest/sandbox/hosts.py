@@ -10,10 +10,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolrest.errors import ConfigError
+from toolrest.lazy_dataclass import dataclass
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -7,8 +7,8 @@ As root, capabilities would remain, so the command starts through `setpriv`, whi
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
+from toolrest.lazy_dataclass import replace
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox import landlock, seccomp

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from toolrest.errors import ConfigError
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.hidden import home_folders
 from toolrest.policy.names import inside, unique
 from toolrest.policy.paths import PathPolicy

@@ -10,10 +10,10 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.sandbox.hosts import Allowlist, BadHost, is_public, parse_address, parse_host
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.sandbox.policy import SandboxPolicy
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"

@@ -6,7 +6,8 @@ A call that a machine does not have is simply absent from its table.
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+
+from toolrest.lazy_dataclass import dataclass
 
 # The same number everywhere: every call added since Linux 5.1.
 _COMMON = {

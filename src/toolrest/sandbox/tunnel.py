@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from toolrest.lazy_dataclass import dataclass
 
 Protocol: TypeAlias = Literal["http", "connect", "socks5"]
 Reason: TypeAlias = Literal["not_allowed", "not_allowed_local", "invalid_host"]

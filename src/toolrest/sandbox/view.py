@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.names import inside
 from toolrest.sandbox.gitdirs import GitPlan
 from toolrest.sandbox.policy import SandboxPolicy

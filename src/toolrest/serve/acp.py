@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import ToolrestError
 from toolrest.gate.review import ApprovalRequest, Review
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.serve.acp_updates import Updates
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.testing.script import (
     Call,
     Cut,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.wire.model import Usage
 
 

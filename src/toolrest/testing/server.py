@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.testing.checks import problems
 from toolrest.testing.documents import document
 from toolrest.testing.frames import Frame, Telling, anthropic, chat

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolrest.events import Event
+from toolrest.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.gate.context import Context

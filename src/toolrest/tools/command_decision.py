@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolrest.gate.decide import Decision
+from toolrest.lazy_dataclass import replace
 from toolrest.policy.grant_needs import command_keys, granted_by
 from toolrest.policy.modes import What
 from toolrest.policy.verdict import Kind

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
 from toolrest.items import ToolOutput
+from toolrest.lazy_dataclass import dataclass
 from toolrest.process import layout
 from toolrest.tools.commands import finish, parsed_command, withheld_notes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
@@ -11,6 +10,7 @@ from toolrest.gate.context import Context
 from toolrest.gate.parameters import Parameters, extra_of, param
 from toolrest.gate.tool import Group, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.effects import Effects
 from toolrest.tools.apply_patch import (
     apply,

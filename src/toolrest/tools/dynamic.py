@@ -10,7 +10,6 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from toolrest.errors import Failure, RespondToModel, ToolDefinitionError
@@ -21,6 +20,7 @@ from toolrest.gate.decide import Decision
 from toolrest.gate.registry import Registry
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import Content, Image, JSONObject, Text, ToolOutput
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.effects import Effects
 
 CANCELLED = "dynamic tool call was cancelled before receiving a response"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal
 
 from toolrest.errors import RespondToModel
@@ -11,6 +10,7 @@ from toolrest.gate.context import Context
 from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.tools import matches
 from toolrest.tools.ripgrep import Ended, Names, Place, Ripgrep, one_line_each, place

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel
 from toolrest.items import Image, JSONObject, ToolOutput
+from toolrest.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

@@ -8,8 +8,9 @@ are left out unless wanted, and comments right above the block belong to it as i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from toolrest.lazy_dataclass import dataclass
 
 TAB_COLUMNS = 4
 LEVEL_COLUMNS = 4

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolrest.errors import Rejected, RespondToModel
@@ -14,6 +13,7 @@ from toolrest.gate.context import Context
 from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths import Entry, Folder, PathPolicy
 from toolrest.tools.os_errors import os_words

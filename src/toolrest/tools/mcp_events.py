@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from time import monotonic
 
 from toolrest.errors import RespondToModel
 from toolrest.events import McpToolCallBegin, McpToolCallEnd
 from toolrest.gate.context import Context
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass, field
 
 
 @dataclass(slots=True)

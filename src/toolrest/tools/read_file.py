@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
@@ -13,6 +12,7 @@ from toolrest.gate.context import Context
 from toolrest.gate.parameters import Parameters, given_in, make, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths import PathPolicy
 from toolrest.tools import indentation, text_lines

@@ -10,7 +10,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from selectors import EVENT_READ, DefaultSelector
 from signal import SIGKILL
 from subprocess import DEVNULL, PIPE, Popen
@@ -18,6 +17,7 @@ from time import monotonic
 
 from toolrest.errors import Rejected, RespondToModel, Timeout
 from toolrest.gate.context import Context
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.paths import PathPolicy
 from toolrest.tools.os_errors import os_words
 

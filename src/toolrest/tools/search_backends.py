@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlencode
 
 from toolrest.errors import RespondToModel
+from toolrest.lazy_dataclass import dataclass
 from toolrest.sandbox.reach import Place, parse_url
 from toolrest.tools.web_client import Client, Page
 

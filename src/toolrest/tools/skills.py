@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 
 from toolrest.errors import Rejected, RespondToModel
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.paths import PathPolicy
 
 FILE = "SKILL.md"

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from toolrest.errors import RespondToModel, Timeout
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.sandbox.reach import Place, Reach, Unreachable, parse_url
 
 if TYPE_CHECKING:

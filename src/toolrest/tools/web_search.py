@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from toolrest.errors import RespondToModel
@@ -14,6 +13,7 @@ from toolrest.gate.decide import Decision
 from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool, ToolKind
 from toolrest.items import JSONObject, ToolOutput
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.sandbox.hosts import Allowlist
 from toolrest.sandbox.reach import Reach, Unreachable, parse_url

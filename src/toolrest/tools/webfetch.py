@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
 
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
@@ -12,6 +11,7 @@ from toolrest.gate.decide import Decision
 from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
 from toolrest.sandbox.reach import Place, Reach, Unreachable, parse_url

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.wire.text import dumps
 
 

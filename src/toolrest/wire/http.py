@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from toolrest.lazy_dataclass import dataclass
 from toolrest.wire.failures import error_of_status
 from toolrest.wire.model import ModelError, Retrying, retry_delay
 from toolrest.wire.provider import Provider

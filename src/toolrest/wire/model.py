@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from toolrest.errors import ToolrestError
 from toolrest.items import JSONObject, Wire
+from toolrest.lazy_dataclass import dataclass
 
 ModelErrorKind: TypeAlias = Literal[
     "context_window",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from toolrest.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from toolrest.lazy_dataclass import dataclass, field
 from toolrest.wire.profile import HOSTED, Profile
 
 ModelWire: TypeAlias = Literal["responses", "chat", "anthropic"]

@@ -8,10 +8,10 @@ long the session is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolrest.items import JSONObject
+from toolrest.lazy_dataclass import dataclass
 from toolrest.wire.content import is_blank
 from toolrest.wire.pairing import (
     Legal,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -17,6 +16,7 @@ from toolrest.errors import ToolDefinitionError
 from toolrest.gate.names import is_legal
 from toolrest.gate.schema import Subset, clean_text, for_wire
 from toolrest.items import JSONObject, Wire
+from toolrest.lazy_dataclass import dataclass
 
 _MAX_DESCRIPTION: Final = 16_384
 _MAX_FOREIGN_DESCRIPTION: Final = 4096

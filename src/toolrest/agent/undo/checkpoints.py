@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 
 from toolrest.agent.undo.errors import UndoError
 from toolrest.agent.undo.journal import Journal
@@ -23,6 +22,7 @@ from toolrest.agent.undo.records import OUTSIDE, Changes, same
 from toolrest.agent.undo.restore import restore
 from toolrest.agent.undo.scan import Limits, Scan
 from toolrest.gate.private import private_folder
+from toolrest.lazy_dataclass import dataclass, field
 
 _LONGEST_LABEL = 120
 

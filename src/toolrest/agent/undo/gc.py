@@ -8,7 +8,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from toolrest.agent.undo.checkpoints import Checkpoints, key_of
@@ -18,6 +17,7 @@ from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import turns_in
 from toolrest.agent.undo.records import Record, parse
 from toolrest.gate.private import write_all
+from toolrest.lazy_dataclass import dataclass
 
 DAY = 86_400.0
 _LONGEST_JOURNAL = 64 << 20

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from toolrest.agent.undo.errors import CheckpointError
@@ -14,6 +13,7 @@ from toolrest.errors import RespondToModel
 from toolrest.events import FileChange, FilesChanged
 from toolrest.events import Warning as WarningEvent
 from toolrest.gate.threads import run_in_thread
+from toolrest.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.agent.undo.checkpoints import Checkpoints

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from toolrest.agent.undo.records import Record, State, parse, same
+from toolrest.lazy_dataclass import dataclass, field
 
 CHANGED_SINCE = "somebody else has changed it since"
 

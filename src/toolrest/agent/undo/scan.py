@@ -8,13 +8,13 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from toolrest.agent.undo.errors import CheckpointError
 from toolrest.agent.undo.ignore import Rules, read_patterns
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.records import OUTSIDE, Changes, Record, State, join, same, split
 from toolrest.agent.undo.tracked import tracked_in
+from toolrest.lazy_dataclass import dataclass, field
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
