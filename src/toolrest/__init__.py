@@ -8,8 +8,8 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would cos
 if TYPE_CHECKING:
     from toolrest.agent.opened import open_session as open_session
     from toolrest.agent.rest import Toolrest as Toolrest
-    from toolrest.agent.rest import Turn as Turn
     from toolrest.agent.session import AgentSession as AgentSession
+    from toolrest.agent.turn import Turn as Turn
     from toolrest.errors import ConfigError as ConfigError
     from toolrest.errors import Fatal as Fatal
     from toolrest.errors import RespondToModel as RespondToModel
@@ -48,7 +48,7 @@ _HOMES = {
     "ToolOutput": "toolrest.items",
     "Toolrest": "toolrest.agent.rest",
     "ToolrestError": "toolrest.errors",
-    "Turn": "toolrest.agent.rest",
+    "Turn": "toolrest.agent.turn",
     "UserQuestions": "toolrest.gate.questions",
     "open_session": "toolrest.agent.opened",
     "tool": "toolrest.gate.tool",

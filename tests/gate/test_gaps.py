@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolrest.agent.assemble import standalone_runner
+from toolrest.agent.runner_setup import standalone_runner
 from toolrest.config.loader import Config
 from toolrest.gate.gaps import Gaps
 from toolrest.process.command import Command

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import uuid
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.agent.hook_setup import session_hooks
 from toolrest.agent.mcp_setup import McpServers, mcp_servers
-from toolrest.agent.remember import Remembered, kept_from_writing
-from toolrest.agent.resume import deferring
+from toolrest.agent.places import network_of, path_policy
+from toolrest.agent.remember import Remembered
 from toolrest.agent.skill_setup import SessionSkills, skills_folder
 from toolrest.agent.web_setup import offers_search, search_options, web_options
-from toolrest.errors import ConfigError
-from toolrest.events import ConnectionBlocked
 from toolrest.gate.approval import Approvals, OnAsk
 from toolrest.gate.bus import Bus
 from toolrest.gate.context import Services
@@ -25,21 +23,16 @@ from toolrest.gate.registry import Registry
 from toolrest.gate.scheduler import Scheduler
 from toolrest.gate.spill import Spill
 from toolrest.gate.walk import Gate
-from toolrest.lazy_dataclass import dataclass, replace
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.paths import PathPolicy
 
 if TYPE_CHECKING:
     from toolrest.agent.undo.hook import Saver
     from toolrest.config import Config, Settings
     from toolrest.gate.audit import AuditLog
-    from toolrest.gate.enclosure import Confinement
+    from toolrest.gate.defer import Deferring
     from toolrest.gate.questions import OnQuestion, Questions
     from toolrest.gate.runner import Runner
-    from toolrest.gate.tally import Tally
-    from toolrest.sandbox.confine import Backend
-    from toolrest.sandbox.container import ContainerOptions
-    from toolrest.sandbox.policy import Network
-    from toolrest.sandbox.tunnel import Blocked
     from toolrest.tools.commands import Surroundings
 
 
@@ -94,21 +87,21 @@ def assemble(
     files = path_policy(config, workspace, (spill.path, *skills_folder(config.home)))
     bus = Bus(redactor)
     limiter = _limiter(config, redactor, spill)
+
+    def make_runner() -> Runner:
+        from toolrest.agent.runner_setup import confinement_of, session_runner
+
+        confinement = known.confined(confinement_of(settings))
+        tally = services.tally
+        return session_runner(config, files, session_id, environ, confinement, bus, tally)
+
     services = Services(
         session_id,
         files,
         bus,
         redactor,
-        Approvals(bus, on_ask, settings.on_ask, lambda: deferring(config, files, session_id, bus)),
-        make_runner=lambda: _runner(
-            config,
-            files,
-            session_id,
-            environ,
-            known.confined(_confinement(settings)),
-            bus=bus,
-            tally=services.tally,
-        ),
+        Approvals(bus, on_ask, settings.on_ask, lambda: _deferring(config, files, session_id, bus)),
+        make_runner=make_runner,
         limit=_family_limit(config),
         limiter=limiter,
         approval_policy=settings.approval_policy,
@@ -165,6 +158,12 @@ def assemble(
     return Session(gate, spill, audit, known, saver, servers, skills)
 
 
+def _deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> Deferring:
+    from toolrest.agent.resume import deferring
+
+    return deferring(config, files, session_id, bus)
+
+
 def _questions(settings: Settings, bus: Bus, on_question: OnQuestion | None) -> Questions | None:
     """Who answers a model's questions in words; None when nobody does."""
     answers = settings.user_input.answers
@@ -186,22 +185,6 @@ def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:
     )
 
 
-def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()) -> PathPolicy:
-    """The one path policy of a session: for its file tools, and compiled into its sandbox."""
-    settings = config.value
-    return PathPolicy(
-        workspace,
-        mode=settings.sandbox_mode,
-        writable_roots=settings.sandbox_workspace_write.writable_roots,
-        read_roots=settings.read_roots,
-        hidden=settings.hidden_paths,
-        toolrest_home=config.home,
-        exceptions=exceptions,
-        protected=kept_from_writing(config, os.path.realpath(workspace)),
-        max_file_size=settings.tool_security.max_file_access_size,
-    )
-
-
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
     from toolrest.config.provider_secrets import key_values, key_variables
     from toolrest.config.secret_names import SECRET_NAMES
@@ -213,117 +196,6 @@ def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
         names=(*SECRET_NAMES, *variables, *settings.redact.names),
         patterns=settings.redact.patterns,
     )
-
-
-def _runner(
-    config: Config,
-    files: PathPolicy,
-    session_id: str,
-    environ: Mapping[str, str],
-    confinement: Confinement | None = None,
-    bus: Bus | None = None,
-    tally: Tally | None = None,
-) -> Runner:
-    from toolrest.gate.runner import Runner
-
-    def blocked(what: Blocked) -> None:
-        if bus is not None:
-            bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.protocol))
-
-    return Runner(
-        files,
-        os.path.join(config.home, "run", session_id),
-        confinement or _confinement(config.value),
-        environ,
-        cache_dir=os.path.join(config.home, "cache"),
-        registry=os.path.join(config.home, "run", "mountpoints"),
-        thread_id=session_id,
-        on_blocked=blocked,
-        tally=tally,
-    )
-
-
-def shared_tmp(settings: Settings) -> tuple[str, ...] | None:
-    """The host's folders for temporary files that commands may write, where they share them."""
-    if settings.sandbox_tmp == "private":
-        return None
-    from toolrest.sandbox.policy import host_tmp_folders
-
-    roots = settings.sandbox_workspace_write
-    return host_tmp_folders(
-        slash_tmp=not roots.exclude_slash_tmp, tmpdir=not roots.exclude_tmpdir_env_var
-    )
-
-
-def _confinement(settings: Settings) -> Confinement:
-    from toolrest.config.provider_secrets import key_variables
-    from toolrest.gate.enclosure import Confinement
-    from toolrest.process.environ import EnvironmentPolicy
-    from toolrest.process.limits import Limits
-
-    variables = settings.shell_environment_policy
-    return Confinement(
-        network=network_of(settings),
-        allowed_hosts=settings.tool_security.allowed_network_domains,
-        tmp=settings.sandbox_tmp,
-        host_tmp=shared_tmp(settings),
-        backend=settings.sandbox_policy,
-        container=_container(settings),
-        rootfs=settings.sandbox.rootfs,
-        environment=EnvironmentPolicy(
-            inherit=variables.inherit,
-            ignore_default_excludes=variables.ignore_default_excludes,
-            exclude=variables.exclude,
-            include_only=variables.include_only,
-            set=variables.set,
-            never=key_variables(settings),
-        ),
-        require=settings.sandbox.require,
-        max_commands=settings.tool_security.max_shell_commands_per_session,
-        limits=Limits(settings.limits.processes, settings.limits.memory, settings.limits.file_size),
-    )
-
-
-def standalone_runner(
-    config: Config,
-    environ: Mapping[str, str],
-    *,
-    network: Network = "off",
-    hosts: tuple[str, ...] = (),
-    backend: Backend | None = None,
-) -> Runner:
-    """What a session's commands run with, without the session."""
-    files = path_policy(config, config.workspace or os.getcwd())
-    settled = _confinement(config.value)
-    confinement = replace(
-        settled, network=network, allowed_hosts=hosts, backend=backend or settled.backend
-    )
-    return _runner(config, files, f"sandbox-{uuid.uuid4().hex}", environ, confinement)
-
-
-def _container(settings: Settings) -> ContainerOptions | None:
-    from toolrest.sandbox.container import ContainerOptions
-
-    options = settings.sandbox
-    if settings.sandbox_policy != "docker":
-        return None
-    if options.image is None:
-        raise ConfigError('sandbox_policy = "docker" needs sandbox.image, the image to run in')
-    return ContainerOptions(
-        options.image,
-        options.engine,
-        options.engine_args,
-        options.run_args,
-        options.user,
-        options.read_only_root,
-    )
-
-
-def network_of(settings: Settings) -> Network:
-    """All of it, the listed hosts, or none."""
-    if settings.sandbox_workspace_write.network_access:
-        return "on"
-    return "allowlist" if settings.tool_security.allowed_network_domains else "off"
 
 
 def _surroundings(settings: Settings, files: PathPolicy) -> Surroundings:
@@ -349,10 +221,16 @@ def _limiter(config: Config, redactor: Redactor, spill: Spill) -> Limiter:
     )
 
 
-def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> AuditLog | None:
-    from toolrest.gate.telemetry import subscribe_telemetry
+def _traces() -> bool:
+    """Whether the host program uses OpenTelemetry, or asks for it: loading it costs too much."""
+    return "opentelemetry" in sys.modules or any(name.startswith("OTEL_") for name in os.environ)
 
-    subscribe_telemetry(bus, enabled=config.value.otel.enabled)
+
+def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> AuditLog | None:
+    if config.value.otel.enabled and _traces():
+        from toolrest.gate.telemetry import subscribe_telemetry
+
+        subscribe_telemetry(bus)
     if not config.value.tool_security.audit_log_enabled:
         return None
     from toolrest.gate.audit import AuditLog
@@ -373,14 +251,3 @@ def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> 
     )
     bus.subscribe(audit.on_event)
     return audit
-
-
-def default_workspace(path: str | os.PathLike[str] | None) -> str:
-    """The folder given, else the current one; must exist."""
-    try:
-        workspace = os.path.realpath(path if path is not None else os.getcwd())
-    except FileNotFoundError:
-        raise ConfigError("the current folder is gone; change to another, or name one") from None
-    if not os.path.isdir(workspace):
-        raise ConfigError(f"the workspace {workspace} is not a folder")
-    return workspace

@@ -64,7 +64,7 @@ class Checked:
 
 def check_command(config: Config, command: str | Sequence[str], workspace: str) -> Checked:
     """Judge a script (one text) or an argument list as a session there would; nothing runs."""
-    from toolrest.agent.assemble import network_of, path_policy
+    from toolrest.agent.places import network_of, path_policy
     from toolrest.agent.remember import Remembered
     from toolrest.tools.commands import PRIVATE
 

@@ -18,8 +18,8 @@ from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
 
 if TYPE_CHECKING:
     from toolrest.agent.budget import Budget
-    from toolrest.agent.rest import Turn
     from toolrest.agent.session import AgentSession
+    from toolrest.agent.turn import Turn
 
 ABORTED = """\
 <turn_aborted>

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from toolrest.agent.assemble import shared_tmp
+from toolrest.agent.places import shared_tmp
 from toolrest.mcp.errors import McpUnavailable
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from toolrest.errors import RespondToModel, ToolDefinitionError
+from toolrest.agent.offer import Offer, row
+from toolrest.agent.turn import Turn
+from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
 from toolrest.gate.threads import run_in_thread
 from toolrest.gate.tool import Tool, as_tool
 from toolrest.gate.turn import Running
-from toolrest.gate.turn import Turn as CallTurn
-from toolrest.items import Answered, FunctionCall, JSONObject, ToolOutput, Wire
+from toolrest.items import FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
     from toolrest.agent.mcp_ask import Sampler
     from toolrest.agent.undo.checkpoints import Undone
-    from toolrest.agent.undo.hook import Saver, TurnCheckpoint
     from toolrest.config import Config, Settings
     from toolrest.gate.approval import OnAsk
     from toolrest.gate.explain import Explanation
@@ -33,49 +33,9 @@ if TYPE_CHECKING:
     from toolrest.gate.review import Answer
     from toolrest.gate.walk import Gate
     from toolrest.mcp.pool import Pool
-    from toolrest.policy.effects import Effects
     from toolrest.policy.rules import Rules
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
     from toolrest.tools.search_backends import SearchFunction
-
-
-class Turn(CallTurn):
-    """Calls that belong together; also takes a model's reply as JSON and answers in kind."""
-
-    def __init__(
-        self,
-        gate: Gate,
-        before_mutation: Callable[[], Awaitable[None]] | None = None,
-        commit: Callable[[], Awaitable[None]] | None = None,
-        saver: Saver | None = None,
-    ) -> None:
-        super().__init__(gate, before_mutation, commit)
-        self._checkpoint: TurnCheckpoint | None = None
-        if saver is not None:
-            from toolrest.agent.undo.hook import TurnCheckpoint
-
-            self._checkpoint = TurnCheckpoint(saver, gate.services.bus, self.id)
-
-    async def before_mutation(self, effects: Effects, label: str = "") -> None:
-        """Save the workspace before the turn's first change."""
-        if self._checkpoint is not None:
-            await self._checkpoint.before(effects, label)
-        await super().before_mutation(effects, label)
-
-    async def after_calls(self) -> None:
-        """Note what the turn changed."""
-        if self._checkpoint is not None:
-            await self._checkpoint.after()
-
-    async def answer(self, reply: Any) -> list[JSONObject]:
-        """Run every tool call in a reply; the items to send back, in call order."""
-        from toolrest.wire.decode import calls_in
-        from toolrest.wire.encode import encode
-
-        started = [self.start(item) for item in calls_in(reply)]
-        answered = [Answered(call.item, await call.output()) for call in started]
-        # On Chat Completions only users may show images: OpenAI's own server refuses others.
-        return encode(answered, images="user_message")
 
 
 class Toolrest:
@@ -112,7 +72,8 @@ class Toolrest:
         dynamic_tools: Iterable[Mapping[str, Any]] = (),
         on_dynamic_call: OnDynamicCall | None = None,
     ) -> None:
-        from toolrest.agent.assemble import assemble, default_workspace
+        from toolrest.agent.assemble import assemble
+        from toolrest.agent.places import default_workspace
         from toolrest.config.loader import Config
 
         environ = os.environ if env is None else env
@@ -141,8 +102,7 @@ class Toolrest:
         self._gate = self._session.gate
         self._turns: WeakSet[Turn] = WeakSet()
         self._closing: asyncio.Task[None] | None = None
-        self._specs: dict[str, list[JSONObject]] = {}
-        self._specs_version = -1
+        self._offer = Offer(self._gate.registry, config)
         self._closed = False
         for value in tools:
             tool = as_tool(value)
@@ -193,18 +153,12 @@ class Toolrest:
 
         Once begun it goes through to the end, also when the closing task is cancelled.
         """
+        from toolrest.process.news import uncancelled
+
         self._closed = True
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
-        cancelled = False
-        while not self._closing.done():
-            try:
-                await asyncio.wait({self._closing})
-            except asyncio.CancelledError:
-                cancelled = True
-        self._closing.result()
-        if cancelled:
-            raise asyncio.CancelledError
+        await uncancelled(self._closing)
 
     async def _close(self) -> None:
         if self._dynamic is not None:
@@ -244,7 +198,6 @@ class Toolrest:
         if not is_on(tool.name, self.settings.tools, "/".join(tool.mcp or ())):
             return
         self._gate.registry.add(tool, override=override)
-        self._specs.clear()
 
     def wire_name(self, tool: Tool) -> str:
         """The name under which models see this tool."""
@@ -270,17 +223,7 @@ class Toolrest:
 
     def table(self) -> list[dict[str, object]]:
         """One row a tool: name, risk, mutating, parallel, kind and description."""
-        return [
-            {
-                "name": tool.name,
-                "kind": tool.kind,
-                "risk": tool.level(tool.typical).label,
-                "mutating": tool.typical.mutating,
-                "parallel": tool.parallel,
-                "description": tool.description,
-            }
-            for tool in self.tools
-        ]
+        return [row(tool) for tool in self.tools]
 
     def specs(self, wire: Wire) -> list[JSONObject]:
         """The tools in the form that a model API takes; byte-identical between runs.
@@ -291,42 +234,7 @@ class Toolrest:
 
     def offered(self, wire: Wire) -> list[JSONObject]:
         """What `specs` gives, without a copy and the same list each time: not to be changed."""
-        version = self._gate.registry.version
-        if version != self._specs_version:
-            # A server's tools have come or gone since.
-            self._specs.clear()
-            self._specs_version = version
-        if wire not in self._specs:
-            self._specs[wire] = self._render(wire)
-        return self._specs[wire]
-
-    def _render(self, wire: Wire) -> list[JSONObject]:
-        from toolrest.wire.specs import render
-
-        registry = self._gate.registry
-        spared = self._spared()
-        listed = (tool for tool in registry.listed() if tool.name not in spared)
-        names = {tool: registry.wire_name(tool) for tool in listed}
-        as_functions = self.config.family.prefer_function_tools
-        rendered = []
-        for tool, name in names.items():
-            taken = {other for own, other in names.items() if own is not tool}
-            try:
-                rendered.append(
-                    render(tool, wire, name=name, taken=taken, as_functions=as_functions)
-                )
-            except ToolDefinitionError as error:
-                registry.quarantine(tool, str(error))
-        return rendered
-
-    def _spared(self) -> frozenset[str]:
-        """Tools that are not offered because the model's window is too small for them all."""
-        from toolrest.tools.small import SMALL_WINDOW, SPARED
-
-        small, window = self.settings.tools.small_context, self.config.context_window
-        if small is None:
-            small = window is not None and window <= SMALL_WINDOW
-        return SPARED if small and self.settings.tools.enabled is None else frozenset()
+        return self._offer.specs(wire)
 
     def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
         """What would become of a call, and by which rule; nothing runs and nobody is asked."""

@@ -33,8 +33,8 @@ from toolrest.wire.pairing import call_id_of, is_call
 
 if TYPE_CHECKING:
     from toolrest.agent.budget import Budget
-    from toolrest.agent.rest import Turn
     from toolrest.agent.session import AgentSession
+    from toolrest.agent.turn import Turn
     from toolrest.gate.redact import StreamRedactor
     from toolrest.gate.turn import Running
     from toolrest.wire.model import ModelEvent, ModelRequest

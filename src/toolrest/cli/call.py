@@ -67,7 +67,7 @@ async def _wait_for_server(rest: Toolrest, name: str) -> None:
 async def _open(choices: Choices, ask: bool) -> Toolrest:
     if not ask:
         return choices.open()
-    from toolrest.agent.assemble import default_workspace
+    from toolrest.agent.places import default_workspace
     from toolrest.cli.ask import TerminalApprover
     from toolrest.cli.terminal import Terminal
     from toolrest.cli.trust_ask import ask_trust

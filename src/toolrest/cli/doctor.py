@@ -16,7 +16,7 @@ def command(folder: str | None) -> None:
 
     Exits with 1 when no backend works: commands are then refused, never run unconfined.
     """
-    from toolrest.agent.assemble import default_workspace, path_policy
+    from toolrest.agent.places import default_workspace, path_policy
     from toolrest.config.loader import load
     from toolrest.sandbox.doctor import examine, lines
     from toolrest.sandbox.policy import SandboxPolicy

@@ -37,7 +37,7 @@ class Choices:
 
     def load(self, more: Mapping[str, Any] | None = None) -> Config:
         """The settings for these options, and for `more` flags by their dotted names."""
-        from toolrest.agent.assemble import default_workspace
+        from toolrest.agent.places import default_workspace
         from toolrest.config.loader import load
 
         flags: dict[str, Any] = {"sandbox_mode": self.sandbox, "approval_policy": self.approval}

@@ -51,7 +51,7 @@ def command(
     toolrest sandbox -s read-only -- make -n
     toolrest sandbox --network on -- curl -sI https://example.org
     """
-    from toolrest.agent.assemble import default_workspace
+    from toolrest.agent.places import default_workspace
     from toolrest.config.loader import load
 
     config = load(
@@ -64,7 +64,7 @@ def command(
 
 
 async def _run(config: Config, argv: tuple[str, ...], network: str, backend: str | None) -> int:
-    from toolrest.agent.assemble import standalone_runner
+    from toolrest.agent.runner_setup import standalone_runner
 
     hosts: tuple[str, ...] = ()
     if network not in ("on", "off"):

@@ -36,7 +36,7 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
     """List sessions, the latest first."""
     import itertools
 
-    from toolrest.agent.assemble import default_workspace
+    from toolrest.agent.places import default_workspace
     from toolrest.agent.store import summaries
     from toolrest.cli.timeline import visible
 

@@ -15,7 +15,7 @@ def command(folder: str, revoke: bool, show: bool) -> None:
     Trust also makes workspace-write the default sandbox mode there. Even a trusted folder cannot
     set provider addresses or keys, weaken approvals or the sandbox, or start programs.
     """
-    from toolrest.agent.assemble import default_workspace
+    from toolrest.agent.places import default_workspace
     from toolrest.config import trust as store
 
     workspace = default_workspace(folder)

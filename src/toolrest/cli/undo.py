@@ -54,7 +54,7 @@ def _undo(checkpoints: Checkpoints, turn: int | None, force: bool) -> None:
 
 
 def _open(folder: str | None) -> Checkpoints:
-    from toolrest.agent.assemble import default_workspace
+    from toolrest.agent.places import default_workspace
     from toolrest.agent.undo.checkpoints import Checkpoints
     from toolrest.agent.undo.scan import Limits
     from toolrest.config.loader import load

@@ -1,13 +1,7 @@
-"""OpenTelemetry spans and metrics, made from events; nothing without the package.
-
-The API is loaded only when the host program already uses it or asks for it in its environment:
-importing it would otherwise cost every session that nobody traces.
-"""
+"""OpenTelemetry spans and metrics, made from events; nothing without the package."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from toolrest.events import Event, ToolCallBegin, ToolCallEnd
@@ -19,20 +13,13 @@ CALL = "toolrest.tool.call"
 DURATION = "toolrest.tool.call.duration_ms"
 
 
-def subscribe_telemetry(bus: Bus, *, enabled: bool) -> bool:
-    """Trace the session's calls if OpenTelemetry is in use here; says whether it does."""
-    if not enabled or not _in_use():
-        return False
+def subscribe_telemetry(bus: Bus) -> None:
+    """Trace the session's calls, where the package is there."""
     try:
         from opentelemetry import metrics, trace
     except ImportError:
-        return False
+        return
     bus.subscribe(_Tracer(trace.get_tracer("toolrest"), metrics.get_meter("toolrest")))
-    return True
-
-
-def _in_use() -> bool:
-    return "opentelemetry" in sys.modules or any(name.startswith("OTEL_") for name in os.environ)
 
 
 class _Tracer:

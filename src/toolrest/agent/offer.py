@@ -1,0 +1,73 @@
+"""Which tools is a model offered, and in which words?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.errors import ToolDefinitionError
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.gate.registry import Registry
+    from toolrest.gate.tool import Tool
+    from toolrest.items import JSONObject, Wire
+
+
+class Offer:
+    """The specs of a session's tools, rendered once for each wire."""
+
+    def __init__(self, registry: Registry, config: Config) -> None:
+        self._registry = registry
+        self._config = config
+        self._specs: dict[Wire, list[JSONObject]] = {}
+        self._version = -1
+
+    def specs(self, wire: Wire) -> list[JSONObject]:
+        """The same list each time, until tools come or go: not to be changed."""
+        version = self._registry.version
+        if version != self._version:
+            self._specs.clear()
+            self._version = version
+        if wire not in self._specs:
+            self._specs[wire] = self._render(wire)
+        return self._specs[wire]
+
+    def _render(self, wire: Wire) -> list[JSONObject]:
+        from toolrest.wire.specs import render
+
+        registry = self._registry
+        spared = self._spared()
+        listed = (tool for tool in registry.listed() if tool.name not in spared)
+        names = {tool: registry.wire_name(tool) for tool in listed}
+        as_functions = self._config.family.prefer_function_tools
+        rendered = []
+        for tool, name in names.items():
+            taken = {other for own, other in names.items() if own is not tool}
+            try:
+                rendered.append(
+                    render(tool, wire, name=name, taken=taken, as_functions=as_functions)
+                )
+            except ToolDefinitionError as error:
+                registry.quarantine(tool, str(error))
+        return rendered
+
+    def _spared(self) -> frozenset[str]:
+        """Tools that are not offered because the model's window is too small for them all."""
+        from toolrest.tools.small import SMALL_WINDOW, SPARED
+
+        small, window = self._config.value.tools.small_context, self._config.context_window
+        if small is None:
+            small = window is not None and window <= SMALL_WINDOW
+        return SPARED if small and self._config.value.tools.enabled is None else frozenset()
+
+
+def row(tool: Tool) -> dict[str, object]:
+    """What the table of tools says of one."""
+    return {
+        "name": tool.name,
+        "kind": tool.kind,
+        "risk": tool.level(tool.typical).label,
+        "mutating": tool.typical.mutating,
+        "parallel": tool.parallel,
+        "description": tool.description,
+    }

@@ -1,0 +1,53 @@
+"""A session's turn: it takes a model's reply as it came, and can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from toolrest.gate.turn import Turn as CallTurn
+from toolrest.items import Answered, JSONObject
+
+if TYPE_CHECKING:
+    from toolrest.agent.undo.hook import Saver, TurnCheckpoint
+    from toolrest.gate.walk import Gate
+    from toolrest.policy.effects import Effects
+
+
+class Turn(CallTurn):
+    """Calls that belong together; also takes a model's reply as JSON and answers in kind."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        before_mutation: Callable[[], Awaitable[None]] | None = None,
+        commit: Callable[[], Awaitable[None]] | None = None,
+        saver: Saver | None = None,
+    ) -> None:
+        super().__init__(gate, before_mutation, commit)
+        self._checkpoint: TurnCheckpoint | None = None
+        if saver is not None:
+            from toolrest.agent.undo.hook import TurnCheckpoint
+
+            self._checkpoint = TurnCheckpoint(saver, gate.services.bus, self.id)
+
+    async def before_mutation(self, effects: Effects, label: str = "") -> None:
+        """Save the workspace before the turn's first change."""
+        if self._checkpoint is not None:
+            await self._checkpoint.before(effects, label)
+        await super().before_mutation(effects, label)
+
+    async def after_calls(self) -> None:
+        """Note what the turn changed."""
+        if self._checkpoint is not None:
+            await self._checkpoint.after()
+
+    async def answer(self, reply: Any) -> list[JSONObject]:
+        """Run every tool call in a reply; the items to send back, in call order."""
+        from toolrest.wire.decode import calls_in
+        from toolrest.wire.encode import encode
+
+        started = [self.start(item) for item in calls_in(reply)]
+        answered = [Answered(call.item, await call.output()) for call in started]
+        # On Chat Completions only users may show images: OpenAI's own server refuses others.
+        return encode(answered, images="user_message")
