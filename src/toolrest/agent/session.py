@@ -19,6 +19,7 @@ from toolrest.agent.journal import Journal, NoJournal
 from toolrest.agent.loop import ABORTED, Loop
 from toolrest.agent.result import SessionHooks, TurnEnd, TurnResult
 from toolrest.agent.tokens import text_tokens, usage_json
+from toolrest.agent.warm import WarmUp
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import Event
 from toolrest.items import JSONObject
@@ -95,6 +96,7 @@ class AgentSession:
         self._task: asyncio.Task[TurnEnd] | None = None
         self._stopping: StopReason | None = None
         self._opened = False
+        self._warm_up: WarmUp | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,6 +107,8 @@ class AgentSession:
     async def aclose(self) -> None:
         """Stop what runs, then close the tools, the model and the journal."""
         await self.interrupt()
+        if self._warm_up is not None:
+            self._warm_up.stop()
         try:
             if self.agents is not None:
                 await self.agents.aclose()
@@ -196,6 +200,9 @@ class AgentSession:
             if not self._opened and self.hooks is not None:
                 texts = await self.hooks.session_start()
                 said = [*(message("developer", text) for text in texts), *said]
+            if self._warm_up is None:
+                self._warm_up = WarmUp(self.rest.gate.registry.listed())
+                self._warm_up.start()
             return await loop.run(said)
         except asyncio.CancelledError:
             return self._interrupted(loop)

@@ -217,6 +217,11 @@ class Tool:
         """Typed arguments from what the model sent; RespondToModel names every wrong field."""
         return self._decoder(raw)
 
+    def warm(self) -> None:
+        """Make ready what decoding needs, before the first call and in any thread."""
+        if self.Args is not None:
+            model_of(self.Args).model_rebuild()
+
     @cached_property
     def _decoder(self) -> Callable[[str | Mapping[str, Any]], arguments.Decoded]:
         if self.Args is None:
