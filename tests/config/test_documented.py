@@ -8,24 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from toolrest.config.env import OLD_PREFIX, PREFIX, VARIABLES
 from toolrest.config.model import Settings
+from toolrest.config.table import Table
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 
 
-def tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def tables_in(annotation: Any) -> Iterator[type[Table]]:
+    if isinstance(annotation, type) and issubclass(annotation, Table):
         yield annotation
     for inner in typing.get_args(annotation):
         yield from tables_in(inner)
 
 
-def keys(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, field in model.model_fields.items():
-        inner = list(tables_in(field.annotation))
+def keys(model: type[Table], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, kind in model.fields().items():
+        inner = list(tables_in(kind))
         if not inner:
             yield (*above, name)
         for table in inner:

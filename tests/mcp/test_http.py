@@ -27,7 +27,7 @@ import httpx2
 import pytest
 
 from toolrest import Toolrest
-from toolrest.config.model import McpServer
+from toolrest.config.mcp_model import McpServer
 from toolrest.mcp.callback import Callback
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.guard import guards
@@ -191,7 +191,7 @@ def site() -> Iterator[Site]:
 
 def server_of(site: Site, **row: Any) -> Server:
     row = {"url": f"{site.base}/mcp", **row}
-    return resolve("web", McpServer.model_validate(row), "user", "/f", os.environ)
+    return resolve("web", McpServer.check(row), "user", "/f", os.environ)
 
 
 async def browse(url: str) -> None:

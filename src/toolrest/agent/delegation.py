@@ -108,7 +108,7 @@ def _session(
 def _silenced(config: Config, parent: Toolrest) -> Config:
     """Where nobody can be asked, what holds for the parent holds for its child."""
     unasked = parent.gate.services.approvals.unasked
-    return replace(config, value=config.value.model_copy(update={"on_ask": unasked}))
+    return replace(config, value=config.value.replace(on_ask=unasked))
 
 
 def _asks(parent: Toolrest, path: str) -> Approver:

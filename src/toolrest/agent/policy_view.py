@@ -39,7 +39,11 @@ def effective_policy(config: Config, session: Session) -> dict[str, Any]:
         "trusted": config.trusted,
         "writable_roots": list(files.writable_roots),
         "table": {what: need(what, mode, sandboxed=sandboxed) for what in WORDS},
-        "overrides": settings.approvals.model_dump(exclude={"wait_sec", "expire_sec"}),
+        "overrides": {
+            name: said
+            for name, said in settings.approvals.as_dict().items()
+            if name not in ("wait_sec", "expire_sec")
+        },
         "rules": {
             "files": list(book.files),
             "count": sum(map(len, book.rules.by_program.values())),

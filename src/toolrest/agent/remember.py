@@ -120,7 +120,10 @@ def rules_of(config: Config) -> RuleBook:
     settings = config.value
     managed = [
         {
-            "pattern": [token.model_dump(exclude_none=True) for token in row.pattern],
+            "pattern": [
+                {name: said for name, said in token.given().items() if said is not None}
+                for token in row.pattern
+            ],
             "decision": row.decision,
             "justification": row.justification,
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.config.project import covered
@@ -10,7 +9,6 @@ from toolrest.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
-    from toolrest.config.model import AgentRole
 
 _MODES = ("read-only", "workspace-write", "danger-full-access")
 _ASKING = ("dangerous", "never", "on-failure", "on-request", "untrusted", "auto", "strict")
@@ -69,12 +67,8 @@ def roles(settings: Settings) -> dict[str, Role]:
     found = {name: replace(role, **limits) for name, role in BUILT_IN.items()}  # type: ignore[arg-type]
     for name, row in agents.roles.items():
         base = found.get(name) or replace(found["default"], name=name, description=name)
-        found[name] = replace(base, **_given(row))  # type: ignore[arg-type]
+        found[name] = replace(base, **row.given())
     return found
-
-
-def _given(row: AgentRole) -> Mapping[str, object]:
-    return {name: getattr(row, name) for name in row.model_fields_set}
 
 
 def narrowed(config: Config, role: Role) -> Config:
@@ -88,18 +82,16 @@ def narrowed(config: Config, role: Role) -> Config:
     update: dict[str, object] = {
         "sandbox_mode": _least(_MODES, settings.sandbox_mode, role.sandbox_mode),
         "approval_policy": _most(_ASKING, settings.approval_policy, role.approval_policy),
-        "tools": tools.model_copy(
-            update={
-                "enabled": _both(tools.enabled, role.enabled),
-                "disabled": (*tools.disabled, *role.disabled),
-            }
+        "tools": tools.replace(
+            enabled=_both(tools.enabled, role.enabled),
+            disabled=(*tools.disabled, *role.disabled),
         ),
     }
     if role.model is not None:
         update["model"] = role.model
     if role.reasoning_effort is not None:
         update["model_reasoning_effort"] = role.reasoning_effort
-    return replace(config, value=settings.model_copy(update=update))
+    return replace(config, value=settings.replace(**update))
 
 
 def _least(order: tuple[str, ...], parents: str, own: str | None) -> str:

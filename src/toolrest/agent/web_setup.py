@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolrest.config import Settings
-    from toolrest.config.model import Search
+    from toolrest.config.tools_model import Search
     from toolrest.tools.search_backends import Backend
     from toolrest.tools.web_search import SearchOptions
     from toolrest.tools.webfetch import WebOptions

@@ -9,7 +9,7 @@ import click
 
 
 def _size(context: click.Context, parameter: click.Parameter, value: str) -> int:
-    from toolrest.config.model import parse_size
+    from toolrest.config.values import parse_size
 
     try:
         return int(parse_size(int(value) if value.isdigit() else value))

@@ -92,9 +92,9 @@ def _stored(home: str) -> dict[str, Any]:
 
 def _check(name: str, row: dict[str, Any], home: str) -> None:
     from toolrest.config.home import config_file
-    from toolrest.config.model import McpServer
+    from toolrest.config.mcp_model import McpServer
     from toolrest.mcp.servers import resolve
 
-    server = resolve(name, McpServer.model_validate(row), "user", config_file(home), os.environ)
+    server = resolve(name, McpServer.check(row), "user", config_file(home), os.environ)
     if server.problem is not None and "not set" not in server.problem:
         raise click.UsageError(server.problem)

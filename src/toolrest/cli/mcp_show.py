@@ -91,7 +91,7 @@ def _facts(server: Server) -> dict[str, Any]:
         "from": server.file,
         **{
             key: list(value) if isinstance(value, tuple) else value
-            for key, value in row.model_dump(exclude_unset=True).items()
+            for key, value in row.as_dict(set_only=True).items()
             if key not in ("env", "headers", "http_headers", "tools")
         },
     }

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from toolrest.config.resolved import Row as Row
     from toolrest.config.write import set_value as set_value
 
-# Lower rooms take single names from here (the list of secret names, say) and must not pay for
-# pydantic, so nothing is loaded before it is asked for.
+# Lower rooms take single names from here (the list of secret names, say) and must not pay for all
+# the settings, so nothing is loaded before it is asked for.
 _HOMES = {
     "Config": "toolrest.config.resolved",
     "Family": "toolrest.config.families",

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import ValidationError
-
 from toolrest.config.aliases import ALIASES
 from toolrest.config.keys import Key, find, flatten, format_key, looks_secret, toml_text, too_deep
-from toolrest.config.model import APPROVAL_PRESETS, SHELL_SPELLINGS
-from toolrest.config.partial import check
+from toolrest.config.model import Settings
 from toolrest.config.pending import pending_in
+from toolrest.config.table import Problem, TableError
+from toolrest.config.values import APPROVAL_PRESETS, SHELL_SPELLINGS
 from toolrest.errors import ConfigError
 
 LayerKind: TypeAlias = Literal[
@@ -23,16 +22,6 @@ LayerKind: TypeAlias = Literal[
 USER_FILE_ONLY = frozenset({"projects", "profiles"})
 _PATH_LISTS = (("sandbox_workspace_write", "writable_roots"), ("read_roots",))
 _PATHS = (("tool_security", "audit_log_path"), ("model_instructions_file",))
-_EXPECTED = {
-    "bool_type": "true or false",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "string_type": "a text in quotes",
-    "tuple_type": "a list",
-    "dict_type": "a table",
-    "model_type": "a table",
-    "finite_number": "a finite number",
-}
 
 
 class Place(NamedTuple):
@@ -76,18 +65,17 @@ def check_layer(raw: Mapping[str, Any], place: Place) -> Layer:
     table, spelled = _resolve_aliases(raw, place)
     _refuse_pending(table, spelled, place)
     try:
-        model = check(table)
-    except ValidationError as error:
+        settings = Settings.check(table)
+    except TableError as error:
         raise ConfigError(_explain(error, spelled, place)) from None
-    values = flatten(model.model_dump(exclude_unset=True))
+    values = flatten(settings.as_dict(set_only=True))
     _expand_paths(values, place)
-    profiles: dict[str, dict[str, Any]] = getattr(model, "profiles", {})
     if place.kind == "user":
-        _check_profiles(profiles, place)
+        _check_profiles(settings.profiles, place)
     labels = {
         key: f"{place.label} ({format_key(as_written)})" for key, as_written in spelled.items()
     }
-    return Layer(place.kind, place.label, values, labels, profiles)
+    return Layer(place.kind, place.label, values, labels, settings.profiles)
 
 
 def _resolve_aliases(raw: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[Key, Key]]:
@@ -161,33 +149,23 @@ def _check_profiles(profiles: Mapping[str, Any], place: Place) -> None:
         check_layer(raw, Place("profile", label, place.folder, place.home))
 
 
-def _explain(error: ValidationError, spelled: Mapping[Key, Key], place: Place) -> str:
-    lines = []
-    for problem in error.errors(include_url=False):
-        loc = tuple(str(part) for part in problem["loc"] if not isinstance(part, int))
-        key = spelled.get(loc, loc)
-        lines.append(_problem_line(place, key, problem))
-    return "\n".join(dict.fromkeys(lines))
+def _explain(error: TableError, spelled: Mapping[Key, Key], place: Place) -> str:
+    lines: dict[str, None] = {}
+    for problem in error.problems:
+        path = tuple(part for part in problem.path if isinstance(part, str))
+        lines[_problem_line(place, spelled.get(path, path), problem)] = None
+    return "\n".join(lines)
 
 
-def _problem_line(place: Place, key: Key, problem: Mapping[str, Any]) -> str:
-    kind, context = problem["type"], problem.get("ctx", {})
-    if kind == "extra_forbidden":
+def _problem_line(place: Place, key: Key, problem: Problem) -> str:
+    if problem.kind == "unknown":
         return _unknown_line(place, key)
-    if kind == "missing":
+    if problem.kind == "missing":
         return f"{place.label}: {format_key(key)} is missing"
-    if kind == "value_error":
-        got = _shown(key, problem["input"])
-        return f"{place.label}: {format_key(key)}: {context['error']}, got {got}"
-    if kind in _EXPECTED:
-        expected = _EXPECTED[kind]
-    elif kind == "literal_error":
-        expected = f"one of {context['expected']}"
-    else:
-        expected = (
-            problem["msg"].removeprefix("Input should be ").removeprefix("String should have ")
-        )
-    return _mismatch(place, key, expected, problem["input"])
+    if problem.kind == "refused":
+        got = _shown(key, problem.value)
+        return f"{place.label}: {format_key(key)}: {problem.text}, got {got}"
+    return _mismatch(place, key, problem.text, problem.value)
 
 
 def _unknown_line(place: Place, key: Key) -> str:
@@ -202,7 +180,7 @@ def _unknown_line(place: Place, key: Key) -> str:
 
 def _mismatch(place: Place, key: Key, expected: str, got: Any) -> str:
     hint = ""
-    if place.kind == "override" and expected == _EXPECTED["string_type"]:
+    if place.kind == "override" and expected == "a text in quotes":
         hint = f"; to pass it as a text write -c {format_key(key)}='\"…\"'"
     return f"{place.label}: {format_key(key)}: expected {expected}, got {_shown(key, got)}{hint}"
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 from toolrest.config.check import Layer
 from toolrest.config.families import ShellForm
 from toolrest.config.keys import Key, quote
-from toolrest.config.model import SHELL_SPELLINGS, FileTool
+from toolrest.config.values import SHELL_SPELLINGS, FileTool
 from toolrest.errors import ConfigError
 
 PREFIX, OLD_PREFIX = "TOOLREST_", "MEMO_"

@@ -9,7 +9,7 @@ from toolrest.errors import ConfigError
 from toolrest.items import Wire
 
 if TYPE_CHECKING:
-    from toolrest.config.model import FamilyRow
+    from toolrest.config.provider_model import FamilyRow
 
 ShellForm: TypeAlias = Literal["shell", "shell_command", "unified_exec", "local_shell", "disabled"]
 PatchForm: TypeAlias = Literal["freeform", "function", "unified", "string_edits"]

@@ -10,8 +10,9 @@ from typing import Any, Union, get_args, get_origin
 
 from toolrest.config.aliases import ALIASES
 from toolrest.config.keys import Key, format_key, parse_key
-from toolrest.config.model import Settings, Table
+from toolrest.config.model import Settings
 from toolrest.config.pending import PENDING_KEYS
+from toolrest.config.table import Table
 
 ANY = "*"
 """Stands for a name that the user chooses, as in `tools.limits.*`."""
@@ -25,20 +26,20 @@ def known_keys() -> frozenset[Key]:
 
 
 def _model_keys(model: type[Table], prefix: Key) -> Iterator[Key]:
-    for name, field in model.model_fields.items():
+    for name, kind in model.fields().items():
         path = (*prefix, name)
         yield path
-        yield from _inner_keys(field.annotation, path)
+        yield from _inner_keys(kind, path)
 
 
-def _inner_keys(annotation: Any, path: Key) -> Iterator[Key]:
-    if isinstance(annotation, type) and issubclass(annotation, Table):
-        yield from _model_keys(annotation, path)
-    elif get_origin(annotation) is dict:
+def _inner_keys(kind: Any, path: Key) -> Iterator[Key]:
+    if isinstance(kind, type) and issubclass(kind, Table):
+        yield from _model_keys(kind, path)
+    elif get_origin(kind) is dict:
         yield (*path, ANY)
-        yield from _inner_keys(get_args(annotation)[1], (*path, ANY))
-    elif get_origin(annotation) in (Union, UnionType):
-        for member in get_args(annotation):
+        yield from _inner_keys(get_args(kind)[1], (*path, ANY))
+    elif get_origin(kind) in (Union, UnionType):
+        for member in get_args(kind):
             yield from _inner_keys(member, path)
 
 

@@ -12,12 +12,12 @@ from toolrest.config.env import environment_layer
 from toolrest.config.families import UNKNOWN
 from toolrest.config.home import config_file, real_path, toolrest_home, user_home
 from toolrest.config.keys import flatten, nest
-from toolrest.config.layers import Merged, flags_layer, merge, override_layer
-from toolrest.config.model import Settings, TrustLevel
-from toolrest.config.partial import settings_of
+from toolrest.config.layers import flags_layer, merge, override_layer
+from toolrest.config.model import Settings
 from toolrest.config.resolved import Config as Config
 from toolrest.config.resolved import PathLike, Surface
 from toolrest.config.trust import git_root, nearest_level
+from toolrest.config.values import TrustLevel
 from toolrest.errors import ConfigError
 
 PROJECT_FILE = os.path.join(".toolrest", "config.toml")
@@ -178,7 +178,7 @@ def _project_layer(start: _Start, folder: str, file: str, below: Sequence[Layer]
         raise ConfigError(f"{file}: a project's file may not be reached through a symlink")
     layer = _file_layer(start.place("project", file, folder))
     if layer is not None:
-        base = flatten(Settings.model_construct().model_dump()) | merge(below).values
+        base = flatten(Settings().as_dict()) | merge(below).values
         check_project(layer, base, start.workspace or folder)
     return layer
 
@@ -208,7 +208,7 @@ def _assemble(
     project: Sequence[Layer],
 ) -> Config:
     merged = merge(layers)
-    settings = _settings(merged)
+    settings = Settings.check(nest(merged.values))
     _refuse_approving_project(settings, project)
     sources = {key: merged.sources[key] for key in merged.values}
     files = tuple(layer.label for layer in layers if layer.kind in ("user", "project"))
@@ -222,13 +222,6 @@ def _assemble(
         )
     config.warnings = tuple(notes)
     return config
-
-
-def _settings(merged: Merged) -> Settings:
-    if merged.values.keys() == {("sandbox_mode",)}:
-        # Nothing to check: building pydantic's validators would be most of the time.
-        return Settings.model_construct(sandbox_mode=merged.values["sandbox_mode",])
-    return settings_of(nest(merged.values))
 
 
 def _refuse_approving_project(settings: Settings, project: Sequence[Layer]) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from toolrest.config.families import Family, Truncation, family_for, family_named, user_families
 from toolrest.config.home import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
-from toolrest.config.model import Settings, TrustLevel
+from toolrest.config.model import Settings
+from toolrest.config.values import TrustLevel
 from toolrest.errors import ConfigError
 from toolrest.lazy_dataclass import dataclass, field
 
@@ -101,8 +102,8 @@ class Config:
         key = parse_key(dotted)
         if key in self.sources:
             return self.sources[key]
-        if len(key) == 1 and key[0] in Settings.model_fields:
-            return "default"  # `get` would build every setting's serialiser to say the same
+        if len(key) == 1 and key[0] in Settings.__annotations__:
+            return "default"
         return self.get(dotted).source
 
     def get(self, dotted: str) -> Row:
@@ -127,7 +128,7 @@ class Config:
 
     @cached_property
     def _leaves(self) -> dict[Key, Any]:
-        return flatten(self.value.model_dump())
+        return flatten(self.value.as_dict())
 
     def _row(self, key: Key, value: Any) -> Row:
         source = self.sources.get(key, "default")

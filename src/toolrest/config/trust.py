@@ -10,7 +10,7 @@ from toolrest.config.home import config_file, real_path, toolrest_home
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
-    from toolrest.config.model import TrustLevel
+    from toolrest.config.values import TrustLevel
 
 
 def git_root(folder: str) -> str | None:

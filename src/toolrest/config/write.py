@@ -43,7 +43,7 @@ def edit_user_file(home: str, key: Key, value: Any) -> str:
 
 def _check(text: str, file: str) -> None:
     layer = check_layer(parse_toml(text, file), Place("user", file, home=user_home(os.environ)))
-    settings = Settings.model_validate(nest(layer.values))
+    settings = Settings.check(nest(layer.values))
     _ = Config(settings, "").family  # Raises where a family's name or row cannot be used.
 
 

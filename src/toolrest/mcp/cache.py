@@ -101,4 +101,4 @@ class ToolCache:
 
 def config_hash(server: Server) -> str:
     """Changes with anything in the server's settings."""
-    return digest({"file": server.file, **server.row.model_dump(mode="json")})
+    return digest({"file": server.file, **server.row.as_dict()})

@@ -7,10 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import ValidationError
-
-from toolrest.config.model import McpServer
+from toolrest.config.mcp_model import McpServer
 from toolrest.config.read import read_text
+from toolrest.config.table import TableError
 from toolrest.errors import ConfigError
 
 FILES = (".mcp.json", "mcp.json")
@@ -52,11 +51,11 @@ def read_servers(file: str, warnings: list[str]) -> Iterator[tuple[str, McpServe
         if raw.get("disabled") is True:
             continue
         try:
-            yield name, McpServer.model_validate(_row(raw)), file
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in problem["loc"])
-            warnings.append(f"{file}: mcpServers.{name}.{where}: {problem['msg']}")
+            yield name, McpServer.check(_row(raw)), file
+        except TableError as error:
+            problem = error.problems[0]
+            where = ".".join(map(str, problem.path))
+            warnings.append(f"{file}: mcpServers.{name}.{where}: {problem}")
 
 
 def _table(file: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from toolrest.mcp.definitions import Definition, digest
 from toolrest.mcp.expand import variables_in
 
 if TYPE_CHECKING:
-    from toolrest.config.model import McpServer
+    from toolrest.config.mcp_model import McpServer
     from toolrest.mcp.servers import Server
 
 _VERSION = 1

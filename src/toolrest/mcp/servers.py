@@ -16,7 +16,7 @@ from toolrest.mcp.expand import expand, variables_in
 
 if TYPE_CHECKING:
     from toolrest.config import Config
-    from toolrest.config.model import McpServer
+    from toolrest.config.mcp_model import McpServer
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 Origin: TypeAlias = Literal["user", "project"]

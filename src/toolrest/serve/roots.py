@@ -55,12 +55,8 @@ def _with(config: Config, writable_roots: list[str], mode: str) -> Config:
     from dataclasses import replace
 
     settings = config.value
-    workspace_write = settings.sandbox_workspace_write.model_copy(
-        update={"writable_roots": writable_roots}
-    )
-    value = settings.model_copy(
-        update={"sandbox_workspace_write": workspace_write, "sandbox_mode": mode}
-    )
+    writable = settings.sandbox_workspace_write.replace(writable_roots=tuple(writable_roots))
+    value = settings.replace(sandbox_workspace_write=writable, sandbox_mode=mode)
     return replace(config, value=value)
 
 

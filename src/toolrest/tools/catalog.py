@@ -11,7 +11,7 @@ from toolrest.gate.tool import Tool
 
 if TYPE_CHECKING:
     from toolrest.config.families import Family, PatchForm, ShellForm
-    from toolrest.config.model import Tools
+    from toolrest.config.tools_model import Tools
     from toolrest.tools.commands import Surroundings
     from toolrest.tools.web_search import SearchOptions
     from toolrest.tools.webfetch import WebOptions

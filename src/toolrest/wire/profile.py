@@ -10,7 +10,7 @@ from toolrest.lazy_dataclass import dataclass, replace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from toolrest.config.model import Capabilities
+    from toolrest.config.provider_model import Capabilities
 
 Reasoning: TypeAlias = Literal["turn", "always", "never"]
 """How long a Chat server gets its own reasoning back: until the user speaks again, or always."""
@@ -40,7 +40,7 @@ class Profile:
 
     def declared(self, given: Capabilities) -> Profile:
         """The profile with what the settings declare."""
-        stated = {name: value for name, value in given.model_dump().items() if value is not None}
+        stated = {name: value for name, value in given.as_dict().items() if value is not None}
         return replace(self, **stated)
 
 

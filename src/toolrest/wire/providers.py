@@ -13,7 +13,7 @@ from toolrest.wire.provider import ModelWire, Provider
 
 if TYPE_CHECKING:
     from toolrest.config import Config
-    from toolrest.config.model import ModelProvider
+    from toolrest.config.provider_model import ModelProvider
     from toolrest.wire.client import HttpModel
 
 _MOST_RETRIES: Final = 100
