@@ -1,12 +1,14 @@
 """What happened, as typed values in one ordered stream per session.
 
 The dispatch path emits these; the audit log, tracing, the terminal and `--json` output only
-listen. Texts in events are already redacted.
+listen. Texts in events are already redacted. Here is what every call can bring; what only some
+tools tell of themselves is in `of_tools` and found under this name all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 from toolrest.items import JSONObject
@@ -14,6 +16,24 @@ from toolrest.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from toolrest.errors import FailureKind
+    from toolrest.events.of_tools import ConnectionBlocked as ConnectionBlocked
+    from toolrest.events.of_tools import DynamicToolCallRequest as DynamicToolCallRequest
+    from toolrest.events.of_tools import ExecCommandBegin as ExecCommandBegin
+    from toolrest.events.of_tools import ExecCommandEnd as ExecCommandEnd
+    from toolrest.events.of_tools import ExecCommandOutputDelta as ExecCommandOutputDelta
+    from toolrest.events.of_tools import FilesChanged as FilesChanged
+    from toolrest.events.of_tools import McpServerState as McpServerState
+    from toolrest.events.of_tools import McpToolCallBegin as McpToolCallBegin
+    from toolrest.events.of_tools import McpToolCallEnd as McpToolCallEnd
+    from toolrest.events.of_tools import MemorySaved as MemorySaved
+    from toolrest.events.of_tools import PatchApplyBegin as PatchApplyBegin
+    from toolrest.events.of_tools import PatchApplyEnd as PatchApplyEnd
+    from toolrest.events.of_tools import PlanUpdate as PlanUpdate
+    from toolrest.events.of_tools import TerminalInteraction as TerminalInteraction
+    from toolrest.events.of_tools import TurnDiff as TurnDiff
+    from toolrest.events.of_tools import ViewImageToolCall as ViewImageToolCall
+    from toolrest.events.of_tools import WebSearchBegin as WebSearchBegin
+    from toolrest.events.of_tools import WebSearchEnd as WebSearchEnd
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -125,19 +145,6 @@ class ToolCallDelta(Event):
     stream: Literal["stdout", "stderr"] = "stdout"
 
 
-class ExecCommandOutputDelta(ToolCallDelta):
-    """A piece of a command's output, while the call that started it still waits for it."""
-
-    type: ClassVar[str] = "exec_command_output_delta"
-
-    def to_json(self) -> JSONObject:
-        """With the text's bytes in base64 as `chunk`, as clients of Codex expect it."""
-        from base64 import b64encode
-
-        raw = self.text.encode("utf-8", "surrogatepass")
-        return {**super().to_json(), "chunk": b64encode(raw).decode()}
-
-
 class ToolCallProgress(Event):
     """A tool says how far it has come."""
 
@@ -232,179 +239,6 @@ class HookRan(Event):
     duration: float = 0.0
 
 
-class ExecCommandBegin(Event):
-    """A program is about to run, or (with a process id) has been started."""
-
-    type: ClassVar[str] = "exec_command_begin"
-    call_id: str
-    command: tuple[str, ...]
-    cwd: str
-    parsed_cmd: tuple[JSONObject, ...] = ()
-    process_id: str | None = None
-    source: str = "agent"
-
-
-class ExecCommandEnd(Event):
-    """A program has ended, maybe long after its call; `exit_code` is -1 when it never ran.
-
-    What comes out of a session is one stream: `stdout` has it all then.
-    """
-
-    type: ClassVar[str] = "exec_command_end"
-    call_id: str
-    command: tuple[str, ...]
-    cwd: str
-    parsed_cmd: tuple[JSONObject, ...] = ()
-    stdout: str
-    stderr: str
-    aggregated_output: str
-    exit_code: int
-    duration: float
-    formatted_output: str
-    status: Literal["completed", "failed"] = "completed"
-    process_id: str | None = None
-    source: str = "agent"
-
-    def to_json(self) -> JSONObject:
-        """With the duration in whole seconds and nanoseconds, as clients of Codex expect it."""
-        seconds, fraction = divmod(self.duration, 1)
-        split = {"secs": int(seconds), "nanos": int(fraction * 1e9)}
-        return {**super().to_json(), "duration": split}
-
-
-class TerminalInteraction(Event):
-    """Something was typed into a running command, or it was asked how it goes."""
-
-    type: ClassVar[str] = "terminal_interaction"
-    call_id: str
-    process_id: str
-    stdin: str
-
-
-class ConnectionBlocked(Event):
-    """A command wanted to reach a host that is not on the allow list."""
-
-    type: ClassVar[str] = "connection_blocked"
-    host: str
-    port: int
-    protocol: str
-
-
-class PatchApplyBegin(Event):
-    """A patch is about to be written; `changes` maps each path to what becomes of it."""
-
-    type: ClassVar[str] = "patch_apply_begin"
-    call_id: str
-    auto_approved: bool
-    changes: JSONObject
-
-
-class PatchApplyEnd(Event):
-    """A patch was written as a whole, or nothing was."""
-
-    type: ClassVar[str] = "patch_apply_end"
-    call_id: str
-    stdout: str
-    stderr: str
-    success: bool
-    changes: JSONObject
-
-
-class TurnDiff(Event):
-    """What the turn has changed so far, as one diff in git's layout."""
-
-    type: ClassVar[str] = "turn_diff"
-    unified_diff: str
-
-
-class ViewImageToolCall(Event):
-    """The model looked at an image."""
-
-    type: ClassVar[str] = "view_image_tool_call"
-    call_id: str
-    path: str
-
-
-class FilesChanged(Event):
-    """What the calls of a turn changed, commands included, seen from its checkpoint."""
-
-    type: ClassVar[str] = "files_changed"
-    suspect: ClassVar[tuple[str, ...]] = ("files",)
-    checkpoint: int
-    files: Sequence[FileChange] = ()
-    files_in_all: int = 0
-
-
-class McpToolCallBegin(Event):
-    """A call goes to another server; `invocation` has its server, tool and arguments."""
-
-    type: ClassVar[str] = "mcp_tool_call_begin"
-    call_id: str
-    invocation: JSONObject
-
-
-class McpToolCallEnd(Event):
-    """Another server has answered, or not: `result` is `{"Ok": result}` or `{"Err": words}`."""
-
-    type: ClassVar[str] = "mcp_tool_call_end"
-    call_id: str
-    invocation: JSONObject
-    duration: float
-    result: JSONObject
-
-
-class McpServerState(Event):
-    """An MCP server is starting, ready, degraded or failed; `reason` says why."""
-
-    type: ClassVar[str] = "mcp_startup_update"
-    server: str
-    state: str
-    reason: str = ""
-
-
-class DynamicToolCallRequest(Event):
-    """The client is asked to run one of its own tools; `Toolrest.respond` answers."""
-
-    type: ClassVar[str] = "dynamic_tool_call_request"
-    call_id: str
-    tool: str
-    arguments: Any
-
-
-class MemorySaved(Event):
-    """A note was added to what later sessions can read; for the user to see."""
-
-    type: ClassVar[str] = "memory_saved"
-    call_id: str
-    scope: str
-    path: str
-    text: str
-
-
-class WebSearchBegin(Event):
-    """A web search is about to be asked."""
-
-    type: ClassVar[str] = "web_search_begin"
-    call_id: str
-
-
-class WebSearchEnd(Event):
-    """A web search was answered."""
-
-    type: ClassVar[str] = "web_search_end"
-    call_id: str
-    query: str
-    action: JSONObject
-
-
-class PlanUpdate(Event):
-    """The model wrote down its plan."""
-
-    type: ClassVar[str] = "plan_update"
-    explanation: str | None
-    plan: list[JSONObject]
-
-
 class Warning(Event):
     """Something a person should know; nothing failed."""
 
@@ -419,3 +253,12 @@ class Custom(Event):
     call_id: str
     name: str
     data: Any = None
+
+
+if not TYPE_CHECKING:  # to a type checker a name that is nowhere stays a mistake
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = globals()[name] = getattr(import_module("toolrest.events.of_tools"), name)
+        return found

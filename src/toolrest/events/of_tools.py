@@ -1,0 +1,195 @@
+"""What tools tell of what they do: commands, patches, searches, other servers, the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from toolrest.events import Event, FileChange, ToolCallDelta
+from toolrest.items import JSONObject
+
+
+class ExecCommandOutputDelta(ToolCallDelta):
+    """A piece of a command's output, while the call that started it still waits for it."""
+
+    type: ClassVar[str] = "exec_command_output_delta"
+
+    def to_json(self) -> JSONObject:
+        """With the text's bytes in base64 as `chunk`, as clients of Codex expect it."""
+        from base64 import b64encode
+
+        raw = self.text.encode("utf-8", "surrogatepass")
+        return {**super().to_json(), "chunk": b64encode(raw).decode()}
+
+
+class ExecCommandBegin(Event):
+    """A program is about to run, or (with a process id) has been started."""
+
+    type: ClassVar[str] = "exec_command_begin"
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    parsed_cmd: tuple[JSONObject, ...] = ()
+    process_id: str | None = None
+    source: str = "agent"
+
+
+class ExecCommandEnd(Event):
+    """A program has ended, maybe long after its call; `exit_code` is -1 when it never ran.
+
+    What comes out of a session is one stream: `stdout` has it all then.
+    """
+
+    type: ClassVar[str] = "exec_command_end"
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    parsed_cmd: tuple[JSONObject, ...] = ()
+    stdout: str
+    stderr: str
+    aggregated_output: str
+    exit_code: int
+    duration: float
+    formatted_output: str
+    status: Literal["completed", "failed"] = "completed"
+    process_id: str | None = None
+    source: str = "agent"
+
+    def to_json(self) -> JSONObject:
+        """With the duration in whole seconds and nanoseconds, as clients of Codex expect it."""
+        seconds, fraction = divmod(self.duration, 1)
+        split = {"secs": int(seconds), "nanos": int(fraction * 1e9)}
+        return {**super().to_json(), "duration": split}
+
+
+class TerminalInteraction(Event):
+    """Something was typed into a running command, or it was asked how it goes."""
+
+    type: ClassVar[str] = "terminal_interaction"
+    call_id: str
+    process_id: str
+    stdin: str
+
+
+class ConnectionBlocked(Event):
+    """A command wanted to reach a host that is not on the allow list."""
+
+    type: ClassVar[str] = "connection_blocked"
+    host: str
+    port: int
+    protocol: str
+
+
+class PatchApplyBegin(Event):
+    """A patch is about to be written; `changes` maps each path to what becomes of it."""
+
+    type: ClassVar[str] = "patch_apply_begin"
+    call_id: str
+    auto_approved: bool
+    changes: JSONObject
+
+
+class PatchApplyEnd(Event):
+    """A patch was written as a whole, or nothing was."""
+
+    type: ClassVar[str] = "patch_apply_end"
+    call_id: str
+    stdout: str
+    stderr: str
+    success: bool
+    changes: JSONObject
+
+
+class TurnDiff(Event):
+    """What the turn has changed so far, as one diff in git's layout."""
+
+    type: ClassVar[str] = "turn_diff"
+    unified_diff: str
+
+
+class ViewImageToolCall(Event):
+    """The model looked at an image."""
+
+    type: ClassVar[str] = "view_image_tool_call"
+    call_id: str
+    path: str
+
+
+class FilesChanged(Event):
+    """What the calls of a turn changed, commands included, seen from its checkpoint."""
+
+    type: ClassVar[str] = "files_changed"
+    suspect: ClassVar[tuple[str, ...]] = ("files",)
+    checkpoint: int
+    files: Sequence[FileChange] = ()
+    files_in_all: int = 0
+
+
+class McpToolCallBegin(Event):
+    """A call goes to another server; `invocation` has its server, tool and arguments."""
+
+    type: ClassVar[str] = "mcp_tool_call_begin"
+    call_id: str
+    invocation: JSONObject
+
+
+class McpToolCallEnd(Event):
+    """Another server has answered, or not: `result` is `{"Ok": result}` or `{"Err": words}`."""
+
+    type: ClassVar[str] = "mcp_tool_call_end"
+    call_id: str
+    invocation: JSONObject
+    duration: float
+    result: JSONObject
+
+
+class McpServerState(Event):
+    """An MCP server is starting, ready, degraded or failed; `reason` says why."""
+
+    type: ClassVar[str] = "mcp_startup_update"
+    server: str
+    state: str
+    reason: str = ""
+
+
+class DynamicToolCallRequest(Event):
+    """The client is asked to run one of its own tools; `Toolrest.respond` answers."""
+
+    type: ClassVar[str] = "dynamic_tool_call_request"
+    call_id: str
+    tool: str
+    arguments: Any
+
+
+class MemorySaved(Event):
+    """A note was added to what later sessions can read; for the user to see."""
+
+    type: ClassVar[str] = "memory_saved"
+    call_id: str
+    scope: str
+    path: str
+    text: str
+
+
+class WebSearchBegin(Event):
+    """A web search is about to be asked."""
+
+    type: ClassVar[str] = "web_search_begin"
+    call_id: str
+
+
+class WebSearchEnd(Event):
+    """A web search was answered."""
+
+    type: ClassVar[str] = "web_search_end"
+    call_id: str
+    query: str
+    action: JSONObject
+
+
+class PlanUpdate(Event):
+    """The model wrote down its plan."""
+
+    type: ClassVar[str] = "plan_update"
+    explanation: str | None
+    plan: list[JSONObject]
