@@ -16,7 +16,6 @@ from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
 from toolrest.sandbox.reach import Place, Reach, Unreachable, parse_url
 from toolrest.tools.web_client import AGENT, Caps, Client, Page
-from toolrest.tools.web_text import readable, wrapped
 
 _KEPT_PAGES = 8
 _KEPT_SECONDS = 600.0
@@ -94,6 +93,8 @@ class WebFetch(Tool):
                 kind="input_invalid",
                 fields=("start_index",),
             )
+        from toolrest.tools.web_text import wrapped
+
         text = f"{document.head}\n{wrapped(part, document.url)}"
         output = ToolOutput(text, success=document.ok, provenance="external")
         end = args.start_index + len(part)
@@ -161,6 +162,8 @@ def _place(url: str) -> Place:
 
 
 def _read(page: Page, raw: bool) -> tuple[str, str]:
+    from toolrest.tools.web_text import readable
+
     return readable(page, raw=raw)
 
 

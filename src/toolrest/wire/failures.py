@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
 
 from toolrest.items import Wire
@@ -179,4 +178,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _until(date: str, now: float) -> float:
+    from email.utils import parsedate_to_datetime
+
     return max(0.0, parsedate_to_datetime(date).timestamp() - now)
