@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,19 @@ async def test_a_reading_turn_saves_nothing(work: Path, toolrest_home: Path) -> 
     async with Toolrest(work) as rest:
         await rest.call("read_file", {"file_path": str(work / "a")})
     assert not (toolrest_home / "checkpoints").exists()
+
+
+async def test_a_command_that_only_looks_saves_nothing(work: Path, toolrest_home: Path) -> None:
+    (work / "a").write_text("x")
+    async with Toolrest(work) as rest:
+        assert "x" in (await rest.call("exec_command", {"cmd": "cat a | head -n 1"})).text
+        assert not (toolrest_home / "checkpoints").exists()
+        async with rest.turn() as turn:
+            for number, line in enumerate(("cat a", "cat a > b", "cat b", "rm a")):
+                turn.start(FunctionCall(str(number), "exec_command", {"cmd": line}))
+        assert set(tree(work)) == {"b"}
+        await rest.undo()
+    assert set(tree(work)) == {"a"}
 
 
 async def test_what_a_command_changed_is_in_the_audit(work: Path, toolrest_home: Path) -> None:
@@ -394,10 +408,12 @@ def test_any_turn_can_be_gone_back_to_and_forth(turns: list[object], data: st.Da
         before = []
         for steps in turns:
             before.append(tree(work))
-            number = saved.begin()
+            haste = data.draw(st.booleans())
+            number = (saved.at_once(saved.begin) if haste else None) or saved.begin()
             for name, kind, salt in steps:  # type: ignore[attr-defined]
                 _do(work, name, kind, salt)
-            saved.end(number)
+            if not haste or saved.at_once(partial(saved.end, number)) is None:
+                saved.end(number)
         end = tree(work)
         chosen = data.draw(st.integers(1, len(turns)))
         undone = saved.undo(chosen)

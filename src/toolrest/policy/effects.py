@@ -39,6 +39,7 @@ class Effects:
     model asks to run it outside, with its reason. Neither is decided by the tool: the gate asks,
     and hands the tool a context that is inside or outside. `judged` writes were held against
     the path policy by the tool, which also opens them by it: the gate does not look again.
+    `looks` says that what it runs is proven to change nothing: there is nothing to take back.
     """
 
     reads: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class Effects:
     confined: bool = False
     escalates: str | None = None
     judged: bool = False
+    looks: bool = False
 
     @staticmethod
     def none() -> Effects:

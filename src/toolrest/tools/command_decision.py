@@ -18,6 +18,7 @@ from toolrest.policy.verdict_outcome import (
     Skip,
     outcome,
 )
+from toolrest.tools.planted import planted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ def decision_on(verdict: Verdict, args: Escalation, ctx: Context) -> Decision:
     if isinstance(required, Skip):
         # Only where rules allow every single command does the first attempt leave the sandbox.
         # Nor does it where a name means a file that the project or a tool has put there.
-        leaves = required.bypass_sandbox and ctx.runner.is_confined and not ctx.memo.get("planted")
+        leaves = required.bypass_sandbox and ctx.runner.is_confined and not planted(verdict, ctx)
         return Decision("allow", f"command.{_row(found)}", leaves=leaves)
     return _asked(verdict, found, required, setting, args, ctx)
 
@@ -93,7 +94,7 @@ def _asked(
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
         return memory.grants.covering(need, real(cwds)) is not None
 
-    kept = not (leaves and ctx.memo.get("planted"))
+    kept = not (leaves and planted(verdict, ctx))
     if kept and allowed(granted_by(stored, outside=leaves)):
         return Decision("allow", "grant", "granted before", leaves=leaves)
     keys = command_keys(found, workspace=ctx.workspace, outside=leaves)

@@ -120,6 +120,7 @@ def command_effects(
         critical=critical,
         exclusive=False if looks_only else None,
         reads=verdict.reads if looks_only else (),
+        looks=looks_only,
     )
 
 
@@ -166,14 +167,14 @@ class CommandTool(Tool):
     def verdict(self, args: Any, ctx: Context) -> Verdict:
         """What the command will do, judged piece by piece; once a call."""
         from toolrest.policy.verdict import judge
-        from toolrest.tools.planted import planted
+        from toolrest.tools.planted import expose
 
         found: Verdict | None = ctx.memo.get("verdict")
         if found is None:
             cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
             roots = (*ctx.files.writable_roots, *PRIVATE)
             found = judge(self.script(args), cwd=cwd, writable_roots=roots)
-            ctx.memo["planted"] = planted(found, ctx)
+            expose(found, ctx)
             ctx.memo["verdict"] = found
         return found
 

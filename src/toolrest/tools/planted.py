@@ -20,8 +20,21 @@ if TYPE_CHECKING:
 RULE = "path.planted"
 
 
+def expose(verdict: Verdict, ctx: Context) -> None:
+    """Commands that seemed harmless and may be such files no longer seem so."""
+    if any(segment.kind < Kind.RUNS for segment in verdict.segments):
+        planted(verdict, ctx)
+
+
 def planted(verdict: Verdict, ctx: Context) -> bool:
-    """Whether one of the commands may be such a file; those that seemed safe no longer are."""
+    """Whether one of the commands may be such a file; looked at once a call, if anybody asks."""
+    found: bool | None = ctx.memo.get("planted")
+    if found is None:
+        found = ctx.memo["planted"] = _search(verdict, ctx)
+    return found
+
+
+def _search(verdict: Verdict, ctx: Context) -> bool:
     environment, _, _ = ctx.runner.environment(unified=False)
     path = environment.get("PATH", os.defpath)
     roots = unique(root for root in (ctx.workspace, *ctx.files.writable_roots) if root != "/")

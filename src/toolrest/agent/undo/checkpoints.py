@@ -13,18 +13,23 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
-from toolrest.agent.undo.errors import UndoError
+from toolrest.agent.undo.errors import TooSlow, UndoError
+from toolrest.agent.undo.folders import HeldFolder
 from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import Item, Kept, Plan, Turn, last_to_undo, left_out, plan, turns_in
 from toolrest.agent.undo.records import OUTSIDE, Changes, same
 from toolrest.agent.undo.restore import restore
 from toolrest.agent.undo.scan import Limits, Scan
-from toolrest.gate.private import private_folder
 from toolrest.lazy_dataclass import dataclass, field
 
 _LONGEST_LABEL = 120
+_QUICK = 0.002
+"""A look that took so long can be had on the event loop: handing it to a thread costs as much."""
+
+T = TypeVar("T")
 
 
 def _never() -> bool:
@@ -50,8 +55,10 @@ class Checkpoints:
         self._limits = limits or Limits()
         self._journal = Journal(self.home, key_of(self.workspace))
         self._packs = Packs(self._journal.folder)
+        self._claims = HeldFolder(self._journal.folder, "open")
         self._held: dict[int, int] = {}
         self._mutex = threading.RLock()
+        self._quick = self._haste = False
 
     @property
     def exists(self) -> bool:
@@ -68,6 +75,22 @@ class Checkpoints:
             self._look(cancelled)
             self._end_dead()
             return self._open("turn", session, label, ())
+
+    def at_once(self, work: Callable[[], T]) -> T | None:
+        """Do a `begin` or `end` of ours on the event loop; None, and nothing done, if it is long.
+
+        It waits for no lock, and gives up where more has changed than is read in a moment.
+        """
+        if not self._quick or not self._mutex.acquire(blocking=False):
+            return None
+        self._haste = True
+        try:
+            return work()
+        except TooSlow:
+            return None
+        finally:
+            self._haste = False
+            self._mutex.release()
 
     def covers(self, paths: Iterable[str]) -> bool:
         """Whether these (absolute) paths are kept without `keep`; does not block."""
@@ -181,7 +204,7 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _using(self, *, create: bool = True) -> Iterator[None]:
-        with self._mutex, self._journal.locked(create=create):
+        with self._mutex, self._journal.locked(create=create, haste=self._haste):
             yield
 
     def _scan(self, cancelled: Callable[[], bool]) -> Scan:
@@ -192,12 +215,15 @@ class Checkpoints:
             self._limits,
             skip=self.home,
             cancelled=cancelled,
+            haste=self._haste,
         )
 
     def _look(self, cancelled: Callable[[], bool]) -> None:
+        began = time.perf_counter()
         scan = self._scan(cancelled)
         scan.run()
         self._journal.step(scan.changes, scan.refreshed)
+        self._quick = time.perf_counter() - began < _QUICK
 
     def _open(self, kind: str, session: str, label: str, undid: tuple[int, ...]) -> int:
         number = self._journal.last + 1
@@ -227,12 +253,8 @@ class Checkpoints:
     # A turn's owner holds a lock, which ends with its process whatever happens.
 
     def _claim(self, number: int) -> int:
-        folder = private_folder(self._journal.folder, "open")
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(str(number), flags, 0o600, dir_fd=folder)
-        finally:
-            os.close(folder)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(str(number), flags, 0o600, dir_fd=self._claims.open())
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return fd
 
@@ -257,7 +279,7 @@ class Checkpoints:
         return False
 
     def _lock_of(self, number: int) -> str:
-        return os.path.join(self._journal.folder, "open", str(number))
+        return os.path.join(self._claims.path, str(number))
 
     # Paths
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from toolrest.agent.undo.errors import CheckpointError
 from toolrest.errors import RespondToModel
@@ -16,6 +16,8 @@ from toolrest.gate.threads import run_in_thread
 from toolrest.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolrest.agent.undo.checkpoints import Checkpoints
     from toolrest.agent.undo.records import Changes, Record
     from toolrest.gate.bus import Bus
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 1000
 NOT_KEPT = "(not kept)"
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -41,6 +45,11 @@ class Saver:
         from toolrest.agent.undo.gc import tidy
 
         tidy(self.get().home, self.get().workspace, self.max_size)
+
+    def at_once(self, work: Callable[[Checkpoints], T]) -> T | None:
+        """Do it here and now if that takes no time, as the last look says; else None."""
+        saved = self._made
+        return None if saved is None else saved.at_once(lambda: work(saved))
 
     def get(self) -> Checkpoints:
         """The checkpoints of this session's workspace."""
@@ -65,12 +74,15 @@ class TurnCheckpoint:
 
     async def before(self, effects: Effects, label: str) -> None:
         """Return once the state before this call is safe; RespondToModel when it cannot be."""
-        if not (effects.writes or effects.runs or effects.calls or effects.is_unknown):
+        acts = effects.writes or effects.runs or effects.calls or effects.is_unknown
+        if effects.looks or not acts:
             return
         try:
             if self._saving is None:
-                self._saving = asyncio.ensure_future(self._save(label))
-            await asyncio.shield(self._saving)
+                self._saving = self._saved(label) or asyncio.ensure_future(self._save(label))
+            if not self._saving.done():
+                await asyncio.shield(self._saving)
+            self._saving.result()
             if effects.writes and not self.saver.get().covers(effects.writes):
                 await run_in_thread(self.saver.get().keep, (effects.writes,), threading.Event())
         except (CheckpointError, OSError) as error:
@@ -78,6 +90,15 @@ class TurnCheckpoint:
                 f"not run: the state before it could not be saved: {error}. Make room or repair "
                 "that; checkpoints.enabled = false works without undo"
             ) from None
+
+    def _saved(self, label: str) -> asyncio.Future[int] | None:
+        """The checkpoint, where it could be made at once."""
+        number = self.saver.at_once(lambda saved: saved.begin(self.saver.session_id, label))
+        if number is None:
+            return None
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        done.set_result(number)
+        return done
 
     async def _save(self, label: str) -> int:
         return await run_in_thread(self._begin, (label,), self._cancel)
@@ -101,15 +122,18 @@ class TurnCheckpoint:
             return
         if saving.cancelled() or saving.exception() is not None:
             return
-        end = self.saver.get().end
+        number = saving.result()
         try:
-            changes = await run_in_thread(end, (saving.result(),), threading.Event())
+            changes = self.saver.at_once(lambda saved: saved.end(number))
+            if changes is None:
+                end = self.saver.get().end
+                changes = await run_in_thread(end, (number,), threading.Event())
         except (CheckpointError, OSError) as error:
             # The turn stays open in the journal; the next one to look ends it.
             self.bus.emit(WarningEvent(message=f"what this turn changed was not noted: {error}"))
             return
         if changes:
-            self._tell(saving.result(), changes)
+            self._tell(number, changes)
             with contextlib.suppress(CheckpointError, OSError):  # the next turn tries again
                 await run_in_thread(self.saver.tidy, (), threading.Event())
 

@@ -49,14 +49,17 @@ class Rules:
         self._shift = shift
 
     @classmethod
-    def above(cls, workspace: str) -> Rules:
-        """What the repository around the workspace says, from its top down to the parent."""
+    def above(cls, workspace: str) -> tuple[Rules, str | None]:
+        """What the repository around the workspace says, from its top down to the parent.
+
+        And where that top is; None when there is no repository.
+        """
         names: list[str] = []
         folder = workspace
         while not os.path.lexists(os.path.join(folder, ".git")):
             parent, name = os.path.split(folder)
             if parent == folder:
-                return cls()
+                return cls(), None
             names.insert(0, name)
             folder = parent
         rules = cls((), tuple(names))
@@ -65,7 +68,7 @@ class Rules:
             place = os.path.join(folder, *names[:depth], ".gitignore")
             frames.append(Frame(depth, read_patterns(place)))
         rules._frames = tuple(frame for frame in frames if frame.patterns)
-        return rules
+        return rules, folder
 
     def entered(self, folder: str, patterns: tuple[Pattern, ...]) -> Rules:
         """These rules with the .gitignore of a folder of the workspace added."""

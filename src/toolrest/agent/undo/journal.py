@@ -14,12 +14,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from toolrest.agent.undo.errors import CheckpointError
+from toolrest.agent.undo.errors import CheckpointError, TooSlow
+from toolrest.agent.undo.folders import HeldFolder
 from toolrest.agent.undo.records import Changes, Record, State, parse
-from toolrest.gate.private import private_folder, reason, write_all
+from toolrest.gate.private import reason, write_all
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_SECONDS = 60.0
+_HASTY_TAIL = 64 << 10
 _TAIL = 1 << 20
 """How long the journal may grow past the index before that is written anew."""
 
@@ -28,8 +30,8 @@ class Journal:
     """The journal of one workspace. Everything but `locked` is used while it is locked."""
 
     def __init__(self, home: str, key: str) -> None:
-        self.folder = os.path.join(home, "checkpoints", key)
-        self._home, self._key = home, key
+        self._held = HeldFolder(home, "checkpoints", key)
+        self.folder = self._held.path
         self.state = State()
         self.last = 0
         """The number of the newest turn."""
@@ -45,18 +47,22 @@ class Journal:
         self._fd = -1
 
     @contextlib.contextmanager
-    def locked(self, *, create: bool = True) -> Iterator[None]:
-        """Nobody else changes this workspace's checkpoints meanwhile."""
+    def locked(self, *, create: bool = True, haste: bool = False) -> Iterator[None]:
+        """Nobody else changes this workspace's checkpoints meanwhile.
+
+        In haste, TooSlow when that means waiting, or reading what somebody else has written.
+        """
         with contextlib.ExitStack() as stack:
             try:
-                folder = self._folder(create)
-                stack.callback(os.close, folder)
+                folder = self._held.open() if create else self._existing(stack)
                 lock = os.open("lock", _CREATE, 0o600, dir_fd=folder)
                 stack.callback(os.close, lock)
-                _take(lock, self.folder)
+                _take(lock, self.folder, 0 if haste else _LOCK_SECONDS)
                 # Opened under the lock: collecting garbage puts a new file in its place.
                 self._fd = os.open("journal.jsonl", _CREATE | os.O_APPEND, 0o600, dir_fd=folder)
                 stack.callback(os.close, self._fd)
+                if haste and self._behind() > _HASTY_TAIL:
+                    raise TooSlow("much was written meanwhile")
                 self._catch_up()
                 yield
             except OSError as error:
@@ -64,12 +70,19 @@ class Journal:
             finally:
                 self._fd = -1
 
-    def _folder(self, create: bool) -> int:
-        if create:
-            return private_folder(self._home, "checkpoints", self._key)
-        return os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _existing(self, stack: contextlib.ExitStack) -> int:
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, folder)
+        return folder
 
     # Reading
+
+    def _behind(self) -> int:
+        """How much there is to read, in bytes, before all is known."""
+        status = os.fstat(self._fd)
+        if self._identity != (status.st_dev, status.st_ino):
+            return status.st_size + self._size_of_index()
+        return abs(status.st_size - self._offset)
 
     def _catch_up(self) -> None:
         """Learn what other processes have written since we last looked."""
@@ -150,7 +163,8 @@ class Journal:
             self.append({"t": "step", "c": changes})
         if refreshed:
             self.append({"t": "stat", "c": refreshed})
-        if self._offset - self._indexed > max(_TAIL, self._size_of_index() // 2):
+        grown = self._offset - self._indexed
+        if grown > _TAIL and grown > self._size_of_index() // 2:
             self.write_index()
 
     def adopt(self, fd: int) -> None:
@@ -208,14 +222,16 @@ class Journal:
             changes[path] = (first, after)
 
 
-def _take(lock: int, folder: str) -> None:
-    end = time.monotonic() + _LOCK_SECONDS
+def _take(lock: int, folder: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
     pause = 0.001
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
+            if not seconds:
+                raise TooSlow(f"{folder} is locked") from None
             if time.monotonic() > end:
                 raise CheckpointError(
                     f"{folder}: another process has held its lock for {_LOCK_SECONDS:g} s"

@@ -8,8 +8,9 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from itertools import islice
 
-from toolrest.agent.undo.errors import CheckpointError
+from toolrest.agent.undo.errors import CheckpointError, TooSlow
 from toolrest.agent.undo.ignore import Rules, read_patterns
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.records import OUTSIDE, Changes, Record, State, join, same, split
@@ -21,6 +22,10 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _IN_MEMORY = 4 << 20
 _TICK = 20_000_000
 """A file that changed so recently may change again within one tick of its time stamp."""
+
+_HASTY_ENTRIES = 256
+_HASTY_BYTES = 256 << 10
+"""Looked at, and read, in a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +45,8 @@ class Folder:
 
     path: str
     rules: Rules
-    ignored: bool
     repository: str | None
+    ignored: bool = False
     identity: tuple[int, int] | None = None
 
 
@@ -56,6 +61,8 @@ class Scan:
     skip: str = ""
     """An absolute path that is never looked into: our own home."""
     cancelled: Callable[[], bool] = lambda: False
+    haste: bool = False
+    """Whether to give up (TooSlow) where there is more to do than an event loop can wait for."""
     changes: Changes = field(default_factory=dict)
     refreshed: dict[str, Record] = field(default_factory=dict)
     _new: dict[str, str] = field(default_factory=dict)
@@ -71,7 +78,7 @@ class Scan:
     def run(self) -> None:
         """Walk everything, ignored folders last, and keep what is new."""
         self._now = time.time_ns()
-        top = Folder("", Rules.above(self.root), False, _above(self.root))
+        top = Folder("", *Rules.above(self.root))
         try:
             self._walk([top])
             self._walk(self._later)
@@ -113,8 +120,7 @@ class Scan:
     def _look_into(self, folder: Folder, fd: int, device: int, waiting: list[Folder]) -> None:
         old = self.state.folders.get(folder.path, {})
         self._visited.add(folder.path)
-        with os.scandir(fd) as listing:
-            entries = list(listing)
+        entries = self._listed(fd)
         names = {entry.name for entry in entries}
         if ".gitignore" in names:
             with contextlib.suppress(OSError):
@@ -122,7 +128,6 @@ class Scan:
                 folder.rules = folder.rules.entered(folder.path, patterns)
         if ".git" in names:
             folder.repository = os.path.join(self.root, folder.path) if folder.path else self.root
-        self._count += len(entries)
         seen = set()
         for entry in entries:
             try:
@@ -141,6 +146,14 @@ class Scan:
         for name in old.keys() - seen:
             self.changes[join(folder.path, name)] = (old[name], None)
 
+    def _listed(self, fd: int) -> list[os.DirEntry[str]]:
+        with os.scandir(fd) as listing:
+            entries = list(islice(listing, _HASTY_ENTRIES + 1)) if self.haste else list(listing)
+        self._count += len(entries)
+        if self.haste and self._count > _HASTY_ENTRIES:
+            raise TooSlow("many entries")
+        return entries
+
     def _enter(
         self,
         folder: Folder,
@@ -158,7 +171,7 @@ class Scan:
             return True
         ignored = folder.ignored or folder.rules.ignores(path, is_dir=True)
         identity = (status.st_dev, status.st_ino)
-        below = Folder(path, folder.rules, ignored, folder.repository, identity)
+        below = Folder(path, folder.rules, folder.repository, ignored, identity)
         (self._later if ignored else waiting).append(below)
         return True
 
@@ -227,6 +240,8 @@ class Scan:
         if top is None:
             return False
         if top not in self._tracked:
+            if self.haste:
+                raise TooSlow("git's index")
             self._tracked[top] = tracked_in(top)
         return os.path.relpath(os.path.join(self.root, path), top) in self._tracked[top]
 
@@ -240,6 +255,8 @@ class Scan:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 return record._replace(why="it was replaced while being read")
+            if self.haste and sum(self._added) + found.st_size > _HASTY_BYTES:
+                raise TooSlow("much to read")
             ref, size = self._store(fd, found.st_size)
             after = os.fstat(fd)
         except OSError as error:
@@ -312,14 +329,3 @@ def _plain(now: os.stat_result) -> Record:
         now.st_uid,
         now.st_gid,
     )
-
-
-def _above(workspace: str) -> str | None:
-    """The top of the repository that the workspace is in, if it is in one."""
-    folder = workspace
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None
-        folder = parent
-    return folder
