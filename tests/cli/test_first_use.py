@@ -153,6 +153,12 @@ def test_a_server_needs_a_name_that_can_be_typed(desk: Any) -> None:
     assert "'a b'" in ran.err
 
 
+def test_a_server_that_could_not_be_read_again_is_not_written(desk: Any) -> None:
+    ran = desk.run("mcp", "add", "x", "--env-var", "", "--", "server")
+    assert (ran.code, ran.err) == (2, "toolrest: env_vars.0: expected at least 1 character\n")
+    assert not (desk.home / "config.toml").exists()
+
+
 def test_an_editors_agent_ends_without_a_word(desk: Any) -> None:
     hello = {"protocolVersion": 1, "clientCapabilities": {}}
     line = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
 from toolrest.config.keys import Key
 
-
-class Alias(NamedTuple):
-    """A second spelling of a setting; `values` translates what is written there."""
-
-    target: Key
-    values: Mapping[Any, Any] | None = None
-
-
-ALIASES: dict[Key, Alias] = {
-    ("tool_config", "approval_policy"): Alias(("approval_policy",)),
-    ("tool_security", "approval_policy"): Alias(("approval_policy",)),
-    ("tool_config", "sandbox_policy"): Alias(("sandbox_policy",)),
-    ("tool_security", "sandbox_policy"): Alias(("sandbox_policy",)),
-    ("tool_config", "tools_web_search_request"): Alias(("tools", "tools_web_search_request")),
-    ("tools", "web_search"): Alias(("tools", "tools_web_search_request")),
-    ("tools", "use_experimental_streamable_shell_tool"): Alias(
-        ("tools", "shell_type"), {True: "unified_exec", False: "family"}
-    ),
+ALIASES: dict[Key, Key] = {
+    ("tool_config", "approval_policy"): ("approval_policy",),
+    ("tool_security", "approval_policy"): ("approval_policy",),
+    ("tool_config", "sandbox_policy"): ("sandbox_policy",),
+    ("tool_security", "sandbox_policy"): ("sandbox_policy",),
+    ("tool_config", "tools_web_search_request"): ("tools", "tools_web_search_request"),
+    ("tools", "web_search"): ("tools", "tools_web_search_request"),
+    ("tools", "use_experimental_streamable_shell_tool"): ("tools", "shell_type"),
 }
+"""The second spelling and the setting that it means."""
+
+SWITCHES: dict[Key, dict[bool, str]] = {
+    ("tools", "use_experimental_streamable_shell_tool"): {True: "unified_exec", False: "family"},
+}
+"""Second spellings that are true or false, and what that is in place of the setting's own words."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from toolrest.config.aliases import ALIASES
+from toolrest.config.aliases import ALIASES, SWITCHES
 from toolrest.config.keys import Key, find, flatten, format_key, looks_secret, toml_text, too_deep
 from toolrest.config.model import Settings
 from toolrest.config.pending import pending_in
@@ -82,21 +82,21 @@ def _resolve_aliases(raw: Mapping[str, Any], place: Place) -> tuple[dict[str, An
     """The same tables with second spellings moved home, and how each of those was written."""
     table = _copy_tables(raw)
     spelled: dict[Key, Key] = {}
-    for written, alias in ALIASES.items():
+    for written, target in ALIASES.items():
         parent = table.get(written[0])
         if not isinstance(parent, dict) or written[1] not in parent:
             continue
         value = parent.pop(written[1])
-        if alias.values is not None:
+        if written in SWITCHES:
             if not isinstance(value, bool):
                 raise ConfigError(_mismatch(place, written, "true or false", value))
-            value = alias.values[value]
-        home = table.setdefault(alias.target[0], {}) if len(alias.target) > 1 else table
-        name = alias.target[-1]
+            value = SWITCHES[written][value]
+        home = table.setdefault(target[0], {}) if len(target) > 1 else table
+        name = target[-1]
         if not isinstance(home, dict):
             continue  # The wrong type of the table itself is reported by the model.
         if name in home and _canonical(home[name]) != _canonical(value):
-            other = spelled.get(alias.target, alias.target)
+            other = spelled.get(target, target)
             raise ConfigError(
                 f"{place.label}: {format_key(other)} = {toml_text(home[name])} and "
                 f"{format_key(written)} = {toml_text(find(raw, written))} set the same thing "
@@ -104,7 +104,7 @@ def _resolve_aliases(raw: Mapping[str, Any], place: Place) -> tuple[dict[str, An
             )
         if name not in home:
             home[name] = value
-            spelled[alias.target] = written
+            spelled[target] = written
     _drop_tool_config(table, place)
     return table, spelled
 

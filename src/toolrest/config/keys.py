@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -14,7 +13,8 @@ Key: TypeAlias = tuple[str, ...]
 MAX_DEPTH = 12
 """No setting is nested deeper; a file that is wants to exhaust us."""
 
-_SECRET_NAME = re.compile(r"key|secret|token|passw|credential|auth|bearer", re.IGNORECASE)
+# Not compiled here: most starts need none of these.
+_TELLTALE = r"key|secret|token|passw|credential|auth|bearer"
 _NEVER_SECRET = frozenset(
     {
         "tool_output_token_limit",
@@ -26,13 +26,13 @@ _NEVER_SECRET = frozenset(
     }
 )
 _HEADERS = frozenset({"http_headers", "query_params"})
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_BARE_DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_BARE = r"[A-Za-z0-9_-]+"
+_BARE_DOTTED = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*"
 
 
 def parse_key(dotted: str) -> Key:
     """The path that a dotted key names; segments may be quoted as in TOML."""
-    if _BARE_DOTTED.fullmatch(dotted):
+    if re.fullmatch(_BARE_DOTTED, dotted):
         return tuple(dotted.split("."))
     path: list[str] = []
     if "\n" not in dotted and "=" not in _unquoted(dotted):
@@ -63,12 +63,14 @@ def _parse_assignment(line: str) -> Any:
 
 def quote(text: str) -> str:
     """A text in double quotes that cannot disturb a terminal."""
+    import json
+
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def format_key(key: Key) -> str:
     """The dotted spelling of a path, quoted where TOML asks for it."""
-    return ".".join(part if _BARE.fullmatch(part) else quote(part) for part in key)
+    return ".".join(part if re.fullmatch(_BARE, part) else quote(part) for part in key)
 
 
 def flatten(table: Mapping[str, Any], prefix: Key = ()) -> dict[Key, Any]:
@@ -121,7 +123,7 @@ def looks_secret(key: Key) -> bool:
     """Whether a value must not be shown: by its name, or because a pattern is often the secret."""
     if key[:2] == ("redact", "patterns") or (len(key) > 1 and key[-2] in _HEADERS):
         return True
-    return key[-1] not in _NEVER_SECRET and _SECRET_NAME.search(key[-1]) is not None
+    return key[-1] not in _NEVER_SECRET and bool(re.search(_TELLTALE, key[-1], re.IGNORECASE))
 
 
 def toml_text(value: Any) -> str:

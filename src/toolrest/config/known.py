@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from functools import cache
 from types import UnionType
@@ -57,6 +56,8 @@ def pattern_of(key: Key) -> Key | None:
 
 def nearest(key: Key) -> str | None:
     """The dotted key that was probably meant, or None."""
+    import difflib
+
     known = known_keys()
     parent = pattern_of(key[:-1]) if len(key) > 1 else ()
     if parent is not None:

@@ -21,7 +21,6 @@ from toolrest.config.values import TrustLevel
 from toolrest.errors import ConfigError
 
 PROJECT_FILE = os.path.join(".toolrest", "config.toml")
-_PROFILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def load(
@@ -184,7 +183,7 @@ def _project_layer(start: _Start, folder: str, file: str, below: Sequence[Layer]
 
 
 def _profile_layers(start: _Start, name: str, user: Layer | None) -> list[Layer]:
-    if not _PROFILE_NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(f"profile {name!r}: a name has only letters, digits, _ and -")
     file = os.path.join(start.home, f"{name}.config.toml")
     from_file = _file_layer(start.place("profile", file))

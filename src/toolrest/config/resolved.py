@@ -113,7 +113,7 @@ class Config:
 
         key = parse_key(dotted)
         if key in ALIASES:
-            key = ALIASES[key].target
+            key = ALIASES[key]
         if key in self._leaves:
             return self._row(key, self._leaves[key])
         if pattern_of(key) is not None:
