@@ -129,6 +129,13 @@ def test_a_nasty_file_is_an_error_that_names_it(desk: Any, data: bytes) -> None:
     assert desk.error().startswith(f"{desk.file}: ")
 
 
+def test_a_file_from_another_system_is_read(desk: Any) -> None:
+    desk.file.write_bytes(b'\xef\xbb\xbfmodel = "x"\r\non_ask = "fail"\r\n')
+    assert desk.load().value.model == "x"
+    desk.file.write_bytes(b'\xef\xbb\xbfmodel = "x"\r\n# \xff')
+    assert desk.error() == f"{desk.file}: line 2: not UTF-8"
+
+
 @pytest.mark.parametrize("kind", ["folder", "fifo", "device"])
 def test_what_is_not_a_file_is_refused_at_once(desk: Any, kind: str) -> None:
     if kind == "folder":

@@ -40,7 +40,7 @@ def read_text(path: str) -> str | None:
     if len(data) > MAX_FILE:
         raise ConfigError(f"{path}: larger than {MAX_FILE} bytes, which no settings file is")
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
+        return data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}: line {line}: not UTF-8") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal, Self, TypeAlias, dataclass_transform
 
 from toolrest.errors import ConfigError
@@ -78,8 +79,8 @@ class Table:
 
     @classmethod
     def kind_of(cls, name: str) -> Any:
-        """The type of one field, which is made from its text now."""
-        return eval(cls.__annotations__[name], vars(sys.modules[cls.__module__]))  # noqa: S307 our own text
+        """The type of one field."""
+        return _evaluated(cls.__annotations__[name], cls.__module__)
 
     def given(self) -> dict[str, Any]:
         """What was set, as opposed to left at its default."""
@@ -108,6 +109,12 @@ class Table:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in type(self).__annotations__)
         return f"{type(self).__name__}({shown})"
+
+
+@cache
+def _evaluated(annotation: str, module: str) -> Any:
+    """What an annotation, which is text of our own, means where it was written."""
+    return eval(annotation, vars(sys.modules[module]))  # noqa: S307
 
 
 def _plain(value: Any, set_only: bool) -> Any:
