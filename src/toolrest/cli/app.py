@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -37,27 +39,35 @@ COMMANDS = {
 
 
 class Lazy(click.Group):
-    """A group that knows its commands' names and one-line helps without importing them."""
+    """A group that knows its commands' names and one-line helps without importing them.
+
+    `known` has a module and a line for each; the module has it as `NAME_command`, or `command`.
+    """
+
+    def __init__(self, *args: Any, known: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.known = known
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command's name."""
-        return sorted(COMMANDS)
+        return sorted(self.known)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.known:
             return None
-        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
-        return command
+        module = import_module(self.known[cmd_name][0])
+        found: click.Command | None = getattr(module, f"{cmd_name}_command", None)
+        return found or module.command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one was probably meant."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in self.known and not args[0].startswith("-"):
             import difflib
 
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            near = difflib.get_close_matches(args[0], self.known, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -65,11 +75,14 @@ class Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from what is known here."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+            formatter.write_dl([(name, self.known[name][1]) for name in sorted(self.known)])
 
 
 @click.group(
-    cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Lazy,
+    known=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, message="toolrest %(version)s")
 @click.pass_context

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
+
+from toolrest.cli.app import Lazy
 
 SUBCOMMANDS = {
     "add": ("toolrest.cli.mcp_edit", "Write a server into your settings."),
@@ -19,25 +19,7 @@ SUBCOMMANDS = {
 }
 
 
-class _Lazy(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(SUBCOMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SUBCOMMANDS:
-            return None
-        module, _ = SUBCOMMANDS[cmd_name]
-        found: click.Command = getattr(import_module(module), f"{cmd_name}_command", None) or (
-            import_module(module).command
-        )
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, SUBCOMMANDS[name][1]) for name in sorted(SUBCOMMANDS)])
-
-
-@click.group("mcp", cls=_Lazy)
+@click.group("mcp", cls=Lazy, known=SUBCOMMANDS)
 def command() -> None:
     """Model Context Protocol, both ways.
 
