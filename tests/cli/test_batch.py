@@ -43,6 +43,31 @@ def test_every_task_has_a_result_and_is_run_once(desk: Any, serve: Any) -> None:
     assert results(desk)["late"]["text"] == "did four"
 
 
+def test_what_failed_is_run_again_when_that_is_wanted(desk: Any, serve: Any) -> None:
+    answers: dict[str, list[Any]] = {
+        "good": ["did it"],
+        "shy": [Fail(400, "invalid_prompt", "no"), "did it at last"],
+    }
+
+    def answer(request: Any) -> Any:
+        return answers[request["input"][-1]["content"][-1]["text"]].pop(0)
+
+    server = serve([answer] * 10, request_max_retries=0, stream_max_retries=0)
+    rows = [{"id": name, "prompt": name} for name in answers]
+    (desk.workspace / "tasks.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert desk.run("batch", "tasks.jsonl").code == 1
+    asked = len(server.requests)
+    assert desk.run("batch", "tasks.jsonl").code == 0
+    assert len(server.requests) == asked, "a failure is a result as well"
+    again = desk.run("batch", "tasks.jsonl", "--retry-failed")
+    assert again.code == 0, again.err
+    assert "1 of 2 tasks to run" in again.err
+    assert {name: row["text"] for name, row in results(desk).items()} == {
+        "good": "did it", "shy": "did it at last",
+    }  # fmt: skip
+    assert "0 of 2 tasks to run" in desk.run("batch", "tasks.jsonl", "--retry-failed").err
+
+
 def test_a_line_that_is_no_task_is_named(desk: Any) -> None:
     tasks = desk.workspace / "tasks.jsonl"
     for line, words in (

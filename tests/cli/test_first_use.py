@@ -36,6 +36,23 @@ def test_a_server_that_was_there_is_waited_for(desk: Any, serve: Any) -> None:
     assert len(server.requests) == 2
 
 
+def test_that_a_model_has_no_family_is_told_once(desk: Any, serve: Any) -> None:
+    serve(["hello"] * 4)
+
+    def told(model: str) -> bool:
+        return "belongs to no known family" in desk.run("exec", "-m", model, "go").err
+
+    assert [told(model) for model in ("mystery", "mystery", "riddle", "riddle")] == [
+        True, False, True, False,
+    ]  # fmt: skip
+    assert "'mystery' belongs to no known family" in desk.run(
+        "config", "show", "-c", 'model="mystery"'
+    ).err  # fmt: skip
+    (desk.home / "told").rename(desk.home / "moved")
+    (desk.home / "told").write_text("not a folder")
+    assert "belongs to no known family" in desk.run("tools", "-c", 'model="mystery"').err
+
+
 @pytest.mark.parametrize("place", ["gone/answer.md", "."])
 def test_an_answer_without_a_place_is_said_before_the_work(
     desk: Any, serve: Any, place: str

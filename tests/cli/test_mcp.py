@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 import tomllib
@@ -70,6 +72,24 @@ def test_a_server_from_add_to_remove(run: Run, toolrest_home: Path) -> None:
     removed = run("mcp", "remove", "fs")
     assert removed.exit_code == 0
     assert run("mcp", "remove", "fs").exit_code == 2
+
+
+def test_at_a_terminal_a_slow_server_is_named(run: Run, workspace: Path) -> None:
+    run("mcp", "add", "slow", "--", sys.executable, "-S", "-c", "import time; time.sleep(60)")
+    command = [TOOLREST, "mcp", "list", "-c", "mcp_servers.slow.startup_timeout_sec=2.5"]
+    quiet = subprocess.run(command, cwd=workspace, capture_output=True, text=True)
+    assert quiet.returncode == 1
+    assert "waiting" not in quiet.stderr
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        command, cwd=workspace, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave
+    ) as process:
+        os.close(slave)
+        shown = os.read(master, 10_000).decode()
+        out, _ = process.communicate(timeout=60)
+    os.close(master)
+    assert shown.startswith("toolrest: waiting for slow ("), shown
+    assert out.decode().startswith("slow  failed")
 
 
 def test_list_tells_the_truth(run: Run, workspace: Path) -> None:

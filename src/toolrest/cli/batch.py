@@ -37,23 +37,29 @@ _OPTIONS = {
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=4, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Where results go [FILE.results.jsonl].")
 @click.option("--events", metavar="DIR", help="Keep the JSON lines of each task in this folder.")
+@click.option("--retry-failed", is_flag=True, help="Run those again that have failed.")
 @click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE")
 def command(
-    file: str, jobs: int, output: str | None, events: str | None, overrides: tuple[str, ...]
+    file: str,
+    jobs: int,
+    output: str | None,
+    events: str | None,
+    retry_failed: bool,
+    overrides: tuple[str, ...],
 ) -> None:
     """Run every task of FILE, one JSON object a line, and write one result a line.
 
     A task has a `prompt` and may have an `id` (else its line number) and the options of exec:
     cd, model, sandbox, approval, profile, tools, output_schema, max_turns, max_tool_calls,
     max_tokens, timeout. What has a result already is not run again, so a batch that was stopped
-    goes on where it was.
+    goes on where it was. A task that is run again adds a line: its last one counts.
 
     \b
     {"id": "a", "prompt": "add type hints", "cd": "/repos/a", "max_turns": 40}
     """
     tasks = list(read_tasks(file))
     results = output or f"{file}.results.jsonl"
-    done = _done(results)
+    done = {name for name, code in _ended(results).items() if code == 0 or not retry_failed}
     waiting = [task for task in tasks if task.id not in done]
     if events is not None:
         os.makedirs(events, mode=0o700, exist_ok=True)
@@ -107,15 +113,16 @@ def _task(line: str, where: str, number: str) -> BatchTask:
     return BatchTask(str(values.get("id", number)), values["prompt"], arguments)
 
 
-def _done(path: str) -> set[str]:
-    """Which tasks have a result; a line that a crash cut is none."""
-    found: set[str] = set()
+def _ended(path: str) -> dict[str, Any]:
+    """The exit codes of tasks that have a result; a line that a crash cut is none."""
+    found: dict[str, Any] = {}
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
-                    found.add(str(json.loads(line)["id"]))
-                except (ValueError, KeyError, TypeError):
+                    row = json.loads(line)
+                    found[str(row["id"])] = row.get("exit_code")
+                except (ValueError, KeyError, TypeError, AttributeError):
                     continue
     except FileNotFoundError:
         pass

@@ -138,8 +138,10 @@ class _Run:
             _check_answer(task.answer)
         items = prompt_items(task.prompt, task.images)
         config = task.load()
-        for warning in config.warnings:
-            click.echo(f"toolrest: {warning}", err=True)
+        if config.warnings:
+            from toolrest.cli.told import tell_warnings
+
+            tell_warnings(config)
         if task.add_dirs and config.value.sandbox_mode == "read-only":
             words = "--add-dir has no effect while sandbox_mode is read-only"
             click.echo(f"toolrest: {words}; add: -s workspace-write", err=True)

@@ -37,8 +37,10 @@ def command(choices: Choices, address: str | None) -> None:
     toolrest mcp serve --http 127.0.0.1:8000
     """
     config = choices.load()
-    for warning in config.warnings:
-        click.echo(f"toolrest: {warning}", err=True)
+    if config.warnings:
+        from toolrest.cli.told import tell_warnings
+
+        tell_warnings(config)
     from toolrest.serve.server import ToolServer
 
     tools = ToolServer(config, config.workspace or ".", _open)

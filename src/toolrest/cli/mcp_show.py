@@ -11,6 +11,7 @@ import click
 from toolrest.cli.options import Choices, session_options
 
 if TYPE_CHECKING:
+    from toolrest.cli.terminal import Terminal
     from toolrest.gate.approval import OnAsk
     from toolrest.mcp.connection import Connection, Status
     from toolrest.mcp.servers import Server
@@ -109,14 +110,19 @@ async def _settled(
     choices: Choices, name: str | None, asker: OnAsk | None = None
 ) -> list[Connection]:
     """The servers (or that one), as a session finds them; what was found outlives its end."""
-    rest = choices.open(asker or _asker())
+    from toolrest.cli.mcp_progress import waiting_told
+
+    terminal = _terminal()
+    rest = choices.open(asker or _asker(terminal))
     # Not entered: that would start the servers nobody has named as well, and ask about them.
     try:
         pool = rest.mcp
         names = [] if pool is None else [n for n in pool.connections if name in (None, n)]
         if pool is None or not names:
             return []
-        await rest.wait_for_mcp(*names)
+        busy = terminal.lock.locked if terminal is not None else lambda: False
+        async with waiting_told(pool.connections, sorted(names), busy):
+            await rest.wait_for_mcp(*names)
         return [pool.connections[each] for each in sorted(names)]
     finally:
         await rest.aclose()
@@ -149,14 +155,18 @@ def _safe(text: str) -> str:
     return display_safe(text, keep_newlines=True)
 
 
-def _asker() -> Any:
-    from toolrest.cli.terminal import is_terminal
+def _terminal() -> Terminal | None:
+    from toolrest.cli.terminal import Terminal, is_terminal
 
-    if not is_terminal():
+    return Terminal() if is_terminal() else None
+
+
+def _asker(terminal: Terminal | None) -> OnAsk | None:
+    if terminal is None:
         return None
     from toolrest.cli.ask import TerminalApprover
 
-    return TerminalApprover()
+    return TerminalApprover(terminal)
 
 
 @click.command("approve")

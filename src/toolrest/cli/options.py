@@ -60,8 +60,10 @@ class Choices:
         from toolrest.agent.user_tools import add_user_tools
 
         config = self.load()
-        for warning in config.warnings:
-            click.echo(f"toolrest: {warning}", err=True)
+        if config.warnings:
+            from toolrest.cli.told import tell_warnings
+
+            tell_warnings(config)
         rest = Toolrest(config.workspace or ".", config=config, on_ask=on_ask)
         for problem in (*add_user_tools(rest), *self.unknown_tools(rest)):
             click.echo(f"toolrest: {problem}", err=True)

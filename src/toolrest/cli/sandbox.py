@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.policy import Network
 
+_EXEC = ("/bin/sh", "-c", 'exec "$@"', "toolrest")
+"""Has what a shell says, and its exit codes, where the program is not there: bubblewrap has 1."""
+_OTHER_ROOTS = ("docker", "chroot")
+"""There may be no shell in these."""
+
 
 @click.command("sandbox", context_settings={"ignore_unknown_options": True})
 @click.option("-C", "--cd", "folder", metavar="DIR", help="The workspace to run in.")
@@ -44,7 +49,8 @@ def command(
 ) -> None:
     """Run COMMAND as a model's command would run, with DIR as the workspace.
 
-    Exits with the command's own code, or 128 + n when signal n ended it.
+    Exits with the command's own code, 128 + n when signal n ended it, 127 when there is no such
+    program in there, 126 when it cannot be run.
 
     \b
     toolrest sandbox -- touch /etc/x          # Read-only file system
@@ -77,6 +83,8 @@ async def _run(config: Config, argv: tuple[str, ...], network: str, backend: str
         hosts=hosts,
         backend=cast("Backend | None", backend),
     )
+    if runner.confinement.backend not in _OTHER_ROOTS:
+        argv = (*_EXEC, *argv)
     try:
         return await runner.attached(argv)
     finally:
