@@ -88,6 +88,28 @@ def test_ctrl_c_is_never_a_traceback(desk: Any, serve: Any, wait: float) -> None
         assert "Aborted" not in err
 
 
+def test_ctrl_c_counts_where_python_drops_exceptions() -> None:
+    code = """
+import os, signal, sys, types
+from toolrest.cli import entry
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        list(range(1000))
+
+def run():
+    Dropped()
+    print("went on")
+
+sys.modules["toolrest.cli.app"] = types.SimpleNamespace(run=run)
+sys.argv = ["toolrest", "exec"]
+entry.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_batch_has_no_result_for_what_it_stopped(
     desk: Any, serve: Any, number: signal.Signals, code: int

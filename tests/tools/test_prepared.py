@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from toolrest import Toolrest
@@ -89,3 +91,15 @@ def test_any_change_has_another_fingerprint() -> None:
     assert len({fingerprint(args) for args in (One, Two, Three, Four)}) == 4
     assert fingerprint(One) == fingerprint(One)
     assert prepared(One) is None
+
+
+def test_starting_a_session_and_offering_its_tools_does_not_import_pydantic() -> None:
+    code = """
+import sys
+from toolrest import Toolrest
+for tool in Toolrest(".").gate.registry.listed():
+    assert tool.parameters["type"] == "object"
+print([name for name in sys.modules if name.startswith("pydantic")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from toolrest import __version__
+from toolrest.cli.entry import interruptible
 from toolrest.errors import ToolrestError
 
 COMMANDS = {
@@ -38,6 +39,10 @@ COMMANDS = {
 }
 
 
+_OWN_SIGNALS = ("exec",)
+"""Commands that load most of their code after they began, and handle signals before that."""
+
+
 class Lazy(click.Group):
     """A group that knows its commands' names and one-line helps without importing them.
 
@@ -57,6 +62,8 @@ class Lazy(click.Group):
         if cmd_name not in self.known:
             return None
         module = import_module(self.known[cmd_name][0])
+        if cmd_name not in _OWN_SIGNALS:
+            interruptible()
         found: click.Command | None = getattr(module, f"{cmd_name}_command", None)
         return found or module.command
 
