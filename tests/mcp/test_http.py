@@ -425,10 +425,9 @@ def test_the_keyring_is_used_when_there_is_one(
 
 @pytest.mark.parametrize(("mode", "path"), [("streamableHttp", "/mcp"), ("sse", "/sse")])
 async def test_the_public_server_over_both_transports(
-    open_rest: Open, npm: tuple[str, Path], mode: str, path: str
+    open_rest: Open, node: str, npm_servers: Path, mode: str, path: str
 ) -> None:
-    node, modules = npm
-    main = modules / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    main = npm_servers / "server-everything" / "dist" / "index.js"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

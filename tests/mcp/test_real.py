@@ -26,9 +26,8 @@ def script(name: str, *args: str, **row: Any) -> dict[str, Any]:
     return {"command": str(path), "args": list(args), "startup_timeout_sec": 30.0, **row}
 
 
-def node_server(npm: tuple[str, Path], name: str, *args: str) -> dict[str, Any]:
-    node, modules = npm
-    main = modules / "@modelcontextprotocol" / name / "dist" / "index.js"
+def node_server(node: str, folder: Path, *args: str) -> dict[str, Any]:
+    main = folder / "dist" / "index.js"
     return {"command": node, "args": [str(main), *args], "startup_timeout_sec": 30.0}
 
 
@@ -68,10 +67,10 @@ async def test_fetch(open_rest: Open) -> None:
         assert prompt["messages"]
 
 
-async def test_filesystem(open_rest: Open, npm: tuple[str, Path], tmp_path: Path) -> None:
+async def test_filesystem(open_rest: Open, node: str, npm_servers: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     (workspace / "a.txt").write_text("the content")
-    row = node_server(npm, "server-filesystem", str(workspace))
+    row = node_server(node, npm_servers / "server-filesystem", str(workspace))
     async with open_rest({"fs": row}) as rest:
         await rest.wait_for_mcp()
         read = await rest.call("fs/read_text_file", {"path": str(workspace / "a.txt")})
@@ -83,8 +82,9 @@ async def test_filesystem(open_rest: Open, npm: tuple[str, Path], tmp_path: Path
         assert (workspace / "b.txt").read_text() == "made"
 
 
-async def test_everything(open_rest: Open, npm: tuple[str, Path]) -> None:
-    async with open_rest({"all": node_server(npm, "server-everything")}) as rest:
+async def test_everything(open_rest: Open, node: str, npm_servers: Path) -> None:
+    row = node_server(node, npm_servers / "server-everything")
+    async with open_rest({"all": row}) as rest:
         await rest.wait_for_mcp()
         assert rest.mcp is not None
         tools = set(rest.mcp.status()[0].tools)
@@ -101,8 +101,9 @@ async def test_everything(open_rest: Open, npm: tuple[str, Path]) -> None:
         assert "trigger-long-running-operation" in tools
 
 
-async def test_progress_and_cancel(open_rest: Open, npm: tuple[str, Path]) -> None:
-    async with open_rest({"all": node_server(npm, "server-everything")}) as rest:
+async def test_progress_and_cancel(open_rest: Open, node: str, npm_servers: Path) -> None:
+    row = node_server(node, npm_servers / "server-everything")
+    async with open_rest({"all": row}) as rest:
         await rest.wait_for_mcp()
         said: list[float | None] = []
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -243,3 +245,33 @@ class Person:
 def person(user: str, place: Path) -> Person:
     """The user of this test."""
     return Person(user, place)
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[[str], list[bytes]]]:
+    """Listen on a unix socket and remember who came."""
+    servers: list[socket.socket] = []
+
+    def start(path: str) -> list[bytes]:
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(path)
+        server.listen()
+        servers.append(server)
+        seen: list[bytes] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = server.accept()
+                    seen.append(client.recv(1))
+                    client.close()
+                except OSError:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        return seen
+
+    yield start
+    for server in servers:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()

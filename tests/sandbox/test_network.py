@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -160,45 +158,15 @@ async def test_landlock_cannot_do_allowlists(
         sandbox.choose()
 
 
-@pytest.fixture
-def listener() -> Iterator[Callable[[str], list[bytes]]]:
-    """Listen on a unix socket and remember who came."""
-    servers: list[socket.socket] = []
-
-    def listen(address: str) -> list[bytes]:
-        server = socket.socket(socket.AF_UNIX)
-        server.bind(address)
-        server.listen()
-        servers.append(server)
-        seen: list[bytes] = []
-
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = server.accept()
-                except OSError:
-                    return
-                seen.append(client.recv(1))
-                client.close()
-
-        threading.Thread(target=serve, daemon=True).start()
-        return seen
-
-    yield listen
-    for server in servers:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-
-
 ABSTRACT = "import socket, sys; s = socket.socket(1); s.connect(chr(0) + sys.argv[1]); s.send(b'x')"
 
 
 async def test_abstract_sockets_with_the_network_on(
-    policy: Callable[[Network], SandboxPolicy], listener: Callable[[str], list[bytes]]
+    policy: Callable[[Network], SandboxPolicy], listen: Callable[[str], list[bytes]]
 ) -> None:
     """Without a network namespace only Landlock's scope keeps these apart."""
     name = f"toolrest-{os.getpid()}-abstract"
-    seen = listener(f"\0{name}")
+    seen = listen(f"\0{name}")
     sandbox = Sandbox(policy("on"))
     answer = await run(sandbox, "-c", ABSTRACT, name)
     level = sandbox.choose()[0].controls["unix_sockets"].level

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,36 +32,6 @@ try:
 except OSError as error:
     print(type(error).__name__)
 """
-
-
-@pytest.fixture
-def listen() -> Iterator[Listen]:
-    """Listen on a unix socket and remember who came."""
-    servers: list[socket.socket] = []
-
-    def start(path: str) -> list[bytes]:
-        server = socket.socket(socket.AF_UNIX)
-        server.bind(path)
-        server.listen()
-        servers.append(server)
-        seen: list[bytes] = []
-
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = server.accept()
-                    seen.append(client.recv(1))
-                    client.close()
-                except OSError:
-                    return
-
-        threading.Thread(target=serve, daemon=True).start()
-        return seen
-
-    yield start
-    for server in servers:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
 
 
 @pytest.fixture

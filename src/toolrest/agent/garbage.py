@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 
+from toolrest.agent.locks import is_locked
 from toolrest.agent.store import stored_sessions
 from toolrest.lazy_dataclass import dataclass
 
@@ -91,20 +92,11 @@ def _entry(path: str) -> _Entry | None:
 
 
 def _is_open(path: str) -> bool:
-    """Whether a process has the session open: it holds a lock then."""
-    import fcntl
-
+    """Whether a process has the session open; what cannot be told is left alone."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return is_locked(path)
     except OSError:
         return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 def _trim(

@@ -93,7 +93,30 @@ class StdioWire:
             self.child.abandon()
 
 
-class Incoming:
+class _End:
+    """One end of the SDK's pair of streams: closing it never waits."""
+
+    def close(self) -> None:
+        """Let go of it."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """The same, as the SDK asks for it."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Incoming(_End):
     """Messages from the server: the SDK's reading end. What is no message is counted and dropped.
 
     `ended` is set when nothing more will come.
@@ -135,29 +158,14 @@ class Incoming:
         self.ended.set()
         self.on_end()
 
-    async def aclose(self) -> None:
-        """Stop reading."""
-        self.close()
-
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         return await self.receive()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Outgoing:
+class Outgoing(_End):
     """Messages to the server: the SDK's writing end."""
 
     def __init__(self, lines: LineWriter) -> None:
@@ -176,21 +184,6 @@ class Outgoing:
     def close(self) -> None:
         """The server reads the end of its input."""
         self._lines.close()
-
-    async def aclose(self) -> None:
-        """The server reads the end of its input."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from toolrest.agent.locks import is_locked
 from toolrest.agent.undo.errors import TooSlow, UndoError
 from toolrest.agent.undo.folders import HeldFolder
 from toolrest.agent.undo.journal import Journal
@@ -267,16 +268,9 @@ class Checkpoints:
 
     def _is_alive(self, number: int) -> bool:
         try:
-            fd = os.open(self._lock_of(number), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return is_locked(self._lock_of(number))
         except FileNotFoundError:
             return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
 
     def _lock_of(self, number: int) -> str:
         return os.path.join(self._claims.path, str(number))
