@@ -6,20 +6,21 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.gate.enclosure import Confinement, Enclosure
 from toolrest.gate.gaps import Gaps
+from toolrest.gate.ran import Executed, Ran, without_launcher
 from toolrest.gate.stops import Stops
 from toolrest.gate.tally import Tally
-from toolrest.lazy_dataclass import dataclass, replace
+from toolrest.lazy_dataclass import replace
 from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
 from toolrest.process.environ import Environment, build, forced
 from toolrest.process.login import LoginShells
 from toolrest.process.owner import Owner
-from toolrest.process.run import RunResult, run
+from toolrest.process.run import run
 from toolrest.process.session import SessionEnd
 from toolrest.process.sessions import ExecResult, Sessions
 from toolrest.process.shells import Shell, Shells
@@ -27,33 +28,6 @@ from toolrest.process.shells import Shell, Shells
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Confined
     from toolrest.sandbox.tunnel import Blocked
-
-
-R = TypeVar("R", RunResult, ExecResult)
-
-
-@dataclass(slots=True)
-class Ran:
-    """How a command went, how it was confined, and which variables it was not given."""
-
-    result: RunResult
-    backend: str
-    withheld: tuple[str, ...]
-    blocked: str | None = None
-    """What the sandbox stopped and how to ask, in one sentence."""
-    gaps: tuple[str, ...] = ()
-    """What is not enforced here, as far as no result has said it yet."""
-
-
-@dataclass(slots=True)
-class Executed:
-    """What one call on an interactive command brought."""
-
-    result: ExecResult
-    backend: str
-    withheld: tuple[str, ...] = ()
-    blocked: str | None = None
-    gaps: tuple[str, ...] = ()
 
 
 class Runner:
@@ -228,7 +202,7 @@ class Runner:
             raise
         finally:
             confined.release()
-        result = _without_launcher(result, confined.command)
+        result = without_launcher(result, confined.command)
         blocked = None
         if result.exit_code and not result.timed_out:
             blocked = self.enclosure.blocked(
@@ -284,7 +258,7 @@ class Runner:
             confined.release()
         if result.session_id is not None:
             self._sessions[result.session_id] = (confined.backend, cwd)
-        result = _without_launcher(result, confined.command)
+        result = without_launcher(result, confined.command)
         done = self._executed(result, confined.backend, cwd, withheld)
         done.gaps = self._gaps.news(confined, self._owner.limits)
         return done
@@ -349,12 +323,3 @@ def _folder(path: str) -> tuple[str, int, int] | None:
     except (OSError, ValueError):
         return None
     return (path, info.st_dev, info.st_ino) if stat.S_ISDIR(info.st_mode) else None
-
-
-def _without_launcher(result: R, command: Command) -> R:
-    """In a pid namespace of its own everything dies with the command: what is still seen of it
-    a moment later is the launcher on its way out, not something left running.
-    """
-    if command.own_pid_namespace and result.background_pids:
-        return replace(result, background_pids=())
-    return result

@@ -127,28 +127,15 @@ class Walk:
         except ToolCallError as error:
             output = self._failed(error)
         except AuditError as error:
-            output = self._fatal(error)
+            output = self.fatal(error)
         except (Exception, SystemExit) as error:
             # A tool that calls sys.exit() ends itself, not the program that called it.
             output = ToolOutput.error(f"{self.name} failed: {_words(error)}")
         finally:
             _current.reset(token)
         if self.gate.hooks is not None:
-            output = await self._after_hooks(output, self.gate.hooks)
+            output = await self.gate.hooks.after(self, output)
         self.deliver(self.end(output))
-
-    async def _after_hooks(self, output: ToolOutput, hooks: HookedWalks) -> ToolOutput:
-        if self.ended or self.aborting:
-            return output
-        try:
-            told = await hooks.finish(self, output)
-        except asyncio.CancelledError:
-            return self.aborted("the work finished all the same")
-        except AuditError as error:
-            return self._fatal(error)
-        if told is not output:
-            self.limited = None
-        return told
 
     def _cancelled(self) -> ToolOutput:
         task = asyncio.current_task()
@@ -163,7 +150,7 @@ class Walk:
             try:
                 tell_refusal(self, error)
             except AuditError as problem:
-                return self._fatal(problem)
+                return self.fatal(problem)
         return ToolOutput.error(error.message, error.kind, error.fields)
 
     def abort(self) -> None:
@@ -273,14 +260,6 @@ class Walk:
             return decision
         return taint.judge(call, decision, self.gate.decider.mode)
 
-    def refused_by_hook(
-        self, call: Ready, rule: str, words: str, ends_turn: bool = False
-    ) -> ToolCallError:
-        """What to raise when a hook says no; it has its line in the audit log."""
-        self.decided = True
-        tell_decision(self, call, Decision("deny", rule, words), "hook")
-        return Fatal(words, kind="policy_denied") if ends_turn else Rejected(words)
-
     # 3: the answer
 
     def aborted(self, note: str | None = None) -> ToolOutput:
@@ -307,7 +286,8 @@ class Walk:
             output = timed_out(self.tool, seconds, LEFT_BEHIND)
         self.deliver(self.end(output))
 
-    def _fatal(self, error: Exception) -> ToolOutput:
+    def fatal(self, error: Exception) -> ToolOutput:
+        """What a call is answered with whose end also ends the turn."""
         fatal = Fatal(f"{self.name} stopped: {error}")
         self.turn.fail(fatal)
         return ToolOutput.error(fatal.message, "fatal")
@@ -330,14 +310,14 @@ class Walk:
                 output = noted(self.item, output)
             limited = self.limited or self._limit(output)
         except Exception as error:
-            limited = Limited(self._fatal(error), False, 0, None)
+            limited = Limited(self.fatal(error), False, 0, None)
         if output.secrets:
             # The model has read them; whatever is told or written from here on has not.
             self.gate.services.redactor.learn(output.secrets)
         try:
             tell_end(self, limited)
         except AuditError as error:
-            return self._fatal(error)
+            return self.fatal(error)
         return limited.output
 
     def _limit(self, output: ToolOutput) -> Limited:

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from toolrest.errors import Fatal, Rejected, ToolCallError
+from toolrest.errors import AuditError, Fatal, Rejected, ToolCallError
 from toolrest.gate.cut import Limit, truncate
 from toolrest.gate.decide import Decision
 from toolrest.gate.hooks import HookCall, Hooked, Hooks
 from toolrest.gate.redact import Redactor
+from toolrest.gate.tell import tell_decision
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.lazy_dataclass import replace
 from toolrest.policy.effects import Risk
@@ -74,7 +75,7 @@ class HookedWalks:
                 ready.append(walk.rewrite(values))
             except ToolCallError as error:
                 words = f"not run: a PreToolUse hook gave an input that is not valid: {error}"
-                raise walk.refused_by_hook(call, "hook_error", words) from None
+                raise _refused(walk, call, "hook_error", words) from None
             return _names(ready[-1])
 
         told = _told(walk, call)
@@ -82,7 +83,7 @@ class HookedWalks:
         hooked = await self.hooks.before(told)
         call, walk.hooked = ready[-1], hooked
         if hooked.denies:
-            raise walk.refused_by_hook(call, hooked.rule, _blocked(hooked), hooked.ends_turn)
+            raise _refused(walk, call, hooked.rule, _blocked(hooked), hooked.ends_turn)
         if hooked.updated_input is not None:
             hooked.notes.insert(0, "a hook of the user changed the arguments of this call")
         return call
@@ -113,8 +114,21 @@ class HookedWalks:
             return decision
         return applied(decision, walk.hooked, call.risk, walk.gate.services.approval_policy)
 
-    async def finish(self, walk: Walk, output: ToolOutput) -> ToolOutput:
+    async def after(self, walk: Walk, output: ToolOutput) -> ToolOutput:
         """What the model will read, after PostToolUse hooks if the tool itself was started."""
+        if walk.ended or walk.aborting:
+            return output
+        try:
+            told = await self._finish(walk, output)
+        except asyncio.CancelledError:
+            return walk.aborted("the work finished all the same")
+        except AuditError as error:
+            return walk.fatal(error)
+        if told is not output:
+            walk.limited = None
+        return told
+
+    async def _finish(self, walk: Walk, output: ToolOutput) -> ToolOutput:
         if walk.ran is not None and self.hooks.has("PostToolUse"):
             output = await self._after(walk, walk.ran, output)
         return with_notes(output, walk.hooked)
@@ -154,6 +168,15 @@ def applied(decision: Decision, hooked: Hooked, risk: Risk, mode: str) -> Decisi
     if decision.verdict == "ask" and hooked.choice == "allow" and ordinary:
         return Decision("allow", hooked.rule, hooked.reason or "a PreToolUse hook allows it")
     return decision
+
+
+def _refused(
+    walk: Walk, call: Ready, rule: str, words: str, ends_turn: bool = False
+) -> ToolCallError:
+    """What to raise when a hook says no; it has its line in the audit log."""
+    walk.decided = True
+    tell_decision(walk, call, Decision("deny", rule, words), "hook")
+    return Fatal(words, kind="policy_denied") if ends_turn else Rejected(words)
 
 
 def _blocked(hooked: Hooked) -> str:

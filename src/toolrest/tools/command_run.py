@@ -15,7 +15,7 @@ from toolrest.process import layout
 from toolrest.tools.commands import finish, parsed_command, withheld_notes
 
 if TYPE_CHECKING:
-    from toolrest.gate.runner import Ran
+    from toolrest.gate.ran import Ran
     from toolrest.process.run import RunResult
 
 Delta = Callable[[Literal["stdout", "stderr"], str], None]

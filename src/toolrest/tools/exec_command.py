@@ -23,7 +23,7 @@ from toolrest.tools.commands import (
 )
 
 if TYPE_CHECKING:
-    from toolrest.gate.runner import Executed
+    from toolrest.gate.ran import Executed
     from toolrest.process.session import SessionEnd
 
 DEFAULT_TOKENS = 10_000
