@@ -147,3 +147,10 @@ class Fatal(ToolCallError):
     """A handler broke its contract, or a journal cannot be written: the turn must end."""
 
     kind: FailureKind = "fatal"
+
+
+def os_words(error: OSError) -> str:
+    """`No such file or directory (os error 2)`, as models know it: no path, no Python."""
+    if not error.errno:
+        return str(error) or type(error).__name__
+    return f"{error.strerror} (os error {error.errno})"

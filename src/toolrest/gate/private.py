@@ -11,6 +11,8 @@ import errno
 import os
 import stat
 
+from toolrest.errors import os_words
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -49,9 +51,7 @@ def write_all(descriptor: int, data: bytes) -> None:
         written += os.write(descriptor, memoryview(data)[written:])
 
 
-def reason(error: OSError) -> str:
-    """Put an operating-system error in words, without Python's own decoration."""
-    return f"{error.strerror} (os error {error.errno})" if error.errno else str(error)
+reason = os_words
 
 
 def _claimed(parent: int, name: str, trusted: set[int]) -> int:

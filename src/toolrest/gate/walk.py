@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCallError
+from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCallError, os_words
 from toolrest.gate.arguments import Decoded
 from toolrest.gate.attempt import LEFT_BEHIND, run_decided, timed_out
 from toolrest.gate.context import Context, Services
@@ -337,7 +337,7 @@ _current: ContextVar[Walk | None] = ContextVar("toolrest_call", default=None)
 
 
 def _words(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno is not None and error.strerror:
-        return f"{error.strerror} (os error {error.errno})"
+    if isinstance(error, OSError) and error.errno and error.strerror:
+        return os_words(error)
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

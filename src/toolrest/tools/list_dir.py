@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Generator
 from typing import TypeAlias
 
-from toolrest.errors import Rejected, RespondToModel
+from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.gate.context import Context
 from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
@@ -16,7 +16,6 @@ from toolrest.items import ToolOutput
 from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths import Entry, Folder, PathPolicy
-from toolrest.tools.os_errors import os_words
 
 FAILED = "failed to read directory: "
 NAME_BYTES = 500

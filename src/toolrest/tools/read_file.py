@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Literal
 
-from toolrest.errors import Rejected, RespondToModel
+from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.gate.context import Context
 from toolrest.gate.parameters import Parameters, given_in, make, param
 from toolrest.gate.tool import Group, Tool
@@ -18,7 +18,6 @@ from toolrest.policy.paths import PathPolicy
 from toolrest.tools import indentation, text_lines
 from toolrest.tools.file_types import HEAD_BYTES, readable_as, type_of
 from toolrest.tools.images import format_of
-from toolrest.tools.os_errors import os_words
 
 DEFAULT_LIMIT = 2000
 FAILED = "failed to read file: "

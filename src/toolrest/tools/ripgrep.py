@@ -15,11 +15,10 @@ from signal import SIGKILL
 from subprocess import DEVNULL, PIPE, Popen
 from time import monotonic
 
-from toolrest.errors import Rejected, RespondToModel, Timeout
+from toolrest.errors import Rejected, RespondToModel, Timeout, os_words
 from toolrest.gate.context import Context
 from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.paths import PathPolicy
-from toolrest.tools.os_errors import os_words
 
 SECONDS = 30.0
 _PIECE = 1 << 16

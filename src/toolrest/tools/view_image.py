@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 
-from toolrest.errors import Rejected, RespondToModel
+from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.events import ViewImageToolCall
 from toolrest.gate.context import Context
 from toolrest.gate.parameters import Parameters, param
 from toolrest.gate.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.os_errors import os_words
 
 
 class ViewImage(Tool):
