@@ -119,3 +119,20 @@ async def test_agents_are_told_in_pairs(tmp_path: Path, toolrest_home: Path) -> 
     assert {event["sender_thread_id"] for event in told} == {rest.gate.services.session_id}
     roles = {event["role"] for event in seen if event["type"] == "collab_agent_status"}
     assert roles == {"default"}
+
+
+async def test_commands_that_look_say_what_they_look_at(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x\n")
+    expected = [{"type": "read", "cmd": "cat a.txt", "name": "a.txt", "path": "a.txt"}]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("exec_command", {"cmd": "cat a.txt | head -5", "login": False}),
+        ("shell_command", {"command": "cat a.txt | head -5", "login": False}),
+        ("shell", {"command": ["bash", "-c", "cat a.txt | head -5"]}),
+    ]
+    for tool, arguments in calls:
+        config = load(workspace=tmp_path, flags={"approval_policy": "on-request"})
+        async with Toolrest(tmp_path, config=config) as rest:
+            seen = heard(rest)
+            await rest.call(tool, arguments, call_id="c")
+        told = [event["parsed_cmd"] for event in seen if "parsed_cmd" in event]
+        assert told == [expected, expected], tool

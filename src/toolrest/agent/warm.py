@@ -21,6 +21,7 @@ DELAY = 0.03
 _FOR_ALL = ("toolrest.gate.decoding", "toolrest.agent.undo.checkpoints")
 _FOR_COMMANDS = (
     "toolrest.policy.verdict_judge",
+    "toolrest.policy.purpose",
     "toolrest.tools.command_decision",
     "toolrest.tools.planted",
     "toolrest.policy.rules_files",

@@ -166,14 +166,14 @@ def _told(request: ApprovalRequest, turn_id: str) -> ApprovalRequested:
         "turn_id": turn_id,
     }
     if request.command:
-        import shlex
+        from toolrest.policy.purpose import parsed_command
 
         rules = (choice.prefix for choice in request.choices if choice.prefix)
         return ExecApprovalRequest(
             command=request.command,
             cwd=request.cwd,
             proposed_execpolicy_amendment=next(rules, None),
-            parsed_cmd=({"type": "unknown", "cmd": shlex.join(request.command)},),
+            parsed_cmd=parsed_command(request.command),
             **common,
         )
     if request.changes:

@@ -148,6 +148,11 @@ HARMLESS = frozenset(name for name, spec in _SPECS.items() if spec.flags is None
 """Programs that only read whatever their words are, so that `xargs` may add some."""
 
 
+def spec_of(name: str) -> Spec | None:
+    """How a reader of this name takes its words, if it is one."""
+    return _SPECS.get(name)
+
+
 def safe_reads(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     """What a known read-only command reads, or None when it is not known to be one.
 
@@ -158,12 +163,13 @@ def safe_reads(argv: tuple[str, ...]) -> tuple[str, ...] | None:
         return None
     spec = _SPECS.get(name)
     if spec is not None:
-        return _read(argv, spec)
+        return read_by(argv, spec)
     special = _SPECIALS.get(name)
     return None if special is None else special(argv)
 
 
-def _read(argv: tuple[str, ...], spec: Spec) -> tuple[str, ...] | None:
+def read_by(argv: tuple[str, ...], spec: Spec) -> tuple[str, ...] | None:
+    """What a command reads that takes its words like this, or None when it may do more."""
     operands: list[str] = []
     skip = spec.skip
     words = iter(argv)
@@ -225,7 +231,7 @@ _FIND_FLAGS = wordset(
     " -true -false -follow -H -L -P -readable -writable -executable -nouser -nogroup -daystart"
     " -noleaf -ignore_readdir_race -noignore_readdir_race -warn -nowarn"
 )
-_FIND_TAKES = wordset(
+FIND_TAKES = wordset(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype"
     " -size -mtime -mmin -ctime -cmin -atime -amin -newer -anewer -cnewer -newermt -perm -user"
     " -group -uid -gid -maxdepth -mindepth -printf -samefile -inum -links -lname -ilname -fstype"
@@ -238,7 +244,7 @@ def _find(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     words = iter(argv[1:])
     begun = False
     for word in words:
-        if word in _FIND_TAKES:
+        if word in FIND_TAKES:
             next(words, "")
         elif word not in _FIND_FLAGS:
             if begun or word.startswith("-"):

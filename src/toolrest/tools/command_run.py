@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal
 
@@ -41,8 +40,9 @@ async def run_once(
     """Count, announce, run, lay out; a blocked command raises SandboxDenied with its output."""
     ctx.runner.count()
     ctx.delta = ExecCommandOutputDelta
-    parsed = parsed_command(shlex.join(command))
-    ctx.emit(ExecCommandBegin(call_id=ctx.call_id, command=command, cwd=cwd, parsed_cmd=parsed))
+    parsed = parsed_command(command)
+    begin = ExecCommandBegin(call_id=ctx.call_id, command=command, cwd=cwd, parsed_cmd=parsed)
+    ctx.emit(begin)
     collector = ctx.collector()
     with collector:
 
@@ -53,13 +53,13 @@ async def run_once(
         ran = await start(show)
     result = ran.result
     if result.state == "failed_to_start":
-        _end(ctx, command, cwd, result, result.error or "")
+        _end(ctx, begin, result, result.error or "")
         raise RespondToModel(f"execution error: {result.error}")
     code = 0 if result.exit_code is None else result.exit_code
     output = result.aggregated
     body = layout.body(output, result.duration if result.timed_out else None)
     text = lay_out(Finished(body, code, result.duration), ctx)
-    _end(ctx, command, cwd, result, text)
+    _end(ctx, begin, result, text)
     return finish(
         text,
         code=code,
@@ -86,16 +86,14 @@ def _notes(ran: Ran, output: str, code: int) -> list[str]:
     return notes + list(ran.gaps)
 
 
-def _end(
-    ctx: Context, command: tuple[str, ...], cwd: str, result: RunResult, formatted: str
-) -> None:
+def _end(ctx: Context, begin: ExecCommandBegin, result: RunResult, formatted: str) -> None:
     redact = ctx.redact
     ctx.emit(
         ExecCommandEnd(
             call_id=ctx.call_id,
-            command=command,
-            cwd=cwd,
-            parsed_cmd=parsed_command(shlex.join(command)),
+            command=begin.command,
+            cwd=begin.cwd,
+            parsed_cmd=begin.parsed_cmd,
             stdout=redact(result.stdout),
             stderr=redact(result.stderr),
             aggregated_output=redact(result.aggregated),

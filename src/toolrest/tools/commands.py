@@ -317,9 +317,11 @@ def patch_in(argv: tuple[str, ...], workdir: str | None, ctx: Context) -> PatchC
     return PatchCall(read(found.text), found.cwd(folder))
 
 
-def parsed_command(line: str) -> tuple[JSONObject, ...]:
-    """For events: what the command is for, as far as anybody said so, which is not at all."""
-    return ({"type": "unknown", "cmd": line},)
+def parsed_command(command: str | tuple[str, ...]) -> tuple[JSONObject, ...]:
+    """For events: what a command is for, part by part."""
+    from toolrest.policy import purpose
+
+    return purpose.parsed_command(command)
 
 
 def finish(
