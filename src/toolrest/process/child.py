@@ -74,6 +74,8 @@ class Child:
         self.failure: StartFailed | None = None
         self.ended: Ended | None = None
         self.gone = False
+        self.dies_as_one = False
+        """Whether a namespace of its own takes the whole tree along when the command ends."""
         self.on_change: Callable[[], None] = _nothing
         self.on_gone: Callable[[Child], None] = _nothing_with
         self.on_stuck: Callable[[Child], None] = _nothing_with
@@ -100,6 +102,11 @@ class Child:
                 return None
             await self.news.wait(remaining)
         return self.ended
+
+    @property
+    def is_over(self) -> bool:
+        """Ended, and where the tree dies with the command: so is the last of the tree."""
+        return self.ended is not None and (self.gone or not self.dies_as_one)
 
     def descendants(self) -> tuple[int, ...]:
         """Pids of the tree that live now, the command's own included."""

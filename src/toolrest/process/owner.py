@@ -103,6 +103,7 @@ class Owner:
             request.close_all(sent)
         child = Child(link, command.argv[0], command.cwd)
         child.outputs, child.device = tuple(reading), device
+        child.dies_as_one = command.own_pid_namespace
         child.on_gone = self.children.discard
         child.on_stuck = self._unstick
         self.children.add(child)

@@ -16,7 +16,8 @@ CHATTER = 0.25
 """Longest time that talkative background processes can hold the answer."""
 
 STUCK = 2.0
-"""Longest wait for a pipe that stays open although no process of the tree is left."""
+"""Longest wait for a pipe that stays open although no process of the tree is left, and for the
+last of a tree that dies with its command."""
 
 
 class Running:
@@ -34,10 +35,11 @@ class Running:
         if child.device is not None:
             self.terminal = Terminal(child.outputs[0], child.device)
         self.on_settled: Callable[[], None] = _nothing
+        self._limit: asyncio.TimerHandle | None = None
         for source in self.sources:
             source.on_end = self._note_eof
-        child.on_change = self._note_end
-        self._note_end()
+        child.on_change = self._note_change
+        self._note_change()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -54,20 +56,21 @@ class Running:
         if self.terminal is not None:
             self.terminal.close()
         self.news.tell()
-        self._check_settled()
+        self._note_change()
 
-    def _note_end(self) -> None:
-        if self.child.ended is not None and self.ended_at is None:
-            loop = asyncio.get_running_loop()
+    def _note_change(self) -> None:
+        if self.child.ended is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self.ended_at is None:
             self.ended_at = loop.time()
-            if all(source.ended for source in self.sources):
-                self._settle()
-            else:
-                loop.call_later(CHATTER, self._settle)
-
-    def _check_settled(self) -> None:
-        if self.ended_at is not None and all(source.ended for source in self.sources):
+        if self._is_over():
             self._settle()
+        elif self.child.is_over and self._limit is None:
+            self._limit = loop.call_later(CHATTER, self._settle)
+
+    def _is_over(self) -> bool:
+        return self.child.is_over and all(source.ended for source in self.sources)
 
     def _settle(self) -> None:
         settled, self.on_settled = self.on_settled, _nothing
@@ -80,7 +83,7 @@ class Running:
 
     def _rest(self) -> float:
         """Seconds that are still worth waiting for output after the command's end."""
-        if self.ended_at is None or all(source.ended for source in self.sources):
+        if self.ended_at is None or self._is_over():
             return 0.0
         now = self._now()
         if self.child.ended is not None and not self.child.ended.background:

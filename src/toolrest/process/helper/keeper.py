@@ -10,6 +10,8 @@ from mmap import mmap
 from . import kernel, launch, signals, tree, wire
 
 _RETRY_MS = 10
+_TREE_MS = 50
+_LOOKS_MS = (2, 3, 6, 12)  # a launcher makes its namespaces soon after it was started
 _PATIENCE = 2.0
 _STUBBORN_MS = 250
 _NOT_RUN = 127 << 8
@@ -44,6 +46,7 @@ class Keeper:
         self.watched.register(self.life, 0)
         self.starting: _socket.socket | None = None
         self.ending = False
+        self.mounts = -1
 
     def serve(self) -> None:
         """See commands to their end, one after the other, until others are idle enough."""
@@ -88,6 +91,7 @@ class Keeper:
         self.launcher = request[-1]
         self.childless = False
         self.child = 0
+        self.looks = iter(_LOOKS_MS if self.launcher else ())
         try:
             if launch.needs_fork(request):
                 self.child, self.starting = launch.fork(request, fds, self.me)
@@ -111,8 +115,12 @@ class Keeper:
 
     def _attend(self) -> None:
         self.watched.register(self.host.fileno(), select.POLLIN)
+        pause = next(self.looks, None)
         while not self.childless:
-            ready = dict(self.watched.poll())
+            ready = dict(self.watched.poll(pause))
+            if not ready:
+                pause = None if self._hold_mounts() else next(self.looks, None)
+                continue
             if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
                 self.ending = True
                 self._end_all(0)
@@ -123,6 +131,24 @@ class Keeper:
                 self._obey()
             self._reap()
         self.watched.unregister(self.host.fileno())
+        self._drop_mounts()
+
+    def _hold_mounts(self) -> bool:
+        """Keep the launcher's mounts until its tree is dead: taking them down takes a while,
+        which the last process of the tree would do before it counts as dead.
+        """
+        for pid in tree.children(self.child):
+            try:
+                self.mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+                return True
+            except OSError:
+                continue
+        return False
+
+    def _drop_mounts(self) -> None:
+        if self.mounts >= 0:
+            os.close(self.mounts)
+            self.mounts = -1
 
     def _note_start(self, starting: _socket.socket) -> None:
         """The child's end closes by itself when exec succeeds; else it says what failed."""
@@ -176,7 +202,9 @@ class Keeper:
             left: list[int] = []
             if self.launcher and not self.childless:
                 # What is left of a namespace is dying already, and dies as one with its first.
+                # Until then one of them could still do what the launcher's mounts forbid.
                 tree.send(tree.children(self.me) or tree.descendants(self.me), tree.SIGKILL)
+                self._wait_childless(tree.deadline(_TREE_MS / 1000))
             elif not self.childless:
                 left = [pid for pid in tree.descendants(self.me) if tree.alive(pid)]
             status, gone = self.status or 0, int(self.childless)
