@@ -422,7 +422,10 @@ async def test_a_secret_in_pieces_stays_out_of_thoughts_and_previews(
     agent: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    seen = [event async for event in agent(InPieces(["done"])).stream("go")]
+    seen = [
+        event
+        async for event in agent(InPieces(["done"]), show_raw_agent_reasoning=True).stream("go")
+    ]
     shown = [(event.type, getattr(event, "raw", None), event.delta)
              for event in seen if hasattr(event, "delta")]  # fmt: skip
     for kind, raw in (

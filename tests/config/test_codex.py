@@ -66,6 +66,7 @@ def test_what_can_be_taken_over_is(codex: Path, desk: Any) -> None:
     text, _ = import_codex(codex)
     assert tomllib.loads(text) == {
         "model": "gpt-5.2-codex",
+        "notify": ["say", "done"],
         "model_provider": "corp",
         "model_providers": {"corp": {"base_url": "https://corp.invalid"}},
         "model_reasoning_effort": "high",
@@ -93,7 +94,6 @@ def test_what_is_left_out_is_named_with_the_reason(codex: Path) -> None:
     _, skipped = import_codex(codex)
     reasons = dict(line.split(": ", 1) for line in skipped)
     assert reasons.keys() == {
-        "notify",
         "made_up",
         "sandbox_workspace_write.new_thing",
         "features.goals",

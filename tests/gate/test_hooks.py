@@ -572,8 +572,8 @@ def test_a_hook_that_a_model_could_change_is_refused(tmp_path: Path) -> None:
     inside = tmp_path / "guard.py"
     inside.write_text("")
     for command, part in [
-        ([str(inside)], "a model could change what the hook does"),
-        ([sys.executable, str(inside)], "a model could change what the hook does"),
+        ([str(inside)], "a model could change what it does"),
+        ([sys.executable, str(inside)], "a model could change what it does"),
         ([sys.executable, "guard.py"], "write the whole path"),
         (["./guard.py"], "write the whole path"),
     ]:

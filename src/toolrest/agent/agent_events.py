@@ -38,6 +38,13 @@ class AgentReasoning(Event):
     text: str
 
 
+class AgentReasoningRaw(Event):
+    """What the model thought, word for word; only with `show_raw_agent_reasoning`."""
+
+    type: ClassVar[str] = "agent_reasoning_raw_content"
+    text: str
+
+
 class AgentReasoningDelta(Event):
     """A piece of that; `raw` when it is the thought itself and no summary."""
 

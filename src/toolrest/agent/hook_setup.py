@@ -48,20 +48,24 @@ def session_hooks(
     return HookedWalks(Hooks(hooks, programs, services.bus, services.redactor, facts))
 
 
-def _hooks(settings: Settings, environ: Mapping[str, str]) -> list[Hook]:
+def expanded(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """A command of the user's with `~/` as their home."""
     from toolrest.config.check import expand_user
     from toolrest.config.home import user_home
+
+    home = user_home(environ)
+    start = "~" + os.sep
+    return tuple(expand_user(word, home) if word.startswith(start) else word for word in argv)
+
+
+def _hooks(settings: Settings, environ: Mapping[str, str]) -> list[Hook]:
     from toolrest.gate.hook_reply import HookEvent
     from toolrest.gate.hook_run import Hook
 
-    home = user_home(environ)
     return [
         Hook(
             event,
-            tuple(
-                expand_user(word, home) if word.startswith("~" + os.sep) else word
-                for word in row.command
-            ),
+            expanded(row.command, environ),
             row.matcher,
             row.timeout_sec,
             row.on_error,

@@ -71,6 +71,10 @@ def open_session(
             hooks=agent_hooks(rest, resumed=rollout is not None),
             agents=delegate(rest, make_model, environ=environ) if make_model else None,
         )
+        if rest.settings.notify:
+            from toolrest.agent.notify_setup import notify_turns
+
+            session.warnings += filter(None, [notify_turns(rest, environ)])
         if rollout is None and not ephemeral:
             _create(journal, session, source)
     except BaseException:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from toolrest.agent.agent_events import (
     AgentMessage,
     AgentMessageDelta,
     AgentReasoning,
     AgentReasoningDelta,
+    AgentReasoningRaw,
     ArgumentsPreview,
     StreamError,
 )
@@ -76,6 +77,9 @@ class Sampling:
         # A secret may come in two pieces.
         self._shown = session.redactor.stream()
         self._thoughts = {raw: session.redactor.stream() for raw in (False, True)}
+        settings = session.rest.settings
+        self._tells = not settings.hide_agent_reasoning
+        self._tells_raw = self._tells and settings.show_raw_agent_reasoning
         self._previews: dict[tuple[str, str], StreamRedactor] = {}
 
     async def run(self, request: ModelRequest) -> Sampled:
@@ -118,8 +122,15 @@ class Sampling:
         self._think(self._thoughts[raw].feed(event.text), raw)
 
     def _think(self, text: str, raw: bool) -> None:
-        if text:
+        if text and (self._tells_raw if raw else self._tells):
             self.session.emit(AgentReasoningDelta(delta=text, raw=raw))
+
+    def _thought(self, item: JSONObject) -> None:
+        """History and the next request have it all; who listens, what the settings let through."""
+        if self._tells and (text := reasoning_text(item)):
+            self.session.emit(AgentReasoning(text=text))
+        if self._tells_raw and (text := reasoning_text(item, "content")):
+            self.session.emit(AgentReasoningRaw(text=text))
 
     def _arguments(self, event: ArgumentsDelta) -> None:
         call = event.call_id, event.name
@@ -165,8 +176,8 @@ class Sampling:
                 self.session.emit(AgentMessage(message=text))
         elif kind in _STORED:
             self.session.record(item)
-            if kind == "reasoning" and (summary := reasoning_text(item)):
-                self.session.emit(AgentReasoning(text=summary))
+            if kind == "reasoning":
+                self._thought(item)
 
     def _call(self, item: JSONObject) -> None:
         """Write the call down, then start it: a crash in between runs nothing twice."""
@@ -219,10 +230,10 @@ class Sampling:
             self.session.record(item | {"failed": True} if output.failed else item)
 
 
-def reasoning_text(item: JSONObject) -> str:
-    """The summary of a reasoning item; its sections joined by a blank line."""
-    summary = item.get("summary")
-    parts = summary if isinstance(summary, list) else []
+def reasoning_text(item: JSONObject, field: Literal["summary", "content"] = "summary") -> str:
+    """The summary of a reasoning item, or all of it; its sections joined by a blank line."""
+    found = item.get(field)
+    parts = found if isinstance(found, list) else []
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 

@@ -10,7 +10,13 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from toolrest.agent.agent_events import AgentMessage, AgentReasoning, StreamError, TaskComplete
+from toolrest.agent.agent_events import (
+    AgentMessage,
+    AgentReasoning,
+    AgentReasoningRaw,
+    StreamError,
+    TaskComplete,
+)
 from toolrest.agent.thread_calls import CallItems
 from toolrest.events import (
     Event,
@@ -79,7 +85,7 @@ class ThreadEvents:
     def _message(self, event: AgentMessage) -> None:
         self._tell("completed", self._new("agent_message", text=event.message))
 
-    def _reasoning(self, event: AgentReasoning) -> None:
+    def _reasoning(self, event: AgentReasoning | AgentReasoningRaw) -> None:
         self._tell("completed", self._new("reasoning", text=event.text))
 
     def _warning(self, event: Warning) -> None:
@@ -141,6 +147,7 @@ _HANDLERS: dict[type[Event], Callable[[ThreadEvents, Any], None]] = {
     TurnStarted: ThreadEvents._turn_started,
     AgentMessage: ThreadEvents._message,
     AgentReasoning: ThreadEvents._reasoning,
+    AgentReasoningRaw: ThreadEvents._reasoning,
     Warning: ThreadEvents._warning,
     StreamError: ThreadEvents._stream_error,
     ExecCommandBegin: ThreadEvents._command,

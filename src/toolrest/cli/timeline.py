@@ -14,6 +14,7 @@ import click
 from toolrest.agent.agent_events import (
     AgentMessage,
     AgentReasoning,
+    AgentReasoningRaw,
     ContextCompacted,
     StreamError,
     TaskComplete,
@@ -78,7 +79,7 @@ class Timeline:
     def _message(self, event: AgentMessage) -> None:
         self._said = event.message
 
-    def _reasoning(self, event: AgentReasoning) -> None:
+    def _reasoning(self, event: AgentReasoning | AgentReasoningRaw) -> None:
         self._print(event.text, dim=True, italic=True)
 
     def _begin(self, event: ToolCallBegin) -> None:
@@ -213,6 +214,7 @@ def _cut(text: str) -> str:
 _HANDLERS: dict[type[Event], Callable[[Timeline, Any], None]] = {
     AgentMessage: Timeline._message,
     AgentReasoning: Timeline._reasoning,
+    AgentReasoningRaw: Timeline._reasoning,
     ToolCallBegin: Timeline._begin,
     ToolCallDelta: Timeline._delta,
     ExecCommandOutputDelta: Timeline._delta,

@@ -20,15 +20,18 @@ _ROOTS = "sandbox_workspace_write"
 _SAME = (
     "compact_prompt",
     "developer_instructions",
+    "hide_agent_reasoning",
     "model_auto_compact_token_limit",
     "model_context_window",
     "model_instructions_file",
     "model_reasoning_effort",
     "model_reasoning_summary",
     "model_verbosity",
+    "notify",
     "project_doc_fallback_filenames",
     "project_doc_max_bytes",
     "project_root_markers",
+    "show_raw_agent_reasoning",
 )
 
 TAKEN: dict[Key, Key] = {

@@ -61,6 +61,8 @@ class Settings(Table):
     model_max_output_tokens: Count | None = None
     model_reasoning_effort: Text | None = None
     model_reasoning_summary: Literal["auto", "concise", "detailed", "none"] | None = None
+    hide_agent_reasoning: bool = False
+    show_raw_agent_reasoning: bool = False
     model_verbosity: Literal["low", "medium", "high"] | None = None
     model_auto_compact_token_limit: Count | None = None
     model_instructions_file: Text | None = None
@@ -95,6 +97,7 @@ class Settings(Table):
     tool_security: ToolSecurity = ToolSecurity()
     user_input: UserInput = UserInput()
     hooks: Hooks = Hooks()
+    notify: Texts = ()
 
     web_search: Literal["disabled", "cached", "live"] | None = None
     web: Web = Web()

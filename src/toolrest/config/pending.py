@@ -8,10 +8,7 @@ from toolrest.config.keys import Key, find
 
 PENDING_KEYS = {
     "model_catalog_json": "model providers",
-    "hide_agent_reasoning": "the terminal app",
-    "show_raw_agent_reasoning": "the terminal app",
     "history": "session history",
-    "notify": "notifications",
     "features": "feature switches; the switches that exist are under [tools]",
     "network_proxy": "the network allow list",
     "permissions": "permission profiles",

@@ -158,11 +158,16 @@ def refuse_unsafe(hooks: Sequence[Hook], files: PathPolicy) -> None:
     With full access tools can rewrite everything, and there is no sandbox to leave.
     """
     for hook in hooks:
-        for index, word in enumerate(hook.command):
-            path = os.path.join(files.workspace, word)
-            reason = _unsafe(word, path, index == 0, files)
-            if reason is not None:
-                raise ConfigError(f"hooks.{hook.event}: {word}: {reason}")
+        refuse_program(f"hooks.{hook.event}", hook.command, files)
+
+
+def refuse_program(setting: str, argv: Sequence[str], files: PathPolicy) -> None:
+    """The same for one program that the user's settings name."""
+    for index, word in enumerate(argv):
+        path = os.path.join(files.workspace, word)
+        reason = _unsafe(word, path, index == 0, files)
+        if reason is not None:
+            raise ConfigError(f"{setting}: {word}: {reason}")
 
 
 def _unsafe(word: str, path: str, first: bool, files: PathPolicy) -> str | None:
@@ -175,7 +180,7 @@ def _unsafe(word: str, path: str, first: bool, files: PathPolicy) -> str | None:
         return "a project could bring its own; write the whole path, or start it with ~/"
     if files.mode != "danger-full-access" and _is_writable(path, files):
         return (
-            "tools may write there, so a model could change what the hook does; "
+            "tools may write there, so a model could change what it does; "
             "keep it in a .toolrest folder or outside of the workspace"
         )
     return None
