@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from toolrest.sandbox.denial import (
     Denial,
     blocked_words,
+    disturbed,
     find_denials,
     launcher_problem,
     likely_denied,
@@ -131,6 +132,18 @@ def test_hosts_of_the_proxy_are_named(policy: SandboxPolicy) -> None:
 def test_words_alone(code: int, text: str, denied: bool) -> None:
     assert likely_denied(code, text) is denied
     assert (blocked_words("", text, code, "landlock") is not None) is denied
+
+
+def test_a_mount_that_came_in_between_is_explained() -> None:
+    words = (
+        "bwrap: Can't make overlay mount on /newroot/var with options lowerdir=/oldroot/var"
+        ":/oldroot/usr/local/games,userxattr: Invalid argument\n"
+    )
+    [note] = disturbed(words, 1)
+    assert note.startswith("nothing was run")
+    assert not disturbed(words, 0)
+    assert not disturbed(f"something else first\n{words}", 1)
+    assert not disturbed("bwrap: Can't chdir to /x: No such file or directory\n", 1)
 
 
 def test_the_launchers_own_words() -> None:

@@ -150,6 +150,14 @@ class Enclosure:
         policy = self.sandbox.policy
         return blocked_words(stdout, stderr, code, backend, policy, cwd, hosts)
 
+    def disturbed(self, backend: str, code: int | None, text: str) -> tuple[str, ...]:
+        """A note where the sandbox could not be made this once, so that nothing was run."""
+        if backend != "bubblewrap" or code != 1:
+            return ()
+        from toolrest.sandbox.denial import disturbed
+
+        return disturbed(text, code)
+
     async def aclose(self) -> None:
         """Close the way to the network."""
         if self._proxy is not None:

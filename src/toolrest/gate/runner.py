@@ -209,6 +209,7 @@ class Runner:
                 confined.backend, command.cwd, result.exit_code, result.stdout, result.stderr
             )
         gaps = self._gaps.news(confined, self._owner.limits)
+        gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.stderr)
         return Ran(result, confined.backend, withheld, blocked, gaps)
 
     async def execute(
@@ -261,6 +262,7 @@ class Runner:
         result = without_launcher(result, confined.command)
         done = self._executed(result, confined.backend, cwd, withheld)
         done.gaps = self._gaps.news(confined, self._owner.limits)
+        done.gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.text)
         return done
 
     def _executed(

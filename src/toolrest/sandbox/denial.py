@@ -116,6 +116,21 @@ def launcher_problem(text: str, code: int) -> str | None:
     return first.removeprefix("bwrap: ") if code == 1 and first.startswith("bwrap: ") else None
 
 
+def disturbed(text: str, code: int | None) -> tuple[str, ...]:
+    """A note for when the machine's mounts changed while the sandbox was being made.
+
+    A folder with a mount inside cannot be overlaid. Those that were there when the command was
+    confined are known; one that came a moment later makes bubblewrap give up before the command.
+    """
+    problem = launcher_problem(text, code or 0)
+    if problem is None or not problem.startswith("Can't make overlay mount on /newroot/"):
+        return ()
+    return (
+        "nothing was run: something was mounted on this machine while the sandbox was being made;"
+        " call again",
+    )
+
+
 def _phrase(denial: Denial) -> str:
     shown = _shown(denial.subject)
     match denial.op:
