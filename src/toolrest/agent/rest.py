@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +15,6 @@ from toolrest.agent.turn import Turn
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
-from toolrest.gate.threads import run_in_thread
 from toolrest.gate.tool import Tool, as_tool
 from toolrest.gate.turn import Running
 from toolrest.items import FunctionCall, JSONObject, ToolOutput, Wire
@@ -340,20 +338,10 @@ class Toolrest:
         Only paths that these turns changed are touched; what somebody else changed since stays
         unless `force`. The undo is itself a turn: `undo(result.number)` takes it back.
         """
-        from toolrest.agent.undo.checkpoints import Undone
-        from toolrest.agent.undo.errors import UndoError
+        from toolrest.agent.undo.session import undo_turns
 
         saver = self._session.saver
-        if saver is None:
-            raise UndoError("there are no checkpoints: checkpoints.enabled is false")
-
-        def work() -> Undone:
-            checkpoints = saver.get()
-            if dry_run:
-                return Undone(checkpoints.preview(turn, force=force))
-            return checkpoints.undo(turn, force=force, session=self.session_id)
-
-        return await run_in_thread(work, (), threading.Event())
+        return await undo_turns(saver, self.session_id, turn, force=force, dry_run=dry_run)
 
     def respond(self, call_id: str, output: str, *, success: bool = True) -> None:
         """Answer a `dynamic_tool_call_request`; KeyError when no such call waits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -46,8 +47,7 @@ def _first_time(home: str, model: str) -> bool:
         return True
     finally:
         os.close(folder)
-    try:
+    with suppress(OSError):  # for whoever looks; the name of the file is what counts
         write_all(file, model.encode("utf-8", "surrogatepass") + b"\n")
-    finally:
-        os.close(file)
+    os.close(file)
     return True
