@@ -54,14 +54,11 @@ class Rules:
 
         And where that top is; None when there is no repository.
         """
-        names: list[str] = []
-        folder = workspace
-        while not os.path.lexists(os.path.join(folder, ".git")):
-            parent, name = os.path.split(folder)
-            if parent == folder:
-                return cls(), None
-            names.insert(0, name)
-            folder = parent
+        found = (at for at, entry in _way_up(workspace) if _is_there(entry))
+        folder = next(found, None)
+        if folder is None:
+            return cls(), None
+        names = _names(workspace[len(folder) :].lstrip("/"))
         rules = cls((), tuple(names))
         frames = [Frame(0, read_patterns(os.path.join(folder, ".git", "info", "exclude")))]
         for depth in range(len(names)):
@@ -88,6 +85,20 @@ class Rules:
                 if pattern.matches(below, is_dir):
                     return not pattern.keeps
         return False
+
+
+@lru_cache(maxsize=8)
+def _way_up(folder: str) -> tuple[tuple[str, str], ...]:
+    """A folder and all above it, nearest first, each with where its `.git` would be."""
+    found = [(folder, os.path.join(folder, ".git"))]
+    while (parent := os.path.dirname(folder)) != folder:
+        folder = parent
+        found.append((folder, os.path.join(folder, ".git")))
+    return tuple(found)
+
+
+def _is_there(path: str) -> bool:
+    return os.access(path, os.F_OK, follow_symlinks=False)
 
 
 def _names(path: str) -> list[str]:
