@@ -27,6 +27,10 @@ UNAVAILABLE = (
 CANCELLED = "request_user_input was cancelled before receiving a response"
 
 
+class NobodyThere(Exception):
+    """Raised by a front end that turns out to have nobody who could answer in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class UserOption:
     """One answer to choose."""
@@ -94,6 +98,10 @@ class Questions:
             given: Any = self._on_question(asked)
             if inspect.isawaitable(given):
                 given = await given
+        except NobodyThere:
+            return self._configured(asked)
+        except RespondToModel:
+            raise
         except Exception as error:
             words = f"asking the user failed: {type(error).__name__}: {error}"
             raise RespondToModel(words) from error

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolrest.agent.result import TurnResult
     from toolrest.agent.session import AgentSession
     from toolrest.gate.approval import OnAsk
+    from toolrest.gate.questions import UserQuestions
 
 VERSION = 1
 _TITLE = 2000
@@ -51,6 +52,7 @@ class EditorAgent:
         self._open = open_session
         self._sessions: dict[str, AgentSession] = {}
         self._client: Client | None = None
+        self._shows_forms = False
 
     def on_connect(self, conn: Client) -> None:
         """The editor is there."""
@@ -77,6 +79,8 @@ class EditorAgent:
 
         from toolrest import __version__
 
+        forms = getattr(client_capabilities, "elicitation", None)
+        self._shows_forms = getattr(forms, "form", None) is not None
         return InitializeResponse(
             protocol_version=VERSION,
             agent_capabilities=AgentCapabilities(
@@ -175,16 +179,12 @@ class EditorAgent:
 
         if not os.path.isabs(cwd) or not os.path.isdir(cwd):
             raise RequestError.invalid_params({"cwd": f"{cwd} is not an absolute folder"})
-        session_id: list[str] = []
-
-        async def ask(request: ApprovalRequest) -> Review | None:
-            return await self._ask(session_id[0], request)
-
+        channel = _FormChannel(self) if self._shows_forms else _Channel(self)
         try:
-            session = self._open(Opening(cwd, ask, folders or (), servers or (), resume))
+            session = self._open(Opening(cwd, channel, folders or (), servers or (), resume))
         except ToolrestError as error:
             raise RequestError.invalid_params({"message": str(error)}) from error
-        session_id.append(session.thread_id)
+        channel.session_id = session.thread_id
         self._sessions[session.thread_id] = session
         return session
 
@@ -203,7 +203,29 @@ class EditorAgent:
                 session_id=session_id, update=update_agent_message_text(text)
             )
 
-    async def _ask(self, session_id: str, request: ApprovalRequest) -> Review | None:
+    async def ask_in_words(
+        self, session_id: str, asked: UserQuestions
+    ) -> dict[str, tuple[str, ...]] | None:
+        """What a model wants to know, as a form of the editor's."""
+        from acp.schema import AcceptElicitationResponse, ElicitationFormSessionMode
+
+        from toolrest.serve import user_form
+
+        user_form.check(asked)
+        mode = ElicitationFormSessionMode.model_validate(
+            {
+                "sessionId": session_id,
+                "toolCallId": asked.call_id,
+                "requestedSchema": user_form.schema(asked),
+            }
+        )
+        given = await self._connected.create_elicitation(user_form.words(asked), mode)
+        if not isinstance(given, AcceptElicitationResponse):
+            return None
+        return user_form.answers(asked, given.content)
+
+    async def ask(self, session_id: str, request: ApprovalRequest) -> Review | None:
+        """Whether a call may run, as a choice of the editor's; None when it cannot be shown."""
         from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
 
         from toolrest.policy.display import display_safe
@@ -251,6 +273,26 @@ class EditorAgent:
         offered = {option.option_id for option in options}
         chosen: Any = answer.outcome.option_id
         return Review(chosen) if chosen in offered else Review("denied")
+
+
+class _Channel:
+    """A session's way to the person at the editor, for approvals."""
+
+    def __init__(self, agent: EditorAgent) -> None:
+        self.agent = agent
+        self.session_id = ""
+
+    async def __call__(self, request: ApprovalRequest) -> Review | None:
+        """Whether a call may run."""
+        return await self.agent.ask(self.session_id, request)
+
+
+class _FormChannel(_Channel):
+    """The same where the editor shows forms: models may ask in words too."""
+
+    async def ask_user(self, asked: UserQuestions) -> dict[str, tuple[str, ...]] | None:
+        """What they say to a model's questions."""
+        return await self.agent.ask_in_words(self.session_id, asked)
 
 
 def _reason(result: TurnResult) -> Any:

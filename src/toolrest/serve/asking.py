@@ -1,11 +1,15 @@
-"""Approvals as MCP elicitations: what the person behind the client is shown, and what they said."""
+"""Questions as MCP elicitations: what the person behind the client is shown, and what they said."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolrest.gate.approval import Answer, ApprovalRequest
+from toolrest.gate.questions import NobodyThere, UserQuestions
 from toolrest.policy.display import display_safe
+from toolrest.serve import user_form
+from toolrest.serve.calls import Call, Question
 
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
@@ -20,6 +24,50 @@ def can_ask(capabilities: ClientCapabilities | None) -> bool:
     """Whether this client shows forms. A bare `elicitation` capability means forms."""
     asked = capabilities.elicitation if capabilities is not None else None
     return asked is not None and (asked.form is not None or asked.url is None)
+
+
+class ThroughClient:
+    """A session's way to whoever made the call that a question is about."""
+
+    def __init__(self, running: Mapping[str, Call]) -> None:
+        self._running = running
+
+    async def __call__(self, request: ApprovalRequest) -> Answer | None:
+        """Whether a call may run; None when nobody can be asked."""
+        call = self._running.get(request.call_id)
+        if call is None or not call.asks or not can_show(request):
+            return None
+        return await call.ask(approval(request))
+
+    async def ask_user(self, asked: UserQuestions) -> dict[str, tuple[str, ...]] | None:
+        """What they say to a model's questions; None when they would rather not."""
+        call = self._running.get(asked.call_id)
+        if call is None or not call.asks:
+            raise NobodyThere
+        return await call.ask(in_words(asked))
+
+
+def approval(request: ApprovalRequest) -> Question[Answer]:
+    """The question whether a call may run."""
+    return Question(lambda: form(request), lambda result: answer(request, result))
+
+
+def in_words(asked: UserQuestions) -> Question[dict[str, tuple[str, ...]] | None]:
+    """What a model wants to know; raises for what no form may ask."""
+    user_form.check(asked)
+
+    def made() -> ElicitRequestFormParams:
+        from mcp_types import ElicitRequestFormParams
+
+        schema = user_form.schema(asked)
+        return ElicitRequestFormParams(message=user_form.words(asked), requested_schema=schema)
+
+    def read(result: ElicitResult | None) -> dict[str, tuple[str, ...]] | None:
+        if result is None or result.action != "accept":
+            return None
+        return user_form.answers(asked, result.content)
+
+    return Question(made, read)
 
 
 def can_show(request: ApprovalRequest) -> bool:

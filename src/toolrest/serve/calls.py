@@ -1,56 +1,66 @@
 """One `tools/call` from start to result, however many rounds of questions lie between.
 
-A call runs in a task of its own. When it needs somebody's yes it leaves a question; whoever
-serves the client puts it (by a request of the server's, or by handing the question back and
-waiting for the client to call again) and gives the answer.
+A call runs in a task of its own. When it needs somebody's yes or words it leaves a question;
+whoever serves the client puts it (by a request of the server's, or by handing the question back
+and waiting for the client to call again) and gives the answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from toolrest.gate.approval import Answer, ApprovalRequest
 from toolrest.items import Answered, CallItem
 
 if TYPE_CHECKING:
+    from mcp_types import ElicitRequestFormParams, ElicitResult
+
     from toolrest.agent.rest import Toolrest
 
+T = TypeVar("T")
 
-class Question:
-    """An approval that waits for its answer."""
 
-    def __init__(self, request: ApprovalRequest) -> None:
-        self.request = request
-        self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+class Question(Generic[T]):
+    """A form that waits to be filled in; `read` says what a form, or none at all, means."""
 
-    def answer(self, answer: Answer) -> None:
+    def __init__(
+        self, form: Callable[[], ElicitRequestFormParams], read: Callable[[ElicitResult | None], T]
+    ) -> None:
+        self.form = form
+        self._read = read
+        self.answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def answer(self, result: ElicitResult | None) -> None:
         """Answer once; later answers change nothing."""
         if not self.answered.done():
-            self.answered.set_result(answer)
+            self.answered.set_result(self._read(result))
 
 
 class Call:
-    """A call that was started, its result, and what it asks meanwhile."""
+    """A call that was started, its result, and what it asks meanwhile.
 
-    def __init__(self, rest: Toolrest, item: CallItem) -> None:
+    `asks` says whether whoever made it can be shown forms.
+    """
+
+    def __init__(self, rest: Toolrest, item: CallItem, *, asks: bool) -> None:
         self.rest = rest
         self.item = item
-        self._questions: asyncio.Queue[Question] = asyncio.Queue()
+        self.asks = asks
+        self._questions: asyncio.Queue[Question[Any]] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> Answered:
         async with self.rest.turn() as turn:
             return Answered(self.item, await turn.start(self.item).output())
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, question: Question[T]) -> T:
         """Leave a question and wait for the answer."""
-        question = Question(request)
         self._questions.put_nowait(question)
         return await question.answered
 
-    async def next(self) -> Answered | Question:
+    async def next(self) -> Answered | Question[Any]:
         """The result, or the next question that has to be answered before it can come."""
         asked = asyncio.ensure_future(self._questions.get())
         try:

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
-    from toolrest.gate.approval import Answer, ApprovalRequest, OnAsk
+    from toolrest.gate.approval import OnAsk
 
     Open = Callable[[str, Config, OnAsk], Toolrest]
     Ctx = ServerRequestContext[Any, Any]
 
+_ASKED: Final = "approval"
 _PENDING_SECONDS: Final = 600
 _ROOTS_SECONDS: Final = 10
 _PROGRESS_SECONDS: Final = 0.2
@@ -54,8 +55,7 @@ class ToolServer:
         self._sessions: dict[tuple[str, ...] | None, Toolrest] = {}
         self._roots: dict[str, tuple[str, ...]] = {}
         self._running: dict[str, Call] = {}
-        self._asks: dict[str, bool] = {}
-        self._pending: dict[str, tuple[Call, Question, str]] = {}
+        self._pending: dict[str, tuple[Call, Question[Any], str]] = {}
         self._calls_made = 0
 
     @property
@@ -103,7 +103,8 @@ class ToolServer:
     async def _list(self, ctx: Ctx, params: Any) -> types.ListToolsResult:
         import mcp_types as types
 
-        return types.ListToolsResult.model_validate({"tools": offered(self.main)})
+        asks = asking.can_ask(ctx.session.client_capabilities)
+        return types.ListToolsResult.model_validate({"tools": offered(self.main, asks=asks)})
 
     async def _call(
         self, ctx: Ctx, params: types.CallToolRequestParams
@@ -144,20 +145,13 @@ class ToolServer:
         self._calls_made += 1
         call_id = f"mcp-{self._calls_made}"
         item = FunctionCall(call_id, params.name, params.arguments or {}, wire="mcp")
-        self._asks[call_id] = asks
-        call = self._running[call_id] = Call(rest, item)
+        call = self._running[call_id] = Call(rest, item, asks=asks)
         return call
 
     # Questions
 
-    async def _approve(self, request: ApprovalRequest) -> Answer | None:
-        call = self._running.get(request.call_id)
-        if call is None or not self._asks.get(request.call_id) or not asking.can_show(request):
-            return None
-        return await call.ask(request)
-
     def _hand_back(
-        self, call: Call, question: Question, params: types.CallToolRequestParams
+        self, call: Call, question: Question[Any], params: types.CallToolRequestParams
     ) -> types.InputRequiredResult:
         """For clients that take no requests: the question is the result, and they call again."""
         import mcp_types as types
@@ -166,7 +160,7 @@ class ToolServer:
         self._pending[state] = (call, question, _identity(params))
         loop = asyncio.get_running_loop()
         loop.call_later(_PENDING_SECONDS, self._expire, state)
-        wanted: Any = {"approval": types.ElicitRequest(params=asking.form(question.request))}
+        wanted: Any = {_ASKED: types.ElicitRequest(params=question.form())}
         return types.InputRequiredResult(input_requests=wanted, request_state=state)
 
     def _resume(self, params: types.CallToolRequestParams) -> Call:
@@ -176,15 +170,14 @@ class ToolServer:
         if identity != _identity(params):
             raise Rejected("this request state belongs to a call with other arguments")
         del self._pending[params.request_state or ""]
-        given = (params.input_responses or {}).get("approval")
-        form = given if isinstance(given, types.ElicitResult) else None
-        question.answer(asking.answer(question.request, form))
+        given = (params.input_responses or {}).get(_ASKED)
+        question.answer(given if isinstance(given, types.ElicitResult) else None)
         return call
 
     def _expire(self, state: str) -> None:
         if state in self._pending:
             call, question, _ = self._pending.pop(state)
-            question.answer("denied")
+            question.answer(None)
             self._running.pop(call.item.call_id or "", None)
 
     # Sessions and roots
@@ -194,7 +187,9 @@ class ToolServer:
             workspace, config = self._workspace, self._config
             if folders is not None:
                 workspace, config, _ = roots.narrowed(config, workspace, folders)
-            self._sessions[folders] = self._open(workspace, config, self._approve)
+            self._sessions[folders] = self._open(
+                workspace, config, asking.ThroughClient(self._running)
+            )
         return self._sessions[folders]
 
     async def _session_for(self, ctx: Ctx, given: Any) -> Toolrest:
@@ -241,17 +236,16 @@ async def _list_roots(ctx: Ctx) -> tuple[str, ...]:
     return roots.folders(str(root.uri) for root in found.roots)
 
 
-async def _elicit(ctx: Ctx, question: Question) -> Answer:
+async def _elicit(ctx: Ctx, question: Question[Any]) -> types.ElicitResult | None:
     from mcp.shared.exceptions import MCPError
 
-    asked = asking.form(question.request)
+    asked = question.form()
     try:
-        result = await ctx.session.elicit_form(
+        return await ctx.session.elicit_form(
             asked.message, asked.requested_schema, related_request_id=ctx.request_id
         )
     except MCPError:
-        return "denied"
-    return asking.answer(question.request, result)
+        return None
 
 
 def _report_progress(call: Call, ctx: Ctx) -> Callable[[], None]:

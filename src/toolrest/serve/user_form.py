@@ -1,0 +1,77 @@
+"""A model's questions as one form, for clients that show forms; and what was filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.questions import NobodyThere, UserQuestion, UserQuestions
+from toolrest.items import JSONObject
+from toolrest.policy.display import display_safe
+
+_MOST = 20_000
+"""Characters that somebody can be expected to read before they answer."""
+
+NO_SECRETS = (
+    "a secret cannot be asked for through this client: forms are no place for one. Tell the user "
+    "where to put it themselves (an environment variable, a file) and go on without it."
+)
+
+
+def check(asked: UserQuestions) -> None:
+    """Raises what the model is told of questions that no form may have."""
+    if any(question.is_secret for question in asked.questions):
+        raise RespondToModel(NO_SECRETS)
+    if len(words(asked)) > _MOST:
+        raise NobodyThere
+
+
+def words(asked: UserQuestions) -> str:
+    """All that is asked, as text above the form: some clients show nothing else."""
+    lines = ["The model asks:"]
+    for question in asked.questions:
+        lines.append(f"{display_safe(question.header)}: {display_safe(question.question)}")
+        for option in question.options:
+            lines.append(f"- {display_safe(option.label)}: {display_safe(option.description)}")
+    return "\n".join(lines)
+
+
+def schema(asked: UserQuestions) -> JSONObject:
+    """For each question a choice and a line for an answer of one's own; one of them is enough."""
+    fields: dict[str, Any] = {}
+    for number, question in enumerate(asked.questions, 1):
+        fields[f"choice_{number}"] = {
+            "type": "string",
+            "title": display_safe(question.header),
+            "description": display_safe(question.question),
+            "enum": list(_choices(question)),
+        }
+        fields[f"other_{number}"] = {
+            "type": "string",
+            "title": f"{display_safe(question.header)}: another answer",
+            "description": "Counts instead of the choice, if you write one.",
+        }
+    return {"type": "object", "properties": fields, "required": []}
+
+
+def answers(asked: UserQuestions, content: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
+    """What a filled-in form says to each question; nothing where it says nothing."""
+    filled = content or {}
+    return {
+        question.id: _answer(question, filled, number)
+        for number, question in enumerate(asked.questions, 1)
+    }
+
+
+def _answer(question: UserQuestion, filled: Mapping[str, Any], number: int) -> tuple[str, ...]:
+    own, chosen = filled.get(f"other_{number}"), filled.get(f"choice_{number}")
+    if isinstance(own, str) and own.strip():
+        return (own.strip(),)
+    label = _choices(question).get(chosen) if isinstance(chosen, str) else None
+    return () if label is None else (label,)
+
+
+def _choices(question: UserQuestion) -> dict[str, str]:
+    """The labels as they are shown, and as the model wrote them."""
+    return {display_safe(option.label): option.label for option in question.options}
