@@ -144,9 +144,9 @@ def test_dying_before_each_rename_of_an_undo_leaves_whole_files(
         one = Checkpoints(str(toolrest_home), str(work))
         with pytest.raises(KeyboardInterrupt):
             one.undo()
-        for held in list(one._held.values()):
+        for held in list(one._claims._held.values()):
             os.close(held)
-        one._held.clear()
+        one._claims._held.clear()
         monkeypatch.setattr(os, "rename", real)
         for number in range(5):
             assert (work / f"f{number}").read_text() in ("changed", f"original {number}")
@@ -291,3 +291,22 @@ def test_checkpoints_of_a_folder_that_is_gone_go_after_their_time(
     [gone] = collect_all(str(toolrest_home))
     assert gone.freed > 0
     assert not list((toolrest_home / "checkpoints").iterdir())
+
+
+def test_the_lock_of_a_turn_serves_the_next_one_too(work: Path, toolrest_home: Path) -> None:
+    one = Checkpoints(str(toolrest_home), str(work))
+    first, second = one.begin(), one.begin()
+    [folder] = toolrest_home.glob("checkpoints/*/open")
+    assert {path.name for path in folder.iterdir()} == {str(first), str(second)}
+    one.end(first)
+    one.end(second)
+    third = one.begin()
+    assert [path.name for path in folder.iterdir()] == [str(third)]
+    # Somebody else sees that it is held, and what was put aside by a process that is gone goes.
+    (folder / "idle-of-the-dead").touch()
+    other = Checkpoints(str(toolrest_home), str(work))
+    other.end(other.begin())
+    assert third in other._journal.open
+    assert not (folder / "idle-of-the-dead").exists()
+    one.end(third)
+    assert not one._journal.open

@@ -7,7 +7,6 @@ same workspace; a process that dies leaves a turn that the next one finds and en
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import threading
@@ -15,9 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from toolrest.agent.locks import is_locked
+from toolrest.agent.undo.claims import Claims
 from toolrest.agent.undo.errors import TooSlow, UndoError
-from toolrest.agent.undo.folders import HeldFolder
 from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import Item, Kept, Plan, Turn, last_to_undo, left_out, plan, turns_in
@@ -56,8 +54,7 @@ class Checkpoints:
         self._limits = limits or Limits()
         self._journal = Journal(self.home, key_of(self.workspace))
         self._packs = Packs(self._journal.folder)
-        self._claims = HeldFolder(self._journal.folder, "open")
-        self._held: dict[int, int] = {}
+        self._claims = Claims(self._journal.folder)
         self._mutex = threading.RLock()
         self._quick = self._haste = False
 
@@ -228,7 +225,7 @@ class Checkpoints:
 
     def _open(self, kind: str, session: str, label: str, undid: tuple[int, ...]) -> int:
         number = self._journal.last + 1
-        self._held[number] = self._claim(number)
+        self._claims.take(number)
         line = {"t": "open", "n": number, "kind": kind, "time": time.time(), "undid": undid}
         line |= {"session": session, "label": label[:_LONGEST_LABEL], "pid": os.getpid()}
         if number == 1:
@@ -239,41 +236,17 @@ class Checkpoints:
 
     def _close(self, number: int) -> Changes:
         self._journal.append({"t": "close", "n": number})
-        self._release(number)
+        self._claims.release(number)
         changes = self._journal.watching.pop(number, {})
         return {path: pair for path, pair in changes.items() if not same(*pair)}
 
     def _end_dead(self) -> None:
         """End turns whose process is gone: what changed until now is counted as theirs."""
-        for number in sorted(self._journal.open - self._held.keys()):
-            if self._is_alive(number):
+        for number in sorted(self._journal.open - self._claims.held):
+            if self._claims.is_alive(number):
                 continue
             self._journal.append({"t": "close", "n": number, "interrupted": True})
-            self._release(number)
-
-    # A turn's owner holds a lock, which ends with its process whatever happens.
-
-    def _claim(self, number: int) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(str(number), flags, 0o600, dir_fd=self._claims.open())
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return fd
-
-    def _release(self, number: int) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._lock_of(number))
-        held = self._held.pop(number, None)
-        if held is not None:
-            os.close(held)
-
-    def _is_alive(self, number: int) -> bool:
-        try:
-            return is_locked(self._lock_of(number))
-        except FileNotFoundError:
-            return False
-
-    def _lock_of(self, number: int) -> str:
-        return os.path.join(self._claims.path, str(number))
+            self._claims.release(number)
 
     # Paths
 
