@@ -1,17 +1,18 @@
-"""From `notify` to a program that hears of each turn's end; nothing is loaded without one."""
+"""From `notify` to a program that hears of each turn's end. Loaded only where it is set."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.agent.agent_events import TaskComplete, UserMessage
+from toolrest.agent.hook_setup import expanded
 from toolrest.events import Event, TurnStarted, Warning  # noqa: A004 - the event
+from toolrest.gate.hook_run import hook_environment, refuse_program
+from toolrest.gate.notify import NotifyProgram
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
-    from toolrest.gate.notify import NotifyProgram
 
 
 class TurnNotices:
@@ -46,27 +47,17 @@ class TurnNotices:
                 )
 
 
-def notify_turns(rest: Toolrest, environ: Mapping[str, str]) -> str | None:
-    """Have `notify` run for this session; what is wrong with it in words, or None.
-
-    ConfigError for a program that a model could rewrite.
-    """
+def notify_turns(rest: Toolrest, environ: Mapping[str, str]) -> None:
+    """Have `notify` run for this session; ConfigError for a program that a model could rewrite."""
     settings = rest.settings
-    from toolrest.agent.hook_setup import expanded
-    from toolrest.gate.hook_run import hook_environment, refuse_program
-    from toolrest.gate.notify import NotifyProgram
-
     services = rest.gate.services
     files = services.files
     argv = expanded(settings.notify, environ)
     refuse_program("notify", argv, files)
     env = hook_environment(environ, files, settings.shell_environment_policy.exclude)
-    if shutil.which(argv[0], path=env["PATH"]) is None:
-        return f"notify: there is no program {argv[0]}, so nothing hears of a turn's end"
 
     def warn(words: str) -> None:
         services.bus.emit(Warning(message=words))
 
     program = NotifyProgram(argv, files.cwd, env, warn)
     rest.subscribe(TurnNotices(program, rest.session_id, files.cwd))
-    return None

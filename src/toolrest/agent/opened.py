@@ -74,7 +74,7 @@ def open_session(
         if rest.settings.notify:
             from toolrest.agent.notify_setup import notify_turns
 
-            session.warnings += filter(None, [notify_turns(rest, environ)])
+            notify_turns(rest, environ)
         if rollout is None and not ephemeral:
             _create(journal, session, source)
     except BaseException:

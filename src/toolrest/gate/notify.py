@@ -52,7 +52,7 @@ class NotifyProgram:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._problem(str(error))
+            self._problem(getattr(error, "strerror", None) or str(error))
             return
         # Somebody has to take note of its end, or it would stay a zombie.
         waiter = Thread(target=child.wait, name="toolrest-notify", daemon=True)
