@@ -193,8 +193,8 @@ def _written_init(cls: Any, frozen: bool) -> Callable[..., None]:
             made = f"_make_{name}()"
             value = f"{made} if {name} is _NONE else {name}" if one.init else made
         elif not one.init:
-            if one.default is _NONE:
-                continue
+            if one.default is _NONE or "__slots__" not in cls.__dict__:
+                continue  # without slots the class itself has the default
             value = f"_default_{name}"
         if one.init:
             default = "_NONE" if one.factory is not _NONE else f"_default_{name}"

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,67 @@ def test_appending_a_line_of_anything_never_lowers_an_answer(base: str, more: st
     for setting in SETTINGS:
         was, now = (outcome(v, Rules(), setting).answer for v in (before, after))
         assert ORDER[now] >= ORDER[was], (setting, was, now)
+
+
+STARTS = [
+    "\\",
+    "\\\n",
+    "\\\n\\",
+    "''",
+    '""',
+    "$E",
+    "\n\\",
+    "\t",
+    "<f ",
+    "2>&1 ",
+    "Y=1 ",
+    "! ",
+    "# \\\n\\",
+]
+
+
+@MANY
+@given(
+    st.sampled_from([c for c in WHOLE if not holds_document(c)]),
+    st.sampled_from(STARTS),
+    st.sampled_from([c for c in WHOLE if c[0].isalpha()]),
+)
+def test_a_line_reads_the_same_wherever_it_begins(base: str, start: str, more: str) -> None:
+    close, apart = (verdict_of(f"{base}\n{blank}{start}{more}") for blank in ("", " "))
+    assert [s.argv for s in close.segments] == [s.argv for s in apart.segments]
+    assert close.kind == apart.kind
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo hi\n\\rm -rf ~",
+        "echo hi \n\\rm -rf ~",
+        "echo hi\n\n\\rm -rf ~",
+        "echo hi\n\\\nrm -rf ~",
+        "echo a # b\\\n\\rm -rf ~",
+        "echo 'a\n\\b'\n\\rm -rf ~",
+        'echo "$(ls\n\\rm -rf ~)"',
+        "cat <<E\n\\x\nE\n\\rm -rf ~",
+        "X=1\n\\rm -rf ~",
+        "if true; then echo a\n\\rm -rf ~\nfi",
+    ],
+)
+def test_a_backslash_at_the_beginning_of_a_line_hides_nothing(script: str) -> None:
+    assert ("rm", "-rf", "~") in [s.argv for s in verdict_of(script).segments]
+    assert verdict_of(script).kind == Kind.DANGEROUS
+
+
+@pytest.mark.parametrize("script", ["echo 'a\n\\b'", 'echo "a\n\\b"', "cat <<E\nx\n\\b\nE"])
+def test_a_quoted_line_with_a_backslash_stays_a_text(script: str) -> None:
+    assert len([s for s in verdict_of(script).segments if s.argv]) == 1
+    assert " \\b" not in str(verdict_of(script).segments)
+
+
+def test_many_lines_with_a_backslash_are_read_or_asked_about_but_soon() -> None:
+    document = "cat > x.tex <<'E'\n" + "\\section{a}\n" * 5_000 + "E"
+    assert verdict_of(document).kind < Kind.UNKNOWN
+    assert verdict_of("ls\n" + "\\ls\n" * 5_000).kind == Kind.UNKNOWN
 
 
 @MANY

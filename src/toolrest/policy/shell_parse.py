@@ -12,7 +12,7 @@ from toolrest.policy.shell_constants import constants_of
 from toolrest.policy.shell_simple import parse_simple
 
 if TYPE_CHECKING:
-    from tree_sitter import Language
+    from tree_sitter import Language, Node
 
 MAX_LENGTH = 1 << 20
 
@@ -21,6 +21,15 @@ MAX_LENGTH = 1 << 20
 MAX_PARSED = 1 << 18
 MAX_COUNTS = (("|", 5_000), ("<<", 4_000), ("=(", 2_000))
 
+_MOST_LINES = 64
+_QUOTED = {
+    "string",
+    "string_content",
+    "raw_string",
+    "ansi_c_string",
+    "heredoc_body",
+    "heredoc_content",
+}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
@@ -61,13 +70,53 @@ def _too_big(text: str) -> str:
     return ""
 
 
-def parse_tree(text: str) -> Script:
-    """Read a script through its syntax tree, however simple it is."""
+def _apart(text: str) -> str | None:
+    r"""The text with a blank before each line that begins with a backslash; None if they are many.
+
+    The grammar takes `\rm` at the beginning of a line for one more word of the line before. To a
+    shell the blank changes nothing, but where it would be part of a quoted text it is left out.
+    """
+    source = text.encode()
+    root = _root(source)
+    inserted = 0
+    at = source.find(b"\n\\")
+    while at >= 0:
+        if _ends_line(source, at, root):
+            source = source[: at + 1] + b" " + source[at + 1 :]
+            # Only with the lines before put right is it known what is quoted further on.
+            root = _root(source)
+            inserted += 1
+            if inserted > _MOST_LINES:
+                return None
+        at = source.find(b"\n\\", at + 1)
+    return source.decode()
+
+
+def _ends_line(source: bytes, at: int, root: Node) -> bool:
+    """Whether the newline there is one to a shell: not quoted, and not escaped but in a comment."""
+    before = source[:at]
+    if (len(before) - len(before.rstrip(b"\\"))) % 2:
+        last = root.descendant_for_byte_range(at - 1, at)
+        return last is not None and last.type == "comment"
+    node = root.descendant_for_byte_range(at, at + 2)
+    return node is None or node.type not in _QUOTED
+
+
+def _root(source: bytes) -> Node:
     from tree_sitter import Parser
 
-    walker = Walker(text)
     # A new parser each time: it is cheap, and its scanner keeps state from one text to the next.
-    root = Parser(_grammar()).parse(walker.source).root_node
+    return Parser(_grammar()).parse(source).root_node
+
+
+def parse_tree(text: str) -> Script:
+    """Read a script through its syntax tree, however simple it is."""
+    apart = _apart(text) if "\n\\" in text else text
+    if apart is None:
+        why = f"more than {_MOST_LINES} lines begin with a backslash"
+        return Script(problems=[Problem("unknown.syntax", why)])
+    walker = Walker(apart)
+    root = _root(walker.source)
     script = walker.script
     if root.has_error:
         script.problems.append(Problem("unknown.syntax", "it is not a complete shell script"))

@@ -75,6 +75,8 @@ class WordReader:
             kind = node.type
         text = self._cut(node.start_byte, node.end_byte)
         if kind == "word" or (kind == "number" and not node.child_count):
+            if "\n" in text.replace("\\\n", ""):
+                self._problem("unknown.word", "a word goes over the end of its line")
             return bare(text)
         if kind == "raw_string":
             return text[1:-1], "x", 0
