@@ -31,18 +31,20 @@ async def main() -> None:
     from toolrest.process.command import Command
 
     with tempfile.TemporaryDirectory() as base:
-        workspace = os.path.join(base, "work")
+        workspace, other = os.path.join(base, "work"), os.path.join(base, "bare")
         os.mkdir(workspace)
+        os.mkdir(other)
         env = {**os.environ, "TOOLREST_HOME": os.path.join(base, "home")}
 
-        def session(mode: str, *, saves: bool = False) -> Toolrest:
+        def session(mode: str, *, place: str = workspace, saves: bool = False) -> Toolrest:
             settings = {"checkpoints": {"enabled": saves}}
-            return Toolrest(workspace, sandbox_mode=mode, env=env, model="bench", settings=settings)
+            return Toolrest(place, sandbox_mode=mode, env=env, model="bench", settings=settings)
 
         async with (
             session("workspace-write") as inside,
             session("danger-full-access") as outside,
             session("workspace-write", saves=True) as saving,
+            session("workspace-write", place=other) as lent,
         ):
             numbers = iter(range(10**9))
 
@@ -51,18 +53,18 @@ async def main() -> None:
                 output = await rest.call("exec_command", arguments)
                 assert "exited with code 0" in output.text, output.text
 
-            for rest in (inside, outside, saving):
+            for rest in (inside, outside, saving, lent):
                 await call(rest)
-            runner: Any = inside._gate.services.runner
+            # From a session of its own, in a folder of its own: what the sandbox prepares for
+            # these arguments stays prepared, and would save the others the work.
+            runner: Any = lent._gate.services.runner
             variables, _, _ = runner.environment(unified=True)
             shell = runner.shells.named("bash")
 
             def argv() -> tuple[str, ...]:
                 return tuple(shell.argv(f"set {next(numbers)}", login=False))
 
-            confined = runner.enclosure.confine(
-                Command(argv(), workspace, variables), outside=False
-            )
+            confined = runner.enclosure.confine(Command(argv(), other, variables), outside=False)
 
             async def plain() -> None:
                 subprocess.run(
