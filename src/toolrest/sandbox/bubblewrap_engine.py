@@ -22,7 +22,7 @@ from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.gitdirs import GitPlan, git_plan
-from toolrest.sandbox.kinds import Kinds
+from toolrest.sandbox.kinds import Kinds, kind_of
 from toolrest.sandbox.missing import at_top, placeholders
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
@@ -94,7 +94,8 @@ class BubblewrapEngine:
         os.makedirs(self._tmp, mode=0o700, exist_ok=True)
         self._own = own_files_in(policy.roots)
         self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
-        self._kinds = Kinds((*self._hidden, *policy.protected, *policy.exceptions))
+        deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
+        self._kinds = Kinds((*self._hidden, *deeper, *policy.exceptions))
         self._mounts = Mounts()
         self._overlaid = Overlays([], [])
         self._outside: tuple[tuple[str, str], ...] | None = None
@@ -221,7 +222,10 @@ class BubblewrapEngine:
             kept = (*self.policy.roots, TMP, VAR_TMP, RUN)
             self._overlaid = self._mounts.overlays(kept)
         sockets = socket_paths()
-        seen = (present, sockets, self._kinds.look(), self._mounts.points)
+        # Of the names in a root only those are unknown that were not made just now.
+        others = [path for root in self._roots for path in root.top if path not in present]
+        kinds = (tuple(map(kind_of, others)), self._kinds.look())
+        seen = (present, sockets, kinds, self._mounts.points)
         if seen != self._seen:
             self._arguments = self._build(present, sockets)
             self._seen = seen

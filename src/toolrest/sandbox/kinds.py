@@ -69,13 +69,14 @@ class Kinds:
 
 
 def _looked(folder: _Folder, stamp: _Stamp, settled: int) -> tuple[int, ...]:
-    kinds = tuple(map(_kind, folder.paths))
+    kinds = tuple(map(kind_of, folder.paths))
     if stamp[2] < settled:
         folder.stamp, folder.known = stamp, kinds
     return kinds
 
 
-def _kind(path: str) -> int:
+def kind_of(path: str) -> int:
+    """The file type of one name, 0 when it is not there."""
     try:
         return stat.S_IFMT(os.lstat(path).st_mode)
     except OSError:

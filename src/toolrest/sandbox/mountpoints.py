@@ -58,6 +58,8 @@ class MountPoints:
         self._written: tuple[list[Entry], bytes] = ([], b"[]")
         self._taken: set[str] = set()
         """Names that existed when they were last asked for: looked at before anything is made."""
+        self._size = 0
+        """Of the record, as it was when it was last read."""
         self._users = 0
         self._mutex = threading.Lock()
 
@@ -136,7 +138,8 @@ class MountPoints:
         return []
 
     def _load(self) -> list[Entry]:
-        data = os.pread(self._record, os.fstat(self._record).st_size, 0)
+        self._size = os.fstat(self._record).st_size
+        data = os.pread(self._record, self._size, 0)
         found = self._read.get(data)
         if found is None:
             try:
@@ -153,7 +156,7 @@ class MountPoints:
         if entries != self._written[0]:
             self._written = (entries, json.dumps(entries).encode())
         data = self._written[1] if entries else b"[]"
-        data = data.ljust(os.fstat(self._record).st_size)
+        data = data.ljust(self._size)
         os.pwrite(self._record, data, 0)
 
     @contextmanager

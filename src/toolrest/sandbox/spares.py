@@ -45,6 +45,7 @@ class Spares:
         self._free = [os.path.join(self._home, name) for name in os.listdir(self._home)]
         self._used: dict[str, Kept] = {}
         """By path: the folder that was there last, which goes there again."""
+        self._rename = _renamer()
         self._names = (f"/{token_hex(4)}-{number}".encode() for number in count())
 
     def put(self, folder: int, path: str, name: str) -> Identity | None:
@@ -56,7 +57,7 @@ class Spares:
         kept = self._used.get(path)
         if kept is not None:
             try:
-                _rename(kept.place, folder, target)
+                self._rename(kept.place, folder, target)
                 return kept.identity
             except FileExistsError:
                 raise
@@ -74,7 +75,7 @@ class Spares:
                 info = os.lstat(place)
                 if info.st_mtime_ns != _EMPTY_SINCE and not _marked(place):
                     continue  # what somebody lost in there is not for others to see
-                _rename(place, folder, target)
+                self._rename(place, folder, target)
             except FileNotFoundError:
                 continue  # another session was faster
             except FileExistsError:
@@ -99,7 +100,7 @@ class Spares:
             kept = Kept(self._home + next(self._names), identity)
         source = os.fsencode(path)
         try:
-            _rename(source, _AT_FDCWD, kept.place)
+            self._rename(source, _AT_FDCWD, kept.place)
         except OSError:
             os.rmdir(path)
             return
@@ -107,7 +108,7 @@ class Spares:
             self._used[path] = kept
             return
         self._used.pop(path, None)
-        _rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
+        self._rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
 
 
 def _marked(folder: bytes) -> bool:
@@ -121,13 +122,13 @@ def _marked(folder: bytes) -> bool:
 
 
 @cache
-def _renameat2() -> Callable[..., int]:
-    function: Callable[..., int] = ctypes.CDLL(None, use_errno=True).renameat2
-    return function
-
-
-def _rename(source: bytes, folder: int, target: bytes) -> None:
+def _renamer() -> Callable[[bytes, int, bytes], None]:
     """rename() that never replaces anything; os.rename would take an empty folder's place."""
-    if _renameat2()(_AT_FDCWD, source, folder, target, _NO_REPLACE) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), os.fsdecode(target))
+    system_call = ctypes.CDLL(None, use_errno=True).renameat2
+
+    def rename(source: bytes, folder: int, target: bytes) -> None:
+        if system_call(_AT_FDCWD, source, folder, target, _NO_REPLACE) < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), os.fsdecode(target))
+
+    return rename

@@ -9,7 +9,7 @@ from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputD
 from toolrest.gate.context import Context
 from toolrest.gate.limits import Limit, formatted_truncate
 from toolrest.gate.parameters import param
-from toolrest.items import ToolOutput
+from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.process import layout
 from toolrest.tools.commands import (
@@ -88,10 +88,12 @@ class ExecCommand(CommandTool):
         cwd = runner.workdir(args.workdir)
         runner.count()
         argv = self.argv_once(args, ctx)
-        parsed = parsed_command(args.cmd)
+        parsed: tuple[JSONObject, ...] = ()
         ctx.delta = ExecCommandOutputDelta
 
         def started(session_id: int, pid: int) -> None:
+            nonlocal parsed
+            parsed = parsed_command(args.cmd)  # while the program is busy starting
             ctx.emit(
                 ExecCommandBegin(
                     call_id=ctx.call_id,
