@@ -265,3 +265,22 @@ def test_bash_starts_exactly_what_we_saw(bench: Bench) -> None:
             allowed += 1
             check(line, verdict, bench.run(line))
     assert allowed >= LINES * 0.3, f"only {allowed} of {LINES} lines were allowed"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not BASH, reason="needs bash in /bin or /usr/bin")
+def test_bash_starts_nothing_whose_name_we_did_not_see(bench: Bench) -> None:
+    """Also of what is not proven harmless: the dangerous list can only know what was seen.
+
+    Lines that write somewhere are left out, and those whose programs may start later.
+    """
+    ran = 0
+    for _, line in zip(range(LINES), lines(20261115), strict=False):
+        verdict = judge(line, cwd=str(bench.cwd), home="/home/u")
+        if verdict.kind not in (Kind.TOUCHES, Kind.RUNS) or set("<>&") & set(line):
+            continue
+        ran += 1
+        names = {segment.argv[0].rpartition("/")[2] for segment in verdict.segments if segment.argv}
+        started = bench.run(line)
+        assert {words[0] for words in started if words} <= names, f"{line!r} started {started}"
+    assert ran >= LINES * 0.1, f"only {ran} of {LINES} lines were run"

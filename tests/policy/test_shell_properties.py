@@ -155,6 +155,22 @@ def test_a_backslash_at_the_beginning_of_a_line_hides_nothing(script: str) -> No
     assert verdict_of(script).kind == Kind.DANGEROUS
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "time X=1 rm -rf ~",
+        "time ! rm -rf ~",
+        "time -p -- ! X=1 rm -rf ~",
+        "coproc X=1 rm -rf ~",
+        "env -- X=1 rm -rf ~",
+        "sudo -- X=1 rm -rf ~",
+        "timeout -- 5 rm -rf ~",
+    ],
+)
+def test_a_wrapper_hides_no_danger(command: str) -> None:
+    assert verdict_of(command).kind == Kind.DANGEROUS
+
+
 @pytest.mark.parametrize("script", ["echo 'a\n\\b'", 'echo "a\n\\b"', "cat <<E\nx\n\\b\nE"])
 def test_a_quoted_line_with_a_backslash_stays_a_text(script: str) -> None:
     assert len([s for s in verdict_of(script).segments if s.argv]) == 1

@@ -95,15 +95,16 @@ _MOVES = ("-C", "-D", "-R", "--chdir", "--chroot")
 def _start(simple: Simple, wrapper: Wrapper) -> tuple[int, str | None, bool]:
     """Where the inner command begins (-1: not understood), a script option's text, assignments."""
     argv = simple.argv
-    index, left, script, assigned = 1, wrapper.operands, None, False
+    index, left, script, assigned, options = 1, wrapper.operands, None, False, True
     while index < len(argv):
         word = argv[index]
-        option = word[:1] == "-" and word != "-"
+        option = options and word[:1] == "-" and word != "-"
         if simple.mark(index) and (option or left):
             return -1, None, False
-        if word == "--":
-            return index + 1 + left, script, assigned
-        if option:
+        if option and word == "--":
+            options = False
+            index += 1
+        elif option:
             step, text = _option(simple, index, wrapper)
             if not step:
                 return -1, None, False
@@ -113,6 +114,8 @@ def _start(simple: Simple, wrapper: Wrapper) -> tuple[int, str | None, bool]:
         elif wrapper.assigns and "=" in word:
             name, _, value = word.partition("=")
             assigned = assigned or bool(simple.mark(index)) or not is_calm(name, value)
+            index += 1
+        elif wrapper.keyword and word == "!":
             index += 1
         elif left:
             left -= 1

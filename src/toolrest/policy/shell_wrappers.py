@@ -11,7 +11,8 @@ class Wrapper(NamedTuple):
     """The words of a wrapper before the command that it runs.
 
     `takes` are options with a value, `may_take` those whose value, if any, is attached;
-    `script` is the letter whose value is a script. A transparent wrapper adds nothing.
+    `script` is the letter whose value is a script. A transparent wrapper adds nothing. What
+    follows a keyword of the shell is a command as it stands, with `!` and assignments of its own.
     """
 
     flags: str = ""
@@ -24,6 +25,7 @@ class Wrapper(NamedTuple):
     numbers: bool = False
     script: str = ""
     may_take: str = ""
+    keyword: bool = False
 
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -60,10 +62,10 @@ WRAPPERS: dict[str, Wrapper] = {
     "taskset": Wrapper("ac", "", wordset("--cpu-list --all-tasks"), operands=1),
     "nohup": Wrapper(),
     "time": Wrapper("pv", "f", wordset("--portability --verbose"), wordset("--format"),
-        transparent=True),
+        transparent=True, assigns=True, keyword=True),
     "builtin": Wrapper(transparent=True),
     "exec": Wrapper("cl", "a"),
-    "coproc": Wrapper(),
+    "coproc": Wrapper(assigns=True, keyword=True),
     "noglob": Wrapper(),
     "nocorrect": Wrapper(),
     "stdbuf": Wrapper("", "ioe", frozenset(), wordset("--input --output --error"),
