@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from toolrest.sandbox import mountpoints
-from toolrest.sandbox.missing import at_top, placeholders
+from toolrest.sandbox.missing import at_depth, at_top
 from toolrest.sandbox.mountpoints import MountPoints
 
 
@@ -166,9 +166,10 @@ def test_which_placeholder_for_which_name(root: Path) -> None:
     wanted = [
         f"{root}/{n}" for n in (".codex", ".mcp.json", ".bashrc", "there", "a/b/c", "there/d")
     ]
-    folders, files = placeholders(wanted, str(root))
-    assert folders == [f"{root}/{n}" for n in (".codex", ".mcp.json", "a", "there/d")]
-    assert files == {f"{root}/.bashrc": b""}
+    missing, there = at_depth(wanted, str(root))
+    folders = dict.fromkeys(f"{root}/{n}" for n in (".codex", ".mcp.json", "a", "there/d"))
+    assert missing == {**folders, f"{root}/.bashrc": b""}
+    assert there == {f"{root}/there": None}
 
 
 def test_what_is_put_into_a_kept_folder_is_never_taken_away(root: Path, registry: str) -> None:

@@ -11,6 +11,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
@@ -23,7 +24,7 @@ from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.gitdirs import GitPlan, git_plan
 from toolrest.sandbox.kinds import Kinds, kind_of
-from toolrest.sandbox.missing import at_top, placeholders
+from toolrest.sandbox.missing import at_depth, at_top
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import (
@@ -38,6 +39,8 @@ from toolrest.sandbox.view import RUN, TMP, VAR_TMP, Show, View
 PROXY_SOCKET = "/run/toolrest-proxy.sock"
 """Where a command finds the proxy, when there is one."""
 
+_UNKNOWN = (-1, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
@@ -49,23 +52,44 @@ class Proxy:
     """The forwarder that runs inside and then starts the command."""
 
 
+class Wanted(NamedTuple):
+    """Names in one folder that must not be free, with what stands for each."""
+
+    missing: dict[str, bytes | None]
+    there: dict[str, bytes | None]
+    """As far as known; where one is gone after all, its stand-in comes."""
+
+
 @dataclass(slots=True)
 class Root:
     """One writable root: its git folders and the placeholders for what is missing."""
 
     path: str
-    points: MountPoints
     git: GitPlan = field(default_factory=GitPlan)
     git_identity: tuple[int, int] | None = None
     protected: tuple[str, ...] = ()
     top: dict[str, bytes | None] = field(default_factory=dict)
-    """The protected names right in it, with what stands for one that is missing."""
+    """The protected names right in it and git's, with what stands for one that is missing."""
     deeper: tuple[str, ...] = ()
+    known: dict[str, Wanted] = field(default_factory=dict)
 
     def protect(self, paths: tuple[str, ...]) -> None:
         """Keep these names as they are, there or not."""
         self.protected = paths
         self.top, self.deeper = at_top(paths, self.path)
+        self.top |= self.git.there
+        missing = {**dict.fromkeys(self.git.missing_folders), **self.git.missing_files}
+        self.known = _by_folder(missing, self.top)
+
+    def wanted(self) -> dict[str, Wanted]:
+        """What to take before a command, by the folder that it is in."""
+        if not self.deeper:
+            return self.known
+        missing, there = at_depth(self.deeper, self.path)
+        for wanted in self.known.values():
+            missing |= wanted.missing
+            there |= wanted.there
+        return _by_folder(missing, there)
 
 
 class BubblewrapEngine:
@@ -104,7 +128,10 @@ class BubblewrapEngine:
         self._running = 0
         self._seen: object = None
         self._arguments: tuple[str, ...] = ()
-        self._roots = [Root(path, MountPoints(registry, path)) for path in policy.roots]
+        self._registry = registry
+        self._points: dict[str, MountPoints] = {}
+        """By the folder that the placeholders are in."""
+        self._roots = [Root(path) for path in policy.roots]
         for root in self._roots:
             root.git, root.git_identity = git_plan(root.path), _identity(root.path)
             root.protect(self._protected_in(root))
@@ -134,18 +161,16 @@ class BubblewrapEngine:
     def confine(self, command: Command) -> Prepared:
         """The same command, confined."""
         with self._mutex:
-            if self._running == 0:
-                self._look()
-            present = self._hold()
+            present, held = self._looked_and_held()
             try:
                 if self._running == 0:
                     self._refresh(present)
                 wrapped = self._wrap(command)
             except BaseException:
-                self._let_go()
+                _let_go(held)
                 raise
             self._running += 1
-        return Prepared(wrapped, _once(self._release))
+        return Prepared(wrapped, _once(lambda: self._release(held)))
 
     def _wrap(self, command: Command) -> Command:
         outside = tuple(command.env.items())
@@ -164,6 +189,20 @@ class BubblewrapEngine:
             scoped=self.scopes,
         )
 
+    def _looked_and_held(self) -> tuple[tuple[str, ...], list[MountPoints]]:
+        if self._running > 0:
+            return self._hold()
+        self._look()
+        try:
+            return self._hold()
+        except SandboxUnavailable as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+        for root in self._roots:  # a folder in `.git` is gone, a submodule's for one
+            root.git_identity = _UNKNOWN
+        self._look()
+        return self._hold()
+
     def _look(self) -> None:
         """Has a root's `.git` been replaced from outside since the last command?"""
         for root in self._roots:
@@ -171,39 +210,39 @@ class BubblewrapEngine:
             if identity != root.git_identity:
                 pointer = identity is not None and not stat.S_ISDIR(identity[1])
                 entry = os.path.join(root.path, ".git")
-                root.git = GitPlan(read_only=[entry]) if pointer else git_plan(root.path)
+                root.git = _only(entry) if pointer else git_plan(root.path)
                 root.git_identity = identity
                 root.protect(self._protected_in(root))
             if root.git.refusal is not None:
                 raise SandboxUnavailable(f"sandbox: {root.git.refusal}")
 
-    def _hold(self) -> tuple[str, ...]:
-        """Take the names that must stay missing."""
+    def _hold(self) -> tuple[tuple[str, ...], list[MountPoints]]:
+        """Take the names that must stay missing; what exists of them, and what to let go later."""
         present: list[str] = []
-        held = 0
+        held: list[MountPoints] = []
         try:
             for root in self._roots:
-                folders, files = placeholders(root.deeper, root.path)
-                folders = [*root.git.missing_folders, *folders]
-                files |= root.git.missing_files
-                present += root.points.acquire(folders, files, root.top)
-                held += 1
+                for folder, wanted in root.wanted().items():
+                    points = self._points_in(root, folder)
+                    present += points.acquire((), wanted.missing, wanted.there)
+                    held.append(points)
         except OSError as error:
-            for root in self._roots[:held]:
-                root.points.release()
+            _let_go(held)
             raise SandboxUnavailable(
                 f"sandbox: cannot keep a protected name from being created: {error}."
             ) from error
-        return tuple(present)
+        return tuple(present), held
 
-    def _let_go(self) -> None:
-        for root in self._roots:
-            root.points.release()
+    def _points_in(self, root: Root, folder: str) -> MountPoints:
+        points = self._points.get(folder)
+        if points is None:
+            points = self._points[folder] = MountPoints(self._registry, root.path, folder)
+        return points
 
-    def _release(self) -> None:
+    def _release(self, held: list[MountPoints]) -> None:
         with self._mutex:
             self._running -= 1
-            self._let_go()
+            _let_go(held)
 
     def _protected_in(self, root: Root) -> tuple[str, ...]:
         """The root's protected names; what concerns git is in its plan."""
@@ -268,6 +307,29 @@ class BubblewrapEngine:
                 os.mkdir(own, 0o755)
             if os.path.islink(own):
                 raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
+
+
+def _by_folder(
+    missing: dict[str, bytes | None], there: dict[str, bytes | None]
+) -> dict[str, Wanted]:
+    found: dict[str, Wanted] = {}
+    for index, names in enumerate((missing, there)):
+        for path, content in names.items():
+            wanted = found.setdefault(os.path.dirname(path), Wanted({}, {}))
+            wanted[index][path] = content
+    return found
+
+
+def _let_go(held: list[MountPoints]) -> None:
+    for points in held:
+        points.release()
+
+
+def _only(entry: str) -> GitPlan:
+    """For a `.git` that points elsewhere since the session began: nobody changes it."""
+    plan = GitPlan()
+    plan.keep(entry, None)
+    return plan
 
 
 def _once(action: Callable[[], None]) -> Callable[[], None]:

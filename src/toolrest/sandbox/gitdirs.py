@@ -38,8 +38,18 @@ class GitPlan:
     pinned: list[str] = field(default_factory=list)
     missing_folders: list[str] = field(default_factory=list)
     missing_files: dict[str, bytes] = field(default_factory=dict)
+    there: dict[str, bytes | None] = field(default_factory=dict)
+    """Of the read-only names those that must not become free, with what stands for each then.
+
+    Somebody may remove one; and what looked like one may have been another session's placeholder.
+    """
     refusal: str | None = None
     """Why nothing may run in this root: a link stands where only a mount could protect."""
+
+    def keep(self, path: str, blank: bytes | None) -> None:
+        """Read-only as long as it is there, and never anybody else's to make."""
+        self.read_only.append(path)
+        self.there[path] = blank
 
 
 def git_plan(root: str) -> GitPlan:
@@ -52,13 +62,13 @@ def git_plan(root: str) -> GitPlan:
     elif kind == "link":
         plan.refusal = _link(entry)
     elif kind == "folder" and _kind(os.path.join(entry, "HEAD")) is None:
-        plan.read_only.append(entry)  # not a repository; nobody makes it one unasked
+        plan.keep(entry, None)  # not a repository; nobody makes it one unasked
     elif kind == "folder":
         plan.pinned.append(entry)
         _folder(plan, entry)
         _nested(plan, root, entry)
     else:
-        plan.read_only.append(entry)
+        plan.keep(entry, None)
         _pointed(plan, root, entry)
     return plan
 
@@ -73,7 +83,7 @@ def _pointed(plan: GitPlan, root: str, entry: str) -> None:
             plan.refusal = f"{entry} points at {folder}, which is not there; repair or remove it"
         return
     common = _target(os.path.join(folder, "commondir"), b"")
-    if common is None:
+    if common in (None, folder):  # a session beside this one may hold the name, pointing nowhere
         if _checkout(folder) == entry or inside(folder, root):
             plan.writable.append(folder)
             _folder(plan, folder)
@@ -94,7 +104,7 @@ def _worktree(plan: GitPlan, common: str, folder: str) -> None:
         if _kind(path) in ("file", "folder"):
             plan.read_only.append(path)  # the main checkout and other worktrees are not its own
     for name in ("commondir", "gitdir"):
-        plan.read_only.append(os.path.join(folder, name))
+        plan.keep(os.path.join(folder, name), b"")
     _worktree_config(plan, common, folder)
 
 
@@ -108,7 +118,7 @@ def _folder(plan: GitPlan, folder: str) -> None:
         elif kind is None:
             plan.missing_folders.append(path)
         else:
-            plan.read_only.append(path)
+            plan.keep(path, None)
     _file(plan, os.path.join(folder, "config"), b"")
     _file(plan, os.path.join(folder, "commondir"), COMMON_DIR_HERE)
     _worktree_config(plan, folder, folder)
@@ -130,7 +140,7 @@ def _file(plan: GitPlan, path: str, blank: bytes) -> None:
     elif kind is None:
         plan.missing_files[path] = blank
     else:
-        plan.read_only.append(path)
+        plan.keep(path, blank)
 
 
 def _nested(plan: GitPlan, root: str, folder: str) -> None:

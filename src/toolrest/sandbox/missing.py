@@ -46,23 +46,24 @@ def at_top(paths: Iterable[str], root: str) -> tuple[dict[str, bytes | None], tu
     return top, tuple(deeper)
 
 
-def placeholders(paths: Iterable[str], root: str) -> tuple[list[str], dict[str, bytes]]:
-    """Folders and files to make inside the root so that each of these names is taken.
+def at_depth(
+    paths: Iterable[str], root: str
+) -> tuple[dict[str, bytes | None], dict[str, bytes | None]]:
+    """What to make inside the root so that each of these names is taken, and the names that are.
 
-    Where a parent is missing too, the outermost missing one is enough.
+    Where a parent is missing too, the outermost missing one is enough. A name that is taken has
+    its stand-in too: it may be gone in a moment, having been another session's.
     """
-    folders: dict[str, None] = {}
-    files: dict[str, bytes] = {}
+    missing: dict[str, bytes | None] = {}
+    there: dict[str, bytes | None] = {}
     for path in paths:
+        content = _FILES.get(os.path.basename(path))
         if os.path.lexists(path):
+            there[path] = content
             continue
         taken = _outermost_missing(path, root)
-        content = _FILES.get(os.path.basename(path))
-        if taken == path and content is not None:
-            files[path] = content
-        else:
-            folders[taken] = None
-    return list(folders), files
+        missing[taken] = content if taken == path else None
+    return missing, there
 
 
 def _outermost_missing(path: str, root: str) -> str:

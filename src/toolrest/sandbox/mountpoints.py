@@ -43,11 +43,15 @@ class Entry(NamedTuple):
 
 
 class MountPoints:
-    """The placeholders of one root, shared by every session that works in it."""
+    """The placeholders of one folder, shared by every session that makes some in it.
 
-    def __init__(self, registry: str, root: str) -> None:
+    A folder's and not a root's: two worktrees are two roots and share a git folder. The way to it
+    is walked from `root`, above which no command can write.
+    """
+
+    def __init__(self, registry: str, root: str, folder: str | None = None) -> None:
         os.makedirs(registry, mode=0o700, exist_ok=True)
-        name = sha256(os.fsencode(root)).hexdigest()[:32]
+        name = sha256(os.fsencode(folder or root)).hexdigest()[:32]
         self._root = root
         self._spares = Spares(os.path.join(registry, "spare"))
         self._guard_path = os.path.join(registry, f"{name}.lock")
@@ -71,7 +75,7 @@ class MountPoints:
     def acquire(
         self,
         folders: Sequence[str],
-        files: Mapping[str, bytes],
+        files: Mapping[str, bytes | None],
         unless_there: Mapping[str, bytes | None] = _NOTHING,
     ) -> tuple[str, ...]:
         """Make the missing placeholders for one more command; the names that exist now.
