@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from toolrest.sandbox import mountpoints
 from toolrest.sandbox.missing import at_depth, at_top
 from toolrest.sandbox.mountpoints import MountPoints
+from toolrest.sandbox.spares import Spares
 
 
 @pytest.fixture
@@ -247,3 +249,78 @@ def test_the_names_right_in_the_root_need_no_look(root: Path) -> None:
     top, deeper = at_top(wanted, str(root))
     assert top == {f"{root}/.codex": None, f"{root}/.bashrc": b""}
     assert deeper == (f"{root}/.config/fish",)
+
+
+UNRECORDED = """
+import os, sys
+from toolrest.sandbox.mountpoints import MountPoints
+registry, root = sys.argv[1:]
+points = MountPoints(registry, root)
+points._save = lambda entries: os._exit(1)
+points.acquire([f"{root}/a", f"{root}/b"], {f"{root}/f": b".\\n"})
+"""
+
+
+def test_what_a_session_had_no_time_to_record_is_known_again(root: Path, registry: str) -> None:
+    """Killed between making the placeholders and writing them down."""
+    for fresh in (True, False):  # the second time the folders come from the kept ones
+        subprocess.run([sys.executable, "-c", UNRECORDED, registry, str(root)])
+        assert names(root) == {"a", "b", "f"}, fresh
+        (root / "b/mine").write_text("kept")
+        points = MountPoints(registry, str(root))
+        made = points.acquire([f"{root}/a"], {f"{root}/f": b".\n"}, {f"{root}/b": None})
+        assert set(made) == {f"{root}/a", f"{root}/f"}
+        points.release()
+        assert names(root) == {"b", "b/mine"}
+        shutil.rmtree(root / "b")
+
+
+def test_placeholders_of_another_session_are_not_taken_for_lost(root: Path, registry: str) -> None:
+    one, other = MountPoints(registry, str(root)), MountPoints(registry, str(root))
+    one.acquire([f"{root}/a"], {})
+    for _ in range(3):
+        assert other.acquire([], {}, {f"{root}/a": None}) == ()
+        other.release()
+        assert names(root) == {"a"}
+    one.release()
+    assert names(root) == set()
+
+
+def test_a_kept_folder_with_its_time_set_back_is_not_handed_out(root: Path, registry: str) -> None:
+    """Whoever may write where it was could else have his files appear in another workspace."""
+    points = MountPoints(registry, str(root))
+    points.acquire([f"{root}/a"], {})
+    points.release()
+    (kept,) = Path(registry, "spare").iterdir()
+    before = kept.stat()
+    (kept / "pre-commit").write_text("theirs")
+    os.utime(kept, ns=(before.st_atime_ns, before.st_mtime_ns))
+    points = MountPoints(registry, str(root))
+    points.acquire([f"{root}/hooks"], {})
+    assert names(root) == {"hooks"}
+    points.release()
+
+
+def test_a_folder_made_again_while_its_twin_is_away_gets_what_was_in_it(
+    root: Path, registry: str
+) -> None:
+    """Somebody writes a file the moment before we take the folder, and makes it anew after."""
+    spares = Spares(registry)
+    folder = root / ".vscode"
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    seen = os.stat_result(folder.stat())
+    move = spares._rename
+    moved: list[bytes] = []
+
+    def rename(source: bytes, where: int, target: bytes) -> None:
+        if not moved:
+            (folder / "settings.json").write_text("mine")
+        move(source, where, target)
+        if not moved:
+            folder.mkdir()
+        moved.append(target)
+
+    spares._rename = rename
+    spares.take_back(str(folder), seen)
+    assert (folder / "settings.json").read_text() == "mine"

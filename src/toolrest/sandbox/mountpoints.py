@@ -24,7 +24,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from toolrest.policy.names import inside
-from toolrest.sandbox.spares import Spares
+from toolrest.sandbox.spares import Spares, is_marked, mark
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATIENCE = 5.0
@@ -64,6 +64,8 @@ class MountPoints:
         """Names that existed when they were last asked for: looked at before anything is made."""
         self._size = 0
         """Of the record, as it was when it was last read."""
+        self._before: list[Entry] = []
+        """What the record said when the names of one command were about to be taken."""
         self._users = 0
         self._mutex = threading.Lock()
 
@@ -87,7 +89,7 @@ class MountPoints:
         """
         wanted = {**dict.fromkeys(folders), **files}
         with self._mutex, self._guarded():
-            before = self._open() if self._users == 0 else self._load()
+            before = self._before = self._open() if self._users == 0 else self._load()
             self._users += 1
             made: list[Entry] = []
             try:
@@ -214,8 +216,10 @@ class MountPoints:
                 info = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 known = (info.st_dev, info.st_ino)
         except FileExistsError:
-            self._taken.add(path)
-            return None
+            orphan = self._orphan(folder, path, name, content)
+            if orphan is None:
+                self._taken.add(path)
+            return orphan
         except OSError:
             if _beyond_reach(folder):
                 return None
@@ -230,9 +234,25 @@ class MountPoints:
         fd = os.open(name, _NEW_FLAGS, 0o644, dir_fd=folder)
         try:
             os.write(fd, content)
+            mark(fd)
         finally:
             os.close(fd)
         return None
+
+    def _orphan(self, folder: int, path: str, name: str, content: bytes | None) -> Entry | None:
+        """A placeholder that a session made and, killed in that moment, did not record."""
+        try:
+            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return None
+        if not is_marked(info) or any(entry.path == path for entry in self._before):
+            return None
+        size = 0 if content is None else len(content)
+        if stat.S_ISDIR(info.st_mode):
+            ours = content is None and not os.listdir(path)
+        else:
+            ours = stat.S_ISREG(info.st_mode) and content is not None and info.st_size == size
+        return Entry(path, info.st_dev, info.st_ino, size) if ours else None
 
     def _remove(self, entry: Entry) -> None:
         """Take a placeholder away if it is still the one we made and nothing was put into it."""

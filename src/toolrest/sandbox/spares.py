@@ -6,7 +6,8 @@ on a disk that is told about every freed block. Where the kept ones are on anoth
 folders are made and removed after all.
 
 A kept folder's time of change is set to a moment long ago. Whoever puts something into it moves
-that time, so one look at the folder from outside tells whether it is still empty.
+that time, so one look at the folder from outside tells whether it is still empty. Where it comes
+from another session somebody could have set the time back: there one look inside it is taken.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Spares:
         if os.fstat(folder).st_dev == self._device and self._put_any(folder, path, target):
             return self._used[path].identity
         os.mkdir(name, 0o755, dir_fd=folder)
+        _marked(b"/proc/self/fd/%d/%s" % (folder, target))
         return None
 
     def _put_any(self, folder: int, path: str, target: bytes) -> bool:
@@ -73,7 +75,7 @@ class Spares:
             place = self._free.pop()
             try:
                 info = os.lstat(place)
-                if info.st_mtime_ns != _EMPTY_SINCE and not _marked(place):
+                if os.listdir(place) or not (is_marked(info) or _marked(place)):
                     continue  # what somebody lost in there is not for others to see
                 self._rename(place, folder, target)
             except FileNotFoundError:
@@ -89,7 +91,7 @@ class Spares:
 
     def take_back(self, path: str, seen: os.stat_result) -> None:
         """Remove an empty folder; one that is in use stays where it is."""
-        if seen.st_mtime_ns != _EMPTY_SINCE and os.listdir(path):
+        if not is_marked(seen) and os.listdir(path):
             return
         if seen.st_dev != self._device:
             os.rmdir(path)
@@ -104,17 +106,39 @@ class Spares:
         except OSError:
             os.rmdir(path)
             return
-        if os.lstat(kept.place).st_mtime_ns == _EMPTY_SINCE or _marked(kept.place):
+        if is_marked(os.lstat(kept.place)) or _marked(kept.place):
             self._used[path] = kept
             return
         self._used.pop(path, None)
-        self._rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
+        try:
+            self._rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
+        except FileExistsError:  # and, as it was gone for a moment, made the folder again
+            self._pour_back(kept.place, source)
+
+    def _pour_back(self, place: bytes, path: bytes) -> None:
+        folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for name in os.listdir(place):
+                with contextlib.suppress(FileExistsError):  # what is there now is newer
+                    self._rename(os.path.join(place, name), folder, name)
+        finally:
+            os.close(folder)
+
+
+def is_marked(info: os.stat_result) -> bool:
+    """Whether this is a placeholder of ours, made or kept, that nobody has changed since."""
+    return info.st_mtime_ns == _EMPTY_SINCE
+
+
+def mark(file: int | bytes) -> None:
+    """Set the time of change by which a placeholder is known, where the file system takes it."""
+    with contextlib.suppress(OSError):
+        os.utime(file, ns=(_EMPTY_SINCE, _EMPTY_SINCE))
 
 
 def _marked(folder: bytes) -> bool:
     """Set the time of change that says empty, if it is; what comes later moves it again."""
-    with contextlib.suppress(OSError):
-        os.utime(folder, ns=(_EMPTY_SINCE, _EMPTY_SINCE))
+    mark(folder)
     if not os.listdir(folder):
         return True
     os.utime(folder)
