@@ -35,6 +35,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The full run leaves nothing out: what was skipped in it makes it fail."""
+    report = session.config.pluginmanager.get_plugin("terminalreporter")  # none in a worker
+    if FULL and report is not None and report.stats.get("skipped"):
+        report.write_line(f"\n{len(report.stats['skipped'])} skipped; a full run skips nothing")
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture
 def full() -> bool:
     """Whether the long suites run whole."""

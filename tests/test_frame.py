@@ -180,18 +180,35 @@ def test_the_examples_in_the_documents_run(tmp_path: Path, document: str) -> Non
 def test_the_core_install_stays_small() -> None:
     from importlib.metadata import requires
 
+    from packaging.requirements import Requirement
+
     seen: set[str] = set()
     todo = ["toolrest"]
     while todo:
-        name = todo.pop()
-        for line in requires(name) or []:
-            if "extra ==" in line or "python_version <" in line or "sys_platform ==" in line:
+        for line in requires(todo.pop()) or []:
+            wanted = Requirement(line)
+            if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
                 continue
-            needed = re.split(r"[ ;<>=!~\[(]", line)[0].lower().replace("_", "-")
+            needed = wanted.name.lower().replace("_", "-")
             if needed not in seen:
                 seen.add(needed)
                 todo.append(needed)
     assert len(seen) + 1 <= 24, sorted(seen)
+
+
+def test_a_full_run_that_skips_a_test_fails(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_x.py").write_text("import pytest\ndef test_x():\n    pytest.skip('no')\n")
+    for whole, code in (("1", 1), ("0", 0)):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "TOOLREST_TEST_FULL": whole},
+        )
+        assert (done.returncode, "1 skipped" in done.stdout) == (code, True), done.stdout
 
 
 def test_events_and_items_are_plain_json() -> None:

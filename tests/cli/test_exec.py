@@ -191,8 +191,8 @@ ENDS: list[tuple[list[Any], tuple[str, ...], int, str]] = [
     ([[Call("exec_command", {"cmd": "echo 1"})]] * 3, ("--max-tokens", "150"), 4, "budget"),
     ([[Call("exec_command", {"cmd": "echo 1"})]] * 3, ("--max-tool-calls", "1"), 4, "budget"),
     ([[Pause(60), Say("late")]], ("--timeout", "0.3"), 4, "timeout"),
-    ([[Call("exec_command", {"cmd": "rm -rf /"})]], ("-c", "on_ask=fail"), 3, "denied"),
     ([[Call("exec_command", {"cmd": "rm -rf /"})], "sorry"], (), 0, "done"),
+    ([[Call("exec_command", {"cmd": "rm -rf /"})]], ("-c", "on_ask=fail"), 3, "denied"),
     ([[Call("nope"), Call("exec_command", "{bad")], "well"], (), 0, "done"),
 ]
 # Every exit code is in the short run too.

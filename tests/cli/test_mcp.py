@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -181,3 +182,16 @@ def test_login_and_logout_of_a_program() -> None:
     assert isinstance(done.exception, McpError)
     assert "nothing to log in to" in str(done.exception)
     assert "there was no login" in runner.invoke(app, ["mcp", "logout", "fs"]).output
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, waits: bool) -> None:
+    model = serve(["done"])
+    (desk.workspace / "server.py").write_text(FAKE.read_text())
+    line = f"sleep 1; exec {sys.executable} -S -E server.py"
+    settings = {"command": "/bin/sh", "args": ["-c", line]}
+    flags = [f"-cmcp_servers.fs.{key}={json.dumps(value)}" for key, value in settings.items()]
+    ran = desk.run("exec", *flags, *(["--wait-mcp"] if waits else []), "go")
+    assert (ran.code, ran.out) == (0, "done\n"), ran.err
+    tools = {tool.get("name") for tool in model.requests[0].body["tools"]}
+    assert ("mcp__fs__echo" in tools) is waits

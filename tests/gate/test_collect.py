@@ -151,7 +151,7 @@ print(found.total_bytes, found.spill_bytes, found.spill_problem, found.text.coun
 
 @pytest.mark.parametrize("secrets", [False, True])
 def test_memory_stays_bounded_while_a_producer_runs(tmp_path: Path, secrets: bool) -> None:
-    size = (1 << 30 if FULL else 96 << 20) >> (2 if secrets else 0)
+    size = (1 << 30 if FULL else 104 << 20) >> (2 if secrets else 0)
     code = """
 import resource, sys
 from toolrest.gate.limits import Collector, Limit

@@ -344,7 +344,7 @@ async def test_not_even_a_crash_makes_it_run_twice(
     """Processes are killed at any moment; whoever comes after them never repeats the call."""
     chance = random.Random(4)
     mark = tmp_path_factory.mktemp("mark") / "mark"
-    rounds = 40 if full else 2
+    rounds = 40 if full else 4
     for number in range(rounds):
         mark.unlink(missing_ok=True)
         _, pending, _ = await deferred(tmp_path, f"round {number}")

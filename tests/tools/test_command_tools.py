@@ -290,8 +290,11 @@ async def test_secrets_do_not_reach_commands_and_no_state_survives_a_call(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789abcdef")
     monkeypatch.setenv("MY_SERVICE_TOKEN", "canary-token-0123456789")
+    seen: list[Event] = []
     async with rest_in(tmp_path) as rest:
+        rest.subscribe(seen.append)
         await rest.call("exec_command", {"cmd": "export PAGER=evil LD_PRELOAD=/x", "login": False})
+        await rest.call("shell", {"command": ["true"]})
         output = await rest.call("exec_command", {"cmd": "env", "login": False})
         told = await rest.call(
             "exec_command", {"cmd": "echo MY_SERVICE_TOKEN is not set; exit 1", "login": False}
@@ -300,6 +303,12 @@ async def test_secrets_do_not_reach_commands_and_no_state_survives_a_call(
     assert not [line for line in lines if "canary" in line or "evil" in line or "PRELOAD" in line]
     assert {"NO_COLOR=1", "TERM=dumb", "PAGER=cat", "TOOLREST_CI=1"} <= set(lines)
     assert "withheld from the command: MY_SERVICE_TOKEN" in told.text.splitlines()[-1]
+    # Told of it is only who would wonder; the events always have the names.
+    assert "MY_SERVICE_TOKEN" not in output.text
+    events = [e for e in seen if isinstance(e, ExecCommandBegin | ExecCommandEnd)]
+    assert len(events) == 8
+    for event in events:
+        assert {"MY_SERVICE_TOKEN", "OPENAI_API_KEY"} <= set(event.to_json()["withheld"])
 
 
 async def test_a_working_directory_never_becomes_writable(tmp_path: Path) -> None:

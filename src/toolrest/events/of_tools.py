@@ -23,7 +23,10 @@ class ExecCommandOutputDelta(ToolCallDelta):
 
 
 class ExecCommandBegin(Event):
-    """A program is about to run, or (with a process id) has been started."""
+    """A program is about to run, or (with a process id) has been started.
+
+    `withheld` has the names of the variables that it is not given.
+    """
 
     type: ClassVar[str] = "exec_command_begin"
     call_id: str
@@ -32,6 +35,7 @@ class ExecCommandBegin(Event):
     parsed_cmd: tuple[JSONObject, ...] = ()
     process_id: str | None = None
     source: str = "agent"
+    withheld: tuple[str, ...] = ()
 
 
 class ExecCommandEnd(Event):
@@ -54,6 +58,7 @@ class ExecCommandEnd(Event):
     status: Literal["completed", "failed"] = "completed"
     process_id: str | None = None
     source: str = "agent"
+    withheld: tuple[str, ...] = ()
 
     def to_json(self) -> JSONObject:
         """With the duration in whole seconds and nanoseconds, as clients of Codex expect it."""

@@ -41,7 +41,10 @@ async def run_once(
     ctx.runner.count()
     ctx.delta = ExecCommandOutputDelta
     parsed = parsed_command(command)
-    begin = ExecCommandBegin(call_id=ctx.call_id, command=command, cwd=cwd, parsed_cmd=parsed)
+    _, withheld, _ = ctx.runner.environment(unified=False)
+    begin = ExecCommandBegin(
+        call_id=ctx.call_id, command=command, cwd=cwd, parsed_cmd=parsed, withheld=withheld
+    )
     ctx.emit(begin)
     collector = ctx.collector()
     with collector:
@@ -101,5 +104,6 @@ def _end(ctx: Context, begin: ExecCommandBegin, result: RunResult, formatted: st
             duration=result.duration,
             formatted_output=redact(formatted),
             status="completed" if result.exit_code == 0 else "failed",
+            withheld=begin.withheld,
         )
     )

@@ -88,6 +88,7 @@ class ExecCommand(CommandTool):
         cwd = runner.workdir(args.workdir)
         runner.count()
         argv = self.argv_once(args, ctx)
+        _, withheld, _ = runner.environment(unified=True, tty=args.tty)
         parsed: tuple[JSONObject, ...] = ()
         ctx.delta = ExecCommandOutputDelta
 
@@ -102,6 +103,7 @@ class ExecCommand(CommandTool):
                     parsed_cmd=parsed,
                     process_id=str(session_id),
                     source=_SOURCE,
+                    withheld=withheld,
                 )
             )
 
@@ -123,6 +125,7 @@ class ExecCommand(CommandTool):
                     status="completed" if end.exit_code == 0 else "failed",
                     process_id=str(end.session_id),
                     source=_SOURCE,
+                    withheld=withheld,
                 )
             )
 
