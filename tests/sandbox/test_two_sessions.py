@@ -172,3 +172,18 @@ async def test_a_submodule_that_is_gone_stops_nothing(repository: Path, opened: 
     held(session).release()
     shutil.rmtree(module)
     assert await ran(held(session, "echo works")) == "works\n"
+
+
+async def test_a_link_that_leads_elsewhere_since_is_protected_there(
+    base: Path, opened: Open
+) -> None:
+    workspace = base / "linked"
+    for name in ("one", "other"):
+        (workspace / name).mkdir(parents=True)
+    (workspace / ".vscode").symlink_to("one")
+    session = opened(workspace)
+    await ran(held(session, "echo x > .vscode/tasks.json"))
+    (workspace / ".vscode").unlink()
+    (workspace / ".vscode").symlink_to("other")
+    await ran(held(session, "echo x > .vscode/tasks.json"))
+    assert [list((workspace / name).iterdir()) for name in ("one", "other")] == [[], []]

@@ -11,9 +11,8 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
 
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox import landlock, seccomp
@@ -22,9 +21,8 @@ from toolrest.sandbox.chroot import check_rootfs
 from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
-from toolrest.sandbox.gitdirs import GitPlan, git_plan
+from toolrest.sandbox.gitdirs import git_plan, only
 from toolrest.sandbox.kinds import Kinds, kind_of
-from toolrest.sandbox.missing import at_depth, at_top
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import (
@@ -33,6 +31,7 @@ from toolrest.sandbox.programs import (
     own_prefixes,
     signal_launchers,
 )
+from toolrest.sandbox.root import Root
 from toolrest.sandbox.sockets import Mounts, Overlays, socket_paths
 from toolrest.sandbox.view import RUN, TMP, VAR_TMP, Show, View
 
@@ -50,46 +49,6 @@ class Proxy:
     env: dict[str, str]
     inner: tuple[str, ...]
     """The forwarder that runs inside and then starts the command."""
-
-
-class Wanted(NamedTuple):
-    """Names in one folder that must not be free, with what stands for each."""
-
-    missing: dict[str, bytes | None]
-    there: dict[str, bytes | None]
-    """As far as known; where one is gone after all, its stand-in comes."""
-
-
-@dataclass(slots=True)
-class Root:
-    """One writable root: its git folders and the placeholders for what is missing."""
-
-    path: str
-    git: GitPlan = field(default_factory=GitPlan)
-    git_identity: tuple[int, int] | None = None
-    protected: tuple[str, ...] = ()
-    top: dict[str, bytes | None] = field(default_factory=dict)
-    """The protected names right in it and git's, with what stands for one that is missing."""
-    deeper: tuple[str, ...] = ()
-    known: dict[str, Wanted] = field(default_factory=dict)
-
-    def protect(self, paths: tuple[str, ...]) -> None:
-        """Keep these names as they are, there or not."""
-        self.protected = paths
-        self.top, self.deeper = at_top(paths, self.path)
-        self.top |= self.git.there
-        missing = {**dict.fromkeys(self.git.missing_folders), **self.git.missing_files}
-        self.known = _by_folder(missing, self.top)
-
-    def wanted(self) -> dict[str, Wanted]:
-        """What to take before a command, by the folder that it is in."""
-        if not self.deeper:
-            return self.known
-        missing, there = at_depth(self.deeper, self.path)
-        for wanted in self.known.values():
-            missing |= wanted.missing
-            there |= wanted.there
-        return _by_folder(missing, there)
 
 
 class BubblewrapEngine:
@@ -210,7 +169,7 @@ class BubblewrapEngine:
             if identity != root.git_identity:
                 pointer = identity is not None and not stat.S_ISDIR(identity[1])
                 entry = os.path.join(root.path, ".git")
-                root.git = _only(entry) if pointer else git_plan(root.path)
+                root.git = only(entry) if pointer else git_plan(root.path)
                 root.git_identity = identity
                 root.protect(self._protected_in(root))
             if root.git.refusal is not None:
@@ -263,8 +222,14 @@ class BubblewrapEngine:
         sockets = socket_paths()
         # Of the names in a root only those are unknown that were not made just now.
         others = [path for root in self._roots for path in root.top if path not in present]
-        kinds = (tuple(map(kind_of, others)), self._kinds.look())
-        seen = (present, sockets, kinds, self._mounts.points)
+        kinds = tuple(map(kind_of, others))
+        # A link is protected at what it points to.
+        real = [
+            os.path.realpath(p)
+            for p, kind in zip(others, kinds, strict=True)
+            if kind == stat.S_IFLNK
+        ]
+        seen = (present, sockets, kinds, real, self._kinds.look(), self._mounts.points)
         if seen != self._seen:
             self._arguments = self._build(present, sockets)
             self._seen = seen
@@ -309,27 +274,9 @@ class BubblewrapEngine:
                 raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
 
 
-def _by_folder(
-    missing: dict[str, bytes | None], there: dict[str, bytes | None]
-) -> dict[str, Wanted]:
-    found: dict[str, Wanted] = {}
-    for index, names in enumerate((missing, there)):
-        for path, content in names.items():
-            wanted = found.setdefault(os.path.dirname(path), Wanted({}, {}))
-            wanted[index][path] = content
-    return found
-
-
 def _let_go(held: list[MountPoints]) -> None:
     for points in held:
         points.release()
-
-
-def _only(entry: str) -> GitPlan:
-    """For a `.git` that points elsewhere since the session began: nobody changes it."""
-    plan = GitPlan()
-    plan.keep(entry, None)
-    return plan
 
 
 def _once(action: Callable[[], None]) -> Callable[[], None]:

@@ -73,6 +73,13 @@ def git_plan(root: str) -> GitPlan:
     return plan
 
 
+def only(entry: str) -> GitPlan:
+    """For a `.git` that points elsewhere since the session began: nobody changes it."""
+    plan = GitPlan()
+    plan.keep(entry, None)
+    return plan
+
+
 def _pointed(plan: GitPlan, root: str, entry: str) -> None:
     """`.git` is a file: a worktree or a submodule, or something that only looks like one."""
     folder = _target(entry, b"gitdir:")
