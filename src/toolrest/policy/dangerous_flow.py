@@ -31,6 +31,7 @@ _SECRETS = re.compile(
     r"|\.(?:bash|zsh|python|psql|mysql|node_repl)_history\b)"
     r"|(?:^|[@=])(?:/etc/(?:shadow|gshadow|sudoers)|/proc/[^/]+/environ)|\.(?:pem|p12|pfx|kdbx)$"
 )
+_DESCRIPTOR = re.compile(r"/dev/stdin|(?:/dev|/proc/self)/fd/\d+")
 _CURL_KEYS = wordset("-E --key --cert --cacert --netrc-file -K --config")
 _SSH_KEYS = wordset("-i -F -o -e")
 _ENVIRONMENT = wordset("env printenv set export declare history")
@@ -49,6 +50,11 @@ def is_secret(word: str) -> bool:
     return _SECRETS.search(word) is not None
 
 
+def is_descriptor(word: str) -> bool:
+    """True for the name of what is open already: the standard input, a here-document."""
+    return _DESCRIPTOR.fullmatch(word) is not None
+
+
 def reads_program(simple: Simple) -> bool:
     """True for an interpreter that takes the program from its standard input."""
     name = name_of(simple)
@@ -56,7 +62,7 @@ def reads_program(simple: Simple) -> bool:
     if not shell and name not in _OTHER_INTERPRETERS:
         return False
     for word in simple.argv[1:]:
-        if word in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
+        if word == "-" or is_descriptor(word):
             return True
         if shell and word[:1] == "-" and not word.startswith("--"):
             if "s" in word:

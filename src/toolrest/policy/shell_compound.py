@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _SIMPLE_TEST = re.compile(
     r"(\[\[? -[bcdefghkLprsuwxzNSOG] [A-Za-z0-9_./:@%+,][A-Za-z0-9_./:@%+,-]* \]\]?)"
 )
+_COMPUTED = re.compile(r"'[^'\]]*\[[^']*(?:\$\(|`)|\[[^]\s]+\\[$`]")
 _LOOPS = frozenset(("while_statement", "for_statement", "c_style_for_statement"))
 _BLOCKS = {
     "if_statement": "if",
@@ -135,6 +136,8 @@ class Walker(CommandWalker):
         if _SIMPLE_TEST.fullmatch(text):
             self._add(("test", *text.split()[1:-1]), op)
             return
+        if _COMPUTED.search(text):
+            self.problem("unknown.word", "a subscript may run commands")
         first = len(self.script.commands)
         self.script.shapes.add("test")
         self._words.expansions(node)

@@ -7,10 +7,12 @@ runs something unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from toolrest.policy.shell import ODD, Simple
+from toolrest.policy.shell_builtins import hidden_script
 from toolrest.policy.shell_words import is_calm, wordset
 from toolrest.policy.shell_wrappers import WRAPPERS, XARGS, Wrapper
 
@@ -59,7 +61,8 @@ def unwrap(simple: Simple) -> Unwrapped | None:
         return _generic(simple, name, wrapper)
     if name in _RUNNERS:
         return _runner(simple, _RUNNERS[name])
-    return None
+    hidden = hidden_script(simple.argv)
+    return _opaque(hidden) if hidden else None
 
 
 def _opaque(why: str) -> Unwrapped:
@@ -78,12 +81,17 @@ def _generic(simple: Simple, name: str, wrapper: Wrapper) -> Unwrapped | None:
     start, script, assigned = _start(simple, wrapper)
     if start < 0:
         return _opaque(f"an option of {name} is not understood")
-    inners: tuple[Inner, ...] = ()
+    rest = _rest(simple, start)
+    if script is not None and wrapper.script == "S" and rest.argv:
+        # `env -S 'rm -r' x`: the words that follow belong to the command in the text.
+        if rest.marks:
+            return _opaque(f"the words of {name} are not literal")
+        script += " " + shlex.join(rest.argv)
     if script is not None:
-        inners = (Inner(script=script),)
-    if start < len(simple.argv) and not (script is not None and wrapper.script == "c"):
-        inners += (_rest(simple, start),)
-    if not inners:
+        inners: tuple[Inner, ...] = (Inner(script=script),)
+    elif rest.argv:
+        inners = (rest,)
+    else:
         return None
     moved = name == "chroot" or any(word.startswith(_MOVES) for word in simple.argv[1:start])
     return Unwrapped(inners, wrapper.transparent and not (assigned or moved), moved)
@@ -115,7 +123,7 @@ def _start(simple: Simple, wrapper: Wrapper) -> tuple[int, str | None, bool]:
             name, _, value = word.partition("=")
             assigned = assigned or bool(simple.mark(index)) or not is_calm(name, value)
             index += 1
-        elif wrapper.keyword and word == "!":
+        elif (wrapper.keyword and word == "!") or (wrapper.script and word == "-"):
             index += 1
         elif left:
             left -= 1
@@ -172,6 +180,8 @@ def _shell(simple: Simple) -> Unwrapped | None:
         if simple.mark(index):
             return _opaque("the words of a nested shell are not literal")
         if word in _SHELL_TAKES:
+            if index + 1 < len(argv) and simple.mark(index + 1):
+                return _opaque("the words of a nested shell are not literal")
             index += 2
             continue
         if word[:1] not in ("-", "+") or word in ("-", "--"):
@@ -256,7 +266,22 @@ def _xargs(simple: Simple) -> Unwrapped | None:
         return _opaque("an option of xargs is not understood")
     if start >= len(simple.argv):
         return None
-    return Unwrapped((_rest(simple, start, ("{}", ODD)),))
+    inner = _rest(simple, start, ("{}", ODD))
+    stands_in = {"{}", *_replaced(simple.argv[1:start])}
+    if any(token in inner.argv[0] for token in stands_in):
+        return _opaque("xargs is given the program's name")
+    return Unwrapped((inner,))
+
+
+def _replaced(options: tuple[str, ...]) -> Iterator[str]:
+    """What xargs replaces: the value of `-I` or `-J`, apart or attached."""
+    for place, word in enumerate(options):
+        if word in ("-I", "-J", "--replace"):
+            yield from options[place + 1 : place + 2]
+        elif word.startswith(("-I", "-J", "-i")) and len(word) > 2:
+            yield word[2:]
+        elif word.startswith("--replace="):
+            yield word.partition("=")[2]
 
 
 def _parallel(simple: Simple) -> Unwrapped | None:
@@ -304,7 +329,7 @@ def _find(simple: Simple) -> Unwrapped | None:
     while index < len(argv):
         if argv[index] in _FIND_RUNS:
             end = index + 1
-            while end < len(argv) and argv[end] not in (";", "+"):
+            while end < len(argv) and argv[end] != ";" and argv[end - 1 : end + 1] != ("{}", "+"):
                 end += 1
             if end > index + 1:
                 inners.append(_found_by(simple, index + 1, end, found))

@@ -28,6 +28,10 @@ _MARKS = {
     "$": ODD,
 }
 _MAY_VANISH = frozenset(("simple_expansion", "expansion", "command_substitution"))
+_OPENS = re.compile(r"(?<!\\)(?:\\\\)*(`|\$\(\(|\$\(|\$\{|\$\[)")
+_OPENED = {"expansion": ("${",), "arithmetic_expansion": ("$((", "$[")}
+_REREAD = re.compile(r"\\[`$\\\"]")
+_VARIABLE = re.compile(r"\s*\$(?:\w+|[*@#?$!-])")
 _EXPANDS = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[A-Za-z0-9_({*@#?$!-])")
 
 
@@ -56,16 +60,58 @@ class WordReader:
     def expansions(self, node: Node) -> int:
         """Walk every substitution beneath a node; the marks of all expansions found."""
         mark = 0
-        pending = list(reversed(node.children))
+        known: list[Node] = [node] if node.type in _OPENED else []
+        pending = [(child, bool(known)) for child in reversed(node.children)]
         while pending:
-            child = pending.pop()
+            child, within = pending.pop()
             kind = child.type
             mark |= _MARKS.get(kind, 0) if kind != "$" else 0
+            if kind == "@" and self._cut(child.end_byte, child.end_byte + 1) == "P":
+                self._problem("unknown.word", "a variable is read as a prompt")
+            if kind == "simple_expansion":
+                self._variable(child)
             if kind in _BODIES:
-                self._descend(child)
+                self._body(child)
+                known.append(child)
+            elif kind in ("raw_string", "ansi_c_string") and not within:
+                known.append(child)
             else:
-                pending += reversed(child.children)
+                if kind in _OPENED:
+                    known.append(child)
+                    within = True
+                pending += [(part, within) for part in reversed(child.children)]
+        if "$" in (text := self._cut(node.start_byte, node.end_byte)) or "`" in text:
+            self._all_known(node, known)
         return mark
+
+    def _all_known(self, node: Node, known: list[Node]) -> None:
+        """Make sure that no expansion is hidden in what the grammar takes for plain text."""
+        position, rest, opened = node.start_byte, "", {"${": 0, "$((": 0, "$[": 0}
+        for child in known:
+            if child.type in _OPENED:
+                opening = self._cut(child.start_byte, child.end_byte).lstrip()
+                for token in _OPENED[child.type]:
+                    opened[token] += opening.startswith(token)
+            elif child.start_byte >= position:
+                rest += self._cut(position, child.start_byte) + "x"
+                position = child.end_byte
+        rest += self._cut(position, node.end_byte)
+        for token in _OPENS.findall(rest):
+            opened[token] = opened.get(token, 0) - 1
+        if any(left < 0 for left in opened.values()):
+            self._problem("unknown.word", "an expansion inside a text is not understood")
+
+    def _variable(self, node: Node) -> None:
+        if not _VARIABLE.fullmatch(self._cut(node.start_byte, node.end_byte)):
+            # To the grammar `$ x` is an expansion in some places; to a shell it is two words.
+            self._problem("unknown.word", "a lone `$` is not understood")
+
+    def _body(self, node: Node) -> None:
+        text = self._cut(node.start_byte, node.end_byte)
+        if text.lstrip()[:1] == "`" and _REREAD.search(text):
+            # Between backticks a shell removes backslashes before it reads what stands there.
+            self._problem("unknown.word", "backslashes between backticks are not understood")
+        self._descend(node)
 
     def _piece(self, node: Node) -> tuple[str, str, int]:
         """Value, skeleton (quoted characters as `x`) and mark of one piece of a word."""
@@ -85,8 +131,10 @@ class WordReader:
         if kind == "concatenation":
             return self._concatenation(node)
         if kind in _BODIES:
-            self._descend(node)
+            self._body(node)
             return text, "x", SUBSTITUTION
+        if kind == "simple_expansion":
+            self._variable(node)
         mark = _MARKS.get(kind)
         if mark is None:
             self._problem("unknown.word", f"{text!r} is not understood as a word")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from toolrest.lazy_dataclass import dataclass, field
-from toolrest.policy.shell import ODD, Redirect, RedirectKind, Word
+from toolrest.policy.shell import Redirect, RedirectKind, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -25,6 +26,8 @@ _KINDS: dict[str, RedirectKind] = {
     "<&-": "dup",
     ">&-": "dup",
 }
+# `{name}>file`: the shell puts a descriptor's number into the variable.
+_NAMED = re.compile(r"\{\w+(?:\[[^]\s]*\])?\}\Z")
 
 
 @dataclass(slots=True)
@@ -66,6 +69,8 @@ def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
     """One redirection node, whichever kind it is."""
     position = node.start_byte
     word_before = False
+    if source.cut(position - 1, position) == "}" and _NAMED.search(source.cut(0, position)):
+        source.problem("unknown.redirect", "a redirection is not understood")
     for child in node.children:
         start, named = child.start_byte, child.is_named
         if child.type in ("heredoc_body", "heredoc_end"):
@@ -80,7 +85,9 @@ def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
         return _file(node, words, source)
     if node.type == "herestring_redirect":
         return _string(node, words)
-    return _document(node, words, source)
+    from toolrest.policy.shell_documents import read_document
+
+    return read_document(node, words, source)
 
 
 def _file(node: Node, words: WordReader, source: Source) -> Tail:
@@ -109,37 +116,12 @@ def _file(node: Node, words: WordReader, source: Source) -> Tail:
         kind = "write" if op == ">&" else "both"
     tail.redirects.append(Redirect(kind, op, target, mark))
     tail.words += targets[1:]
+    if tail.words and op in ("&>", "&>>"):
+        # To a shell without `&>` they are a command of their own.
+        source.problem("unknown.redirect", f"words follow `{op}`")
     return tail
 
 
 def _string(node: Node, words: WordReader) -> Tail:
     text, mark = words.read(node.children[-1])
     return Tail([Redirect("string", "<<<", text, mark)])
-
-
-def _document(node: Node, words: WordReader, source: Source) -> Tail:
-    tail = Tail()
-    quoted, body, mark, joint = False, "", 0, ""
-    for child in node.children:
-        kind = child.type
-        if kind == "heredoc_start":
-            opening = source.cut(child.start_byte, child.end_byte)
-            quoted = any(quote in opening for quote in "'\"\\")
-        elif kind == "heredoc_body":
-            body = source.cut(child.start_byte, child.end_byte)
-            mark = 0 if quoted else words.expansions(child)
-        elif kind.endswith("_redirect"):
-            tail.add(read_redirect(child, words, source))
-        elif kind == "pipeline":
-            tail.following += [("|", part) for part in child.named_children]
-        elif kind in ("&&", "||"):
-            joint = kind
-        elif joint:
-            tail.following.append((joint, child))
-            joint = ""
-        elif kind == "ERROR":
-            mark |= ODD
-        elif child.is_named and kind not in ("heredoc_end", "file_descriptor"):
-            tail.words.append(words.read(child))
-    tail.redirects.append(Redirect("document", "<<", body, mark))
-    return tail

@@ -68,6 +68,8 @@ WRAPPERS: dict[str, Wrapper] = {
     "coproc": Wrapper(assigns=True, keyword=True),
     "noglob": Wrapper(),
     "nocorrect": Wrapper(),
+    "-": Wrapper(),
+    "repeat": Wrapper(operands=1),
     "stdbuf": Wrapper("", "ioe", frozenset(), wordset("--input --output --error"),
         transparent=True),
     "unbuffer": Wrapper("p"),

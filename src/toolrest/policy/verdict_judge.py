@@ -9,9 +9,16 @@ from toolrest.policy.commands_safe import HARMLESS, safe_reads
 from toolrest.policy.commands_touch import TOUCHES
 from toolrest.policy.dangerous import dangerous_write
 from toolrest.policy.dangerous_files import FILE_CHECKS
-from toolrest.policy.dangerous_flow import Flow, fork_bomb, may_flow, reads_program
+from toolrest.policy.dangerous_flow import (
+    Flow,
+    fork_bomb,
+    is_descriptor,
+    may_flow,
+    reads_program,
+)
 from toolrest.policy.dangerous_system import system_check
 from toolrest.policy.shell import SUBSTITUTION, VANISHES, Redirect, Script, Simple
+from toolrest.policy.shell_builtins import hidden_value, printed
 from toolrest.policy.shell_nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell_parse import parse
 from toolrest.policy.shell_words import is_calm, split_program
@@ -150,6 +157,9 @@ class Judge:
             if mark or not is_calm(name, value):
                 segment.assigns = True
                 segment.raise_to(Kind.RUNS, "runs.assignment", f"it sets {name}")
+            if hidden_value(name, value):
+                why = f"what {name} is set to may be run later"
+                segment.raise_to(Kind.UNKNOWN, "unknown.assignment", why)
 
     def _program(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
         if simple.mark(0):
@@ -167,7 +177,7 @@ class Judge:
             self._wrapper(simple, segment, unwrapped, place, at)
         elif not self._reads(simple, segment):
             self._ordinary(simple, segment, place, name)
-            if name in SHELLS and reads_program(simple):
+            if _is_fed(simple, name):
                 self._fed(simple, segment, place, at)
 
     def _dangers(self, simple: Simple, segment: Segment, place: Place, name: str) -> None:
@@ -257,13 +267,17 @@ class Judge:
 
     def _fed(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
         """A shell that reads its script from a here-document or a pipe."""
-        for redirect in simple.redirects:
-            if redirect.kind in ("document", "string"):
-                self.script(redirect.target, place, at.depth + 1)
-                if redirect.mark:
-                    why = "a nested shell's script is not literal"
-                    segment.raise_to(Kind.UNKNOWN, "unknown.inner", why)
-                return
+        texts = [r for r in simple.redirects if r.kind in ("document", "string")]
+        for redirect in texts:
+            self.script(redirect.target, place, at.depth + 1)
+            if redirect.mark:
+                why = "a nested shell's script is not literal"
+                segment.raise_to(Kind.UNKNOWN, "unknown.inner", why)
+        if texts:
+            return
+        if any(word.startswith("<(") and simple.mark(i) for i, word in enumerate(simple.argv)):
+            why = "it runs what another command prints"
+            segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
         if simple.upstream >= 0:
             text = _printed(at, simple)
             if text is not None:
@@ -330,9 +344,14 @@ def _printed(at: _At, shell: Simple) -> str | None:
     if at.number > shell.upstream + 1 and shell.substituted[0] != shell.upstream + 1:
         return None
     source = at.script.commands[shell.upstream]
-    if not source.literal or source.redirects or source.argv[:1] not in (("echo",), ("printf",)):
-        return None
-    return " ".join(word for word in source.argv[1:] if word not in ("-n", "-e", "--"))
+    return None if not source.literal or source.redirects else printed(source.argv)
+
+
+def _is_fed(simple: Simple, name: str) -> bool:
+    """True for what runs a script that may stand in this very command line."""
+    if name in ("source", ".") and len(simple.argv) > 1:
+        return is_descriptor(simple.argv[1]) or bool(simple.mark(1))
+    return name in SHELLS and reads_program(simple)
 
 
 def _touched(segment: Segment) -> str:
