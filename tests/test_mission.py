@@ -1,4 +1,4 @@
-"""What was asked for is there: docs/mission.md and the README's table of tools against the code."""
+"""What was asked for and decided is there: two pages of docs and the README against the code."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from toolrest.tools.tool_search import ToolSearch
 
 ROOT = Path(__file__).parent.parent
 MISSION = (ROOT / "docs" / "mission.md").read_text()
+DECISIONS = (ROOT / "docs" / "decisions.md").read_text()
 README = (ROOT / "README.md").read_text()
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 FAMILIES = (None, "claude-sonnet", "gpt-5", "gpt-5.1-codex", "codex-mini-latest")
@@ -58,6 +59,21 @@ def test_every_row_names_code_and_tests_that_exist(part: str) -> None:
         for file in re.findall(r"`([^`]+)`", code):
             assert (ROOT / "src" / "toolrest" / file).exists(), f"{number}: {file}"
         assert NAMED.search(tests) or "**open**" in tests, number
+        assert missing_tests(tests) == []
+
+
+def test_every_decision_has_its_row_and_what_holds_it() -> None:
+    parts = re.findall(r"^## (.+)$", DECISIONS, re.MULTILINE)
+    found = [row for part in parts for row in rows(DECISIONS, part)]
+    assert [row[0] for row in found] == [*(f"D-{number}" for number in range(1, 52)), "keys"]
+    for number, meaning, code, tests in found:
+        assert meaning
+        for file in re.findall(r"`([^`]+)`", code):
+            place = ROOT if file.startswith("/") else ROOT / "src" / "toolrest"
+            assert (place / file.lstrip("/")).exists(), f"{number}: {file}"
+        measured = re.findall(r"`(bench/\w+\.py)`", tests)
+        assert all((ROOT / script).exists() for script in measured), number
+        assert measured or NAMED.search(tests), number
         assert missing_tests(tests) == []
 
 

@@ -544,6 +544,21 @@ async def test_two_instances_do_not_meet(tmp_path: Path) -> None:
         assert (await second.call("count_lines", {"path": "name"})).failure is not None
 
 
+def is_subreaper() -> bool:
+    import ctypes
+
+    found = ctypes.c_int(-1)
+    get_child_subreaper = 37
+    assert ctypes.CDLL(None).prctl(get_child_subreaper, ctypes.byref(found)) == 0
+    return bool(found.value)
+
+
+def children() -> set[str]:
+    import os
+
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
 async def test_the_host_program_is_left_alone(tmp_path: Path) -> None:
     import logging
     import os
@@ -555,8 +570,14 @@ async def test_the_host_program_is_left_alone(tmp_path: Path) -> None:
         [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM)],
         list(logging.getLogger().handlers),
     )
+    beside = children()
     async with Toolrest(workspace=tmp_path, tools=[echo]) as rest:
         await rest.call("echo", {"text": "x"})
+        assert children() <= beside  # the helper starts with the first command
+        assert (await rest.call("exec_command", {"cmd": "true", "login": False})).success
+        assert len(children() - beside) == 1
+        assert not is_subreaper()
+    assert children() <= beside
     after = (
         os.getcwd(),
         dict(os.environ),

@@ -66,8 +66,9 @@ async def test_the_second_question_may_be_skipped(
     assert len(asked) == questions
 
 
-async def test_on_request_only_hands_the_denial_back(tmp_path: Path) -> None:
-    text, ran, asked = await build(tmp_path, "on-request")
+@pytest.mark.parametrize("mode", ["on-request", "never"])
+async def test_on_request_only_hands_the_denial_back(tmp_path: Path, mode: str) -> None:
+    text, ran, asked = await build(tmp_path, mode)
     assert ("the sandbox blocked it" in text, ran, asked) == (True, [False], [])
 
 

@@ -36,6 +36,17 @@ async def test_a_required_server_is_waited_for_and_others_are_not(
         assert states["slow"] != "failed"
 
 
+async def test_a_required_server_is_waited_for_only_so_long(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    servers = {"needed": fake_server("hang", required=True, startup_timeout_sec=0.3)}
+    model = ScriptedModel([[Say("done")]])
+    async with AgentSession(open_rest(servers), model) as agent:
+        assert (await agent.run("go")).text == "done"
+        assert agent.rest.mcp is not None
+        assert [status.state for status in agent.rest.mcp.status()] == ["failed"]
+
+
 async def test_a_model_looks_a_tool_up_and_calls_it(open_rest: Open, fake_server: Fake) -> None:
     script: list[Any] = [
         [Call("tool_search", {"query": "select:mcp__big__tool_123"})],
