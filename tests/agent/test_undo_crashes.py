@@ -18,6 +18,7 @@ from toolrest import Toolrest
 from toolrest.agent.undo.checkpoints import Checkpoints
 from toolrest.agent.undo.errors import UndoError
 from toolrest.agent.undo.gc import DAY, collect_all
+from toolrest.sandbox.mountpoints import MountPoints
 
 CHILD = """
 import os, sys
@@ -310,3 +311,23 @@ def test_the_lock_of_a_turn_serves_the_next_one_too(work: Path, toolrest_home: P
     assert not (folder / "idle-of-the-dead").exists()
     one.end(third)
     assert not one._journal.open
+
+
+async def test_what_stands_for_a_protected_name_is_not_brought_back(
+    work: Path, toolrest_home: Path
+) -> None:
+    """A killed session leaves placeholders; the next turn removes them, and its undo makes none."""
+    names = (".envrc", ".mcp.json", ".vscode")
+    registry = Path(toolrest_home, "probe")
+    points = MountPoints(str(registry), str(work))
+    points.acquire([str(work / name) for name in names], {})
+    (work / ".vscode/settings.json").write_text("mine")
+    saved = Checkpoints(str(toolrest_home), str(work))
+    turn = saved.begin()
+    points.release()
+    (work / "f0").write_text("changed")
+    assert saved.end(turn).keys() == {"f0"}
+    saved.undo()
+    assert {path.name for path in work.iterdir() if path.is_dir()} == {".vscode"}
+    assert (work / "f0").read_text() == "original 0"
+    assert (work / ".vscode/settings.json").read_text() == "mine"

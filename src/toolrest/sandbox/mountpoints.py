@@ -24,7 +24,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from toolrest.policy.names import inside
-from toolrest.sandbox.spares import Spares, is_marked, mark
+from toolrest.sandbox.marks import is_marked, mark
+from toolrest.sandbox.spares import Spares
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATIENCE = 5.0

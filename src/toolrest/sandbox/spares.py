@@ -21,10 +21,10 @@ from itertools import count
 from secrets import token_hex
 from typing import NamedTuple
 
+from toolrest.sandbox.marks import is_marked, mark
+
 _AT_FDCWD = -100
 _NO_REPLACE = 1
-_EMPTY_SINCE = 1_000_000_000 * 10**9
-"""In whole seconds, and an even number of them, which every file system can store."""
 
 Identity = tuple[int, int]
 
@@ -123,17 +123,6 @@ class Spares:
                     self._rename(os.path.join(place, name), folder, name)
         finally:
             os.close(folder)
-
-
-def is_marked(info: os.stat_result) -> bool:
-    """Whether this is a placeholder of ours, made or kept, that nobody has changed since."""
-    return info.st_mtime_ns == _EMPTY_SINCE
-
-
-def mark(file: int | bytes) -> None:
-    """Set the time of change by which a placeholder is known, where the file system takes it."""
-    with contextlib.suppress(OSError):
-        os.utime(file, ns=(_EMPTY_SINCE, _EMPTY_SINCE))
 
 
 def _marked(folder: bytes) -> bool:

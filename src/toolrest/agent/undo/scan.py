@@ -16,6 +16,8 @@ from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.records import OUTSIDE, Changes, Record, State, join, same, split
 from toolrest.agent.undo.tracked import tracked_in
 from toolrest.lazy_dataclass import dataclass, field
+from toolrest.policy.protected import NAMES
+from toolrest.sandbox.marks import is_marked
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -166,6 +168,8 @@ class Scan:
         path = join(folder.path, name)
         if name == ".git" or os.path.join(self.root, path) == self.skip:
             return False
+        if name in NAMES and is_marked(status) and not os.listdir(os.path.join(self.root, path)):
+            return False  # stands there while a command runs, and goes by itself
         if status.st_dev != device:
             self._mounts.append(path)
             return True
