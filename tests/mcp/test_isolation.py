@@ -112,12 +112,21 @@ async def test_a_server_is_confined_to_the_sessions_files(
     rows = {"fs": fake_server(), "more": fake_server(writable_roots=[str(extra)])}
     async with open_rest(rows) as rest:
         await rest.wait_for_mcp()
+        assert rest.mcp is not None
         inside = tmp_path / "workspace" / "made"
         assert (await rest.call("fs/files", {"text": str(inside)})).text == "written"
         assert inside.read_text() == "written"
         assert (await rest.call("fs/files", {"text": str(outside / "x")})).failed
         assert (await rest.call("fs/files", {"text": str(extra / "x")})).failed
         assert (await rest.call("more/files", {"text": str(extra / "x")})).text == "written"
+        caches = []
+        for name in rows:
+            env = json.loads((await rest.mcp.call(name, "env"))["content"][0]["text"])
+            caches.append(Path(env["UV_CACHE_DIR"]).parent)
+            kept = {"text": str(caches[-1] / "kept")}
+            assert (await rest.call(f"{name}/files", kept)).text == "written"
+        # Nobody else's: a server cannot reach what another one will run from.
+        assert (await rest.call("fs/files", {"text": str(caches[1] / "x")})).failed
     assert not list(outside.iterdir())
     async with open_rest({"fs": fake_server()}, sandbox_mode="read-only") as rest:
         await rest.wait_for_mcp()

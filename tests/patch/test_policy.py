@@ -111,6 +111,7 @@ def test_what_is_refused(
     assert outcome.stderr == stderr.replace("$", str(folder)) + "\n"
     assert snapshot(folder) == before
     assert " cannot be " in outcome.notes[0]
+    assert ".toolrest-" not in outcome.notes[0]
 
 
 def test_read_only_sessions_write_nothing(workspace: Path) -> None:

@@ -51,9 +51,9 @@ class PolicyFiles(OsFiles):
     def _at(self, path: str, *, writing: bool = False) -> tuple[int, bytes]:
         rule = self.policy.write_rule(path)
         if writing and rule is not None:
-            raise Refused(unwritable(path, path, rule))
+            raise Refused(_unwritable(path, rule))
         if writing and self._only is not None and not _is_part(path, self._only):
-            raise Refused(unwritable(path, path, _SWAPPED))
+            raise Refused(_unwritable(path, _SWAPPED))
         if rule is not None and not self._may_see(path):
             raise Refused(unreadable(path, path, self.policy.read_rule(path) or rule))
         return super()._at(path, writing=writing)
@@ -64,6 +64,13 @@ class PolicyFiles(OsFiles):
             return True
         roots = self.policy.read_roots or ()
         return any(inside(root, path) for root in roots)
+
+
+def _unwritable(path: str, rule: str) -> str:
+    """The refusal in words that whoever sent the patch knows: of a draft, its folder."""
+    folder, _, name = path.rpartition("/")
+    shown = folder if name.startswith(_DRAFT) else path
+    return unwritable(shown, shown, rule)
 
 
 def _is_part(path: str, places: Collection[str]) -> bool:
