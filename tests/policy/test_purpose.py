@@ -205,7 +205,7 @@ def assert_valid(parts: tuple[dict[str, Any], ...], whole: str) -> None:
 
 
 @settings(
-    max_examples=10_000 if FULL else 600,
+    max_examples=10_000 if FULL else 1_000,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

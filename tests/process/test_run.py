@@ -222,7 +222,7 @@ asyncio.run(main(int(sys.argv[1])))
 def test_a_huge_producer_costs_little_memory(
     script: Callable[..., subprocess.Popen[str]], full: bool
 ) -> None:
-    size = 1_000_000_000 if full else 64_000_000
+    size = 1_000_000_000 if full else 100_000_000
     out, err = script(PRODUCER, str(size)).communicate(timeout=500)
     assert err == ""
     assert int(out) < 32 * 1024
