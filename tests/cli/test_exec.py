@@ -119,6 +119,14 @@ def test_an_answer_that_must_meet_a_schema(desk: Any, serve: Any) -> None:
     assert (bad.code, bad.result["reason"]) == (2, "usage")
 
 
+@pytest.mark.parametrize("wire", ["chat", "anthropic"])
+def test_the_answers_schema_is_checked_on_every_wire(desk: Any, serve: Any, wire: str) -> None:
+    (desk.workspace / "schema.json").write_text('{"type": "object", "required": ["n"]}')
+    serve(['{"n": 3}', '{"m": 3}'], wire)
+    arguments = ("exec", "--json", "--output-schema", "schema.json", "count")
+    assert [desk.run(*arguments).code for _ in range(2)] == [0, 6]
+
+
 def test_images_come_before_the_words(desk: Any, serve: Any) -> None:
     server = serve(["I see"])
     picture = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
