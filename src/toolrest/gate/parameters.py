@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import types
+from threading import RLock
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -33,6 +34,7 @@ Extra: TypeAlias = Literal["allow", "ignore", "forbid"]
 P = TypeVar("P", bound="Parameters")
 
 _REQUIRED: Any = ...
+_MAKING = RLock()
 
 
 class Parameter(NamedTuple):
@@ -96,8 +98,11 @@ def model_of(args: ArgsClass) -> type[BaseModel]:
         return args  # type: ignore[return-value]  # not one of ours, so pydantic's own
     made: type[BaseModel] | None = args.__dict__.get("__model__")
     if made is None:
-        made = _make(args)
-        args.__model__ = made  # type: ignore[attr-defined]
+        with _MAKING:  # a thread may be getting ready what the first call asks for just now
+            made = args.__dict__.get("__model__")
+            if made is None:
+                made = _make(args)
+                args.__model__ = made  # type: ignore[attr-defined]
     return made
 
 
