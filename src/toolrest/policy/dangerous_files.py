@@ -7,7 +7,7 @@ from collections.abc import Callable
 from toolrest.policy.commands_options import Options, read_options
 from toolrest.policy.dangerous import Danger, critical_system, critical_target
 from toolrest.policy.shell import FROM_SHELL, GLOB, Simple
-from toolrest.policy.shell_nested import find_is_narrow, find_starts
+from toolrest.policy.shell_find import find_is_narrow, find_starts
 from toolrest.policy.shell_words import wordset
 from toolrest.policy.verdict_place import Place
 
@@ -21,7 +21,10 @@ def _rm(simple: Simple, place: Place) -> Danger | None:
         for index in range(1, len(simple.argv))
     )
     recursive = options.has("r", "R", "--recursive")
-    if not (recursive or (hidden and len(options.operands) > 1)):
+    masked = any(
+        mark and word[:1] == "-" for word, mark in zip(simple.argv, simple.marks, strict=False)
+    )
+    if not (recursive or masked or (hidden and len(options.operands) > 1)):
         return None
     for index in options.operands:
         text, mark = simple.argv[index], simple.mark(index)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+from toolrest.policy.shell import GLOB, Simple
 from toolrest.policy.shell_words import wordset
 
 # The subscript of an array is computed, and a substitution inside it is run, even a quoted one.
 _SUBSCRIPT = re.compile(r"\[.*(?:\$[({]|`)", re.DOTALL)
 _EXPANDS = re.compile(r"\$[({]|`")
+_ARRAY = re.compile(r"=\(.*(?:\$[({]|`)", re.DOTALL)
+_DECLARES = wordset("declare typeset local export readonly")
 _COMPUTES = wordset(
     "test [ let declare typeset local export readonly unset printf read mapfile readarray getopts"
     " wait"
@@ -24,9 +27,9 @@ _ECHO_OPTION = re.compile(r"-[neE]+")
 _PROMPTS = wordset("PS0 PS1 PS2 PS4 BASH_ENV ENV")
 
 
-def hidden_script(argv: tuple[str, ...]) -> str:
+def hidden_script(simple: Simple) -> str:
     """Why what this builtin will run is not to be seen, or nothing."""
-    name = argv[0]
+    argv, name = simple.argv, simple.argv[0]
     if name == "alias":
         return "an alias gives commands other names" if any("=" in w for w in argv[1:]) else ""
     letters = _RUN_OPTIONS.get(name)
@@ -36,7 +39,14 @@ def hidden_script(argv: tuple[str, ...]) -> str:
         return ""
     if name in _COMPUTES and any(hidden_value(*_split(word)) for word in argv[1:]):
         return f"{name} computes a subscript, which may run commands"
-    return ""
+    return "the words of an array are read from a text" if _reads_array(simple) else ""
+
+
+def _reads_array(simple: Simple) -> bool:
+    """True for `declare -a 'x=($(ls))'`: an array as it should be is marked as a glob is."""
+    return simple.argv[0] in _DECLARES and any(
+        simple.mark(index) != GLOB and _ARRAY.search(word) for index, word in enumerate(simple.argv)
+    )
 
 
 def hidden_value(name: str, value: str) -> bool:

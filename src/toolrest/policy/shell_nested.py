@@ -7,13 +7,15 @@ runs something unknown.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from toolrest.policy.shell import ODD, Simple
 from toolrest.policy.shell_builtins import hidden_script
-from toolrest.policy.shell_words import is_calm, wordset
+from toolrest.policy.shell_find import found_by
+from toolrest.policy.shell_words import KEYWORDS, is_calm, wordset
 from toolrest.policy.shell_wrappers import WRAPPERS, XARGS, Wrapper
 
 SHELLS = wordset("bash sh zsh dash ksh ash mksh")
@@ -61,7 +63,7 @@ def unwrap(simple: Simple) -> Unwrapped | None:
         return _generic(simple, name, wrapper)
     if name in _RUNNERS:
         return _runner(simple, _RUNNERS[name])
-    hidden = hidden_script(simple.argv)
+    hidden = hidden_script(simple)
     return _opaque(hidden) if hidden else None
 
 
@@ -82,11 +84,13 @@ def _generic(simple: Simple, name: str, wrapper: Wrapper) -> Unwrapped | None:
     if start < 0:
         return _opaque(f"an option of {name} is not understood")
     rest = _rest(simple, start)
-    if script is not None and wrapper.script == "S" and rest.argv:
-        # `env -S 'rm -r' x`: the words that follow belong to the command in the text.
-        if rest.marks:
-            return _opaque(f"the words of {name} are not literal")
-        script += " " + shlex.join(rest.argv)
+    if wrapper.keyword and not KEYWORDS.isdisjoint(rest.argv[:2]):
+        return _opaque(f"what {name} runs is not understood")
+    if script is not None and wrapper.script == "S":
+        # Its escapes are not a shell's, and the words that follow belong to the command in it.
+        if rest.marks or not _SPLIT.fullmatch(script):
+            return _opaque(f"the words of {name} are not understood")
+        script = f"{script} {shlex.join(rest.argv)}"
     if script is not None:
         inners: tuple[Inner, ...] = (Inner(script=script),)
     elif rest.argv:
@@ -97,6 +101,7 @@ def _generic(simple: Simple, name: str, wrapper: Wrapper) -> Unwrapped | None:
     return Unwrapped(inners, wrapper.transparent and not (assigned or moved), moved)
 
 
+_SPLIT = re.compile(r"(?:[A-Za-z0-9_./=:,@%+ -]|'[^'\\]*'|\"[^\"\\$`]*\")*")
 _MOVES = ("-C", "-D", "-R", "--chdir", "--chroot")
 
 
@@ -296,37 +301,17 @@ def _parallel(simple: Simple) -> Unwrapped | None:
     return Unwrapped((Inner((*inner.argv[:keep], "{}"), marks),))
 
 
+_FIND_ACTS = re.compile(r"-(?:exec|ok|delete)")
 _FIND_RUNS = wordset("-exec -execdir -ok -okdir")
-_NARROW = ("-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-type")
-
-
-def find_starts(simple: Simple) -> list[int]:
-    """The places of the folders that `find` begins with."""
-    starts = []
-    for index in range(1, len(simple.argv)):
-        word = simple.argv[index]
-        if word in ("-H", "-L", "-P"):
-            continue
-        if word[:1] in ("-", "(", "!", ",") and not simple.mark(index):
-            break
-        starts.append(index)
-    return starts
-
-
-def find_is_narrow(simple: Simple) -> bool:
-    """True when a test on name or kind spares the folder that `find` begins with."""
-    argv = simple.argv
-    return any(
-        word in _NARROW and argv[place + 1 : place + 2] not in (("*",), ("d",))
-        for place, word in enumerate(argv)
-    )
 
 
 def _find(simple: Simple) -> Unwrapped | None:
     argv, index = simple.argv, 1
     inners: list[Inner] = []
-    found = _found(simple)
+    found = found_by(simple)
     while index < len(argv):
+        if simple.mark(index) and _FIND_ACTS.search(argv[index]):
+            return _opaque("an option of find is not literal")
         if argv[index] in _FIND_RUNS:
             end = index + 1
             while end < len(argv) and argv[end] != ";" and argv[end - 1 : end + 1] != ("{}", "+"):
@@ -336,15 +321,6 @@ def _find(simple: Simple) -> Unwrapped | None:
             index = end
         index += 1
     return Unwrapped(tuple(inners)) if inners else None
-
-
-def _found(simple: Simple) -> str:
-    """What `{}` stands for: something beneath one literal folder, or anything."""
-    starts = find_starts(simple)
-    if len(starts) > 1 or any(simple.mark(index) for index in starts):
-        return ""
-    start = simple.argv[starts[0]] if starts else "."
-    return f"{start.rstrip('/')}/{{}}" if find_is_narrow(simple) else start
 
 
 def _found_by(simple: Simple, start: int, end: int, found: str) -> Inner:

@@ -120,6 +120,9 @@ def parse_tree(text: str) -> Script:
     script = walker.script
     if root.has_error:
         script.problems.append(Problem("unknown.syntax", "it is not a complete shell script"))
+    if "$\\\n" in text:
+        # To a shell the next line goes on with `(` or a name, also inside double quotes.
+        script.problems.append(Problem("unknown.syntax", "a line ends inside an expansion"))
     walker.gap(0, root.start_byte)
     walker.sequence(root, "")
     walker.gap(root.end_byte, len(walker.source))

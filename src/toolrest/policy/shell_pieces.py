@@ -12,6 +12,8 @@ from toolrest.policy.shell_words import bare, double_quoted, mark_of
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_FAR = 1 << 20
+
 _BODIES = frozenset(("command_substitution", "process_substitution"))
 _MARKS = {
     "simple_expansion": VARIABLE,
@@ -68,8 +70,7 @@ class WordReader:
             mark |= _MARKS.get(kind, 0) if kind != "$" else 0
             if kind == "@" and self._cut(child.end_byte, child.end_byte + 1) == "P":
                 self._problem("unknown.word", "a variable is read as a prompt")
-            if kind == "simple_expansion":
-                self._variable(child)
+            self._doubted(child)
             if kind in _BODIES:
                 self._body(child)
                 known.append(child)
@@ -101,10 +102,17 @@ class WordReader:
         if any(left < 0 for left in opened.values()):
             self._problem("unknown.word", "an expansion inside a text is not understood")
 
-    def _variable(self, node: Node) -> None:
-        if not _VARIABLE.fullmatch(self._cut(node.start_byte, node.end_byte)):
+    def _doubted(self, node: Node) -> None:
+        """Note what a shell may read otherwise than the grammar does."""
+        text = self._cut(node.start_byte, node.end_byte)
+        if node.type == "simple_expansion" and not _VARIABLE.fullmatch(text):
             # To the grammar `$ x` is an expansion in some places; to a shell it is two words.
             self._problem("unknown.word", "a lone `$` is not understood")
+        if node.type != "ansi_c_string" or "\\'" not in text:
+            return
+        # A shell without such strings ends this one there and goes on with the rest.
+        if "\n" in text or "'" in self._cut(node.end_byte, node.end_byte + _FAR):
+            self._problem("unknown.word", "where a text ends differs from shell to shell")
 
     def _body(self, node: Node) -> None:
         text = self._cut(node.start_byte, node.end_byte)
@@ -133,8 +141,7 @@ class WordReader:
         if kind in _BODIES:
             self._body(node)
             return text, "x", SUBSTITUTION
-        if kind == "simple_expansion":
-            self._variable(node)
+        self._doubted(node)
         mark = _MARKS.get(kind)
         if mark is None:
             self._problem("unknown.word", f"{text!r} is not understood as a word")

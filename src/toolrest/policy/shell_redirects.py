@@ -26,6 +26,7 @@ _KINDS: dict[str, RedirectKind] = {
     "<&-": "dup",
     ">&-": "dup",
 }
+_AFTER = frozenset(("", *" \t\n;&|<>()`"))
 # `{name}>file`: the shell puts a descriptor's number into the variable.
 _NAMED = re.compile(r"\{\w+(?:\[[^]\s]*\])?\}\Z")
 
@@ -81,6 +82,8 @@ def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
             source.problem("unknown.word", "a word in a redirection is not understood")
         word_before = named and child.type not in ("file_descriptor", "heredoc_start")
         position = child.end_byte
+    if node.type != "heredoc_redirect" and source.cut(position, position + 1) not in _AFTER:
+        source.problem("unknown.word", "a word in a redirection is not understood")
     if node.type == "file_redirect":
         return _file(node, words, source)
     if node.type == "herestring_redirect":

@@ -33,6 +33,11 @@ def wordset(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+KEYWORDS = wordset(
+    "{ } ! if then else elif fi do done case esac while until for select function in [[ ]]"
+)
+"""Words that are no commands to a shell where a command should begin."""
+
 _CALM_NAME = re.compile(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|COLUMNS|LINES|CLICOLOR|FORCE_COLOR|CI|PY_COLORS"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|RUST_BACKTRACE|CARGO_TERM_COLOR"
