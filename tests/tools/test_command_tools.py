@@ -80,6 +80,7 @@ async def test_shell_layout_is_json_and_a_failure_is_one(tmp_path: Path) -> None
         done = await rest.call("shell", {"command": ["sh", "-c", "echo out; echo err >&2"]})
         failed = await rest.call("shell", {"command": ["sh", "-c", "exit 7"]})
         empty = await rest.call("shell", {"command": []})
+        nameless = await rest.call("shell", {"command": ["", "x"]})
         missing = await rest.call("shell", {"command": ["no-such-program-here"]})
     assert re.fullmatch(
         r'\{"output":"out\\nerr\\n","metadata":\{"exit_code":0,"duration_seconds":\d+\.\d\}\}',
@@ -87,7 +88,7 @@ async def test_shell_layout_is_json_and_a_failure_is_one(tmp_path: Path) -> None
     )
     assert json.loads(failed.text)["metadata"]["exit_code"] == 7
     assert failed.success is False
-    assert empty.text == "command args are empty"
+    assert empty.text == nameless.text == "command args are empty"
     assert missing.success is False
 
 

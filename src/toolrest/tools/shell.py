@@ -39,7 +39,7 @@ class Shell(OneShotTool):
 
     def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
         """Exactly what was given."""
-        if not args.command:
+        if not args.command or not args.command[0]:
             raise RespondToModel(
                 "command args are empty", kind="input_invalid", fields=("command",)
             )
