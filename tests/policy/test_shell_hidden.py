@@ -28,6 +28,7 @@ def kind_of(script: str) -> Kind:
         "cat <<E|rm -rf ~ \\\n\nt\nE\n",
         "cat <<E\nx\\\nE\nE\nrm -rf ~",
         "cat <<A <<B\nA\nB\nrm -rf ~",
+        "rm -rf<<E ~\nt\nE",
     ],
 )
 def test_a_document_hides_no_command(script: str) -> None:
@@ -59,11 +60,14 @@ def test_an_everyday_document_is_understood(script: str) -> None:
         "echo \"${x:-'$(rm -rf ~)'}\"",
         "echo ${x#`rm -rf ~`}",
         "echo `echo \\`rm -rf ~\\``",
+        "echo `cat <<'E'\n`; rm -rf ~; `\nE\n`",
         "x='$(rm -rf ~)'; echo ${x@P}",
         "X=$ rm -rf ~",
         "X=$\nrm -rf ~",
         "echo $'\\''; echo 'a\nrm -rf ~\nb'",
         "echo $'a\\'b\nrm -rf ~\n'",
+        "echo $'\\' ; rm -rf ~ #'",
+        "echo $'a\\'b\"' | echo \"a\nrm -rf ~\nb\"",
         'tail "a $\\\n(rm -rf ~)"',
         "X='a'\\\n Y=c rm -rf ~",
         "bash <<<'ls'\\;'rm -rf ~'",

@@ -102,6 +102,11 @@ PIECES: dict[str, list[str]] = json.loads(
     (Path(__file__).parents[1] / "data" / "shell_pieces.json").read_text()
 )
 """What scripts are put together from; `@` in a frame is a command, `%` a word."""
+OPENINGS = ["cat <<", "cat << ", "cat a 3<<", "<<", "cat -n <<", "x <<", "x -a<<", "rm -rf<<"]
+AFTER = [
+    *[" | @", "; @", " && @", " >f", " # c", " a", " ~", "|@", "&", " || @", " <<<a", " \\\n", ")"],
+    *[" /", " 2>&1 | @ >f", "&& @ # c", " a#b", " $(@)", " '\n'", " <<F"],
+]
 NASTY = "'\"\\$`!{}()[]*?~#^=;&|<>\n\t ,-+:@%\u00a0aE1"
 
 
@@ -168,26 +173,8 @@ class Scripts:
         dash = "-" if roll.random() < 0.25 else ""
         lines = [roll.choice(PIECES["lines"]) for _ in range(roll.randrange(4))]
         body = "".join(self._fill(line, 0) + "\n" for line in lines)
-        opening = roll.choice(
-            ["cat <<", "cat <<", "cat << ", "cat a 3<<", "<<", "cat -n <<", "x <<"]
-        )
-        after = roll.choice(
-            [
-                *[""] * 8,
-                " | @",
-                "; @",
-                " && @",
-                " >f",
-                " # c",
-                " a",
-                "|@",
-                "&",
-                " || @",
-                " <<<a",
-                " \\\n",
-                ")",
-            ]
-        )
+        opening = roll.choice(OPENINGS)
+        after = roll.choice(AFTER) if roll.random() < 0.5 else ""
         tabs = roll.choice(["", "\t"]) if dash else ""
         return (
             f"{opening}{dash}{delimiter}{self._fill(after, depth - 1)}\n{body}{tabs}{end}"
@@ -229,8 +216,7 @@ def wrong(bench: Bench, shell: str, script: str, verdict: Verdict) -> str:
     started = bench.run(shell, script)
     names = names_of(verdict)
     unseen = [words for words in started if words[0] not in names or destroys(words)]
-    # A word's place before a here-document that begins with a dash is lost; nothing else is.
-    changed = otherwise(verdict, started) if "-<<" not in script else []
+    changed = otherwise(verdict, started)
     return f"{script!r} started {unseen or changed}" if unseen or changed else ""
 
 

@@ -111,14 +111,16 @@ class WordReader:
         if node.type != "ansi_c_string" or "\\'" not in text:
             return
         # A shell without such strings ends this one there and goes on with the rest.
-        if "\n" in text or "'" in self._cut(node.end_byte, node.end_byte + _FAR):
+        rest = text.partition("\\'")[2][:-1]
+        if set('"#\n') & set(rest) or "'" in self._cut(node.end_byte, node.end_byte + _FAR):
             self._problem("unknown.word", "where a text ends differs from shell to shell")
 
     def _body(self, node: Node) -> None:
-        text = self._cut(node.start_byte, node.end_byte)
-        if text.lstrip()[:1] == "`" and _REREAD.search(text):
-            # Between backticks a shell removes backslashes before it reads what stands there.
-            self._problem("unknown.word", "backslashes between backticks are not understood")
+        text = self._cut(node.start_byte, node.end_byte).strip()
+        if text[:1] == "`" and ("`" in text[1:-1] or _REREAD.search(text)):
+            # To a shell the next backtick ends it, quoted or not, and before it reads what stands
+            # there it removes backslashes.
+            self._problem("unknown.word", "what stands between backticks is not understood")
         self._descend(node)
 
     def _piece(self, node: Node) -> tuple[str, str, int]:

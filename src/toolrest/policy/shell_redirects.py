@@ -70,7 +70,9 @@ def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
     """One redirection node, whichever kind it is."""
     position = node.start_byte
     word_before = False
-    if source.cut(position - 1, position) == "}" and _NAMED.search(source.cut(0, position)):
+    if source.cut(position - 1, position) == "}" and _NAMED.search(
+        source.cut(max(0, position - 200), position)
+    ):
         source.problem("unknown.redirect", "a redirection is not understood")
     for child in node.children:
         start, named = child.start_byte, child.is_named
@@ -80,6 +82,9 @@ def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
             source.gap(position, start, inline=True)
         elif word_before and named:
             source.problem("unknown.word", "a word in a redirection is not understood")
+        if not named and source.cut(start, child.end_byte) != child.type:
+            # The grammar takes the `-rf` of `-rf<<E` for a part of the operator.
+            source.problem("unknown.redirect", "a redirection is not understood")
         word_before = named and child.type not in ("file_descriptor", "heredoc_start")
         position = child.end_byte
     if node.type != "heredoc_redirect" and source.cut(position, position + 1) not in _AFTER:
