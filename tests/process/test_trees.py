@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from toolrest.process.command import Command
+from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.process.sessions import Sessions
@@ -190,6 +192,24 @@ async def test_a_killed_helper_takes_all_along_and_is_replaced(
     assert (await run(owner, sh("echo next"))).stdout == "next\n"
 
 
+async def test_a_dead_helper_gets_no_request_though_its_keeper_would_hear_it(
+    owner: Owner, sh: Sh
+) -> None:
+    assert (await run(owner, sh("echo first"))).stdout == "first\n"
+    keepers = tree.children(owner.pid)
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        os.kill(owner.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+        done = await run(owner, sh("echo next"), time_limit=20)
+        assert (done.state, done.stdout) == ("exited", "next\n")
+    finally:
+        for pid in keepers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 async def test_a_command_that_stops_its_keeper(owner: Owner, sh: Sh, mark: Any) -> None:
     line = f"kill -STOP $PPID; setsid sleep {mark} & sleep {mark}"
     result = await run(owner, sh(line), time_limit=0.5)
@@ -224,6 +244,7 @@ async def test_helper_and_keeper_killed_at_once(sh: Sh, mark: Any) -> None:
 HOST = """
 import asyncio, sys
 from toolrest.process.command import Command
+from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
 from toolrest.process.sessions import Sessions
 
@@ -273,6 +294,7 @@ def helper_gone(pid: int) -> None:
 FORKED = """
 import asyncio, os, sys, time
 from toolrest.process.command import Command
+from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
 
 async def main():

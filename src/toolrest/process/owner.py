@@ -170,6 +170,10 @@ class Owner:
             if self._loop is not None and not self._loop.is_closed():
                 raise ToolrestError("the session's commands belong to another event loop")
             self._drop()
+        if self._link is not None and _is_over(self.pid):
+            # Its last keeper may still hold the other end for a moment, and would take a request
+            # along to its grave.
+            self._drop()
         if self._link is None:
             self._loop = loop
             if self._wants_cgroup:
@@ -190,6 +194,14 @@ class Owner:
             self._loop.remove_reader(link.fileno())
         self._dispose()
         self._news.tell()
+
+
+def _is_over(pid: int) -> bool:
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True  # and somebody else has collected it
+    return ended is not None
 
 
 async def _killed(child: Child) -> None:
