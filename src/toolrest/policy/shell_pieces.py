@@ -108,6 +108,8 @@ class WordReader:
         if node.type == "simple_expansion" and not _VARIABLE.fullmatch(text):
             # To the grammar `$ x` is an expansion in some places; to a shell it is two words.
             self._problem("unknown.word", "a lone `$` is not understood")
+        if node.type == "expansion" and ("<(" in text or ">(" in text):
+            self._problem("unknown.word", "a process inside an expansion is not understood")
         if node.type != "ansi_c_string" or "\\'" not in text:
             return
         # A shell without such strings ends this one there and goes on with the rest.

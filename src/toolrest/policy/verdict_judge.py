@@ -12,9 +12,7 @@ from toolrest.policy.dangerous_files import FILE_CHECKS
 from toolrest.policy.dangerous_flow import (
     Flow,
     fork_bomb,
-    is_descriptor,
     may_flow,
-    reads_program,
 )
 from toolrest.policy.dangerous_system import system_check
 from toolrest.policy.shell import SUBSTITUTION, VANISHES, Redirect, Script, Simple
@@ -23,6 +21,7 @@ from toolrest.policy.shell_nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell_parse import parse
 from toolrest.policy.shell_words import is_calm, split_program
 from toolrest.policy.verdict import Kind, Segment
+from toolrest.policy.verdict_fed import hands_on, is_fed
 from toolrest.policy.verdict_place import Place, Walk, variables_of
 
 MAX_NESTING = 8
@@ -61,6 +60,7 @@ class Judge:
         self.place = Place((cwd,), roots, home.rstrip("/"), cwd)
         self.segments: list[Segment] = []
         self.plain = True
+        self._scripts: list[Script] = []
 
     def words(self, argv: tuple[str, ...]) -> None:
         """An argument list; for `bash -c SCRIPT` the shell itself is not a segment."""
@@ -95,6 +95,7 @@ class Judge:
             self._commands(script, text, place, depth)
 
     def _commands(self, script: Script, text: str, place: Place, depth: int) -> None:
+        self._scripts.append(script)
         flow = Flow(script) if may_flow(text) else None
         known: dict[str, str] = {}
         if "$" in text:
@@ -177,7 +178,7 @@ class Judge:
             self._wrapper(simple, segment, unwrapped, place, at)
         elif not self._reads(simple, segment):
             self._ordinary(simple, segment, place, name)
-            if _is_fed(simple, name):
+            if is_fed(simple, name):
                 self._fed(simple, segment, place, at)
 
     def _dangers(self, simple: Simple, segment: Segment, place: Place, name: str) -> None:
@@ -278,13 +279,12 @@ class Judge:
         if any(word.startswith("<(") and simple.mark(i) for i, word in enumerate(simple.argv)):
             why = "it runs what another command prints"
             segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
-        if simple.upstream >= 0:
-            text = _printed(at, simple)
-            if text is not None:
-                self.script(text, place, at.depth + 1)
-            else:
-                why = "it runs a script that comes through a pipe"
-                segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
+        text = _printed(at, simple) if simple.upstream >= 0 else None
+        if text is not None:
+            self.script(text, place, at.depth + 1)
+        elif simple.upstream >= 0 or any(map(hands_on, self._scripts)):
+            why = "it runs a script that comes from another command"
+            segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
 
     def _redirects(self, simple: Simple, segment: Segment, place: Place) -> None:
         self.plain = False
@@ -345,13 +345,6 @@ def _printed(at: _At, shell: Simple) -> str | None:
         return None
     source = at.script.commands[shell.upstream]
     return None if not source.literal or source.redirects else printed(source.argv)
-
-
-def _is_fed(simple: Simple, name: str) -> bool:
-    """True for what runs a script that may stand in this very command line."""
-    if name in ("source", ".") and len(simple.argv) > 1:
-        return is_descriptor(simple.argv[1]) or bool(simple.mark(1))
-    return name in SHELLS and reads_program(simple)
 
 
 def _touched(segment: Segment) -> str:
