@@ -130,14 +130,15 @@ class Enclosure:
     def confine(self, command: Command, *, outside: bool) -> Confined:
         """The command as it will be started: inside the sandbox, or as it is when let out."""
         from toolrest.sandbox.confine import Confined
-        from toolrest.sandbox.errors import SandboxUnavailable
+        from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 
         if outside or not self.is_confined:
             return Confined(command, "none")
         try:
             return self.sandbox.confine(command)
         except SandboxUnavailable as error:
-            self.unavailable = str(error)
+            if not isinstance(error, SandboxBusy):
+                self.unavailable = str(error)
             raise RespondToModel(str(error), kind="sandbox_denied") from error
 
     def blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:

@@ -20,10 +20,11 @@ from toolrest.sandbox.bubblewrap import Blanks, environment, view_arguments, wra
 from toolrest.sandbox.chroot import check_rootfs
 from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.gitdirs import git_plan, only
 from toolrest.sandbox.kinds import Kinds, kind_of
 from toolrest.sandbox.mountpoints import MountPoints
+from toolrest.sandbox.newly_hidden import NewlyHidden
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import (
     own_files_around,
@@ -79,6 +80,7 @@ class BubblewrapEngine:
         self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
         deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
         self._kinds = Kinds((*self._hidden, *deeper, *policy.exceptions))
+        self._newly_hidden = NewlyHidden(policy)
         self._mounts = Mounts()
         self._overlaid = Overlays([], [])
         self._outside: tuple[tuple[str, str], ...] | None = None
@@ -86,6 +88,8 @@ class BubblewrapEngine:
         self._mutex = threading.Lock()
         self._running = 0
         self._seen: object = None
+        self._covered: tuple[str, ...] = ()
+        """Placeholders and new files that the view masks."""
         self._arguments: tuple[str, ...] = ()
         self._registry = registry
         self._points: dict[str, MountPoints] = {}
@@ -124,6 +128,8 @@ class BubblewrapEngine:
             try:
                 if self._running == 0:
                     self._refresh(present)
+                else:
+                    self._refuse_to_show(present)
                 wrapped = self._wrap(command)
             except BaseException:
                 _let_go(held)
@@ -229,12 +235,25 @@ class BubblewrapEngine:
             for p, kind in zip(others, kinds, strict=True)
             if kind == stat.S_IFLNK
         ]
-        seen = (present, sockets, kinds, real, self._kinds.look(), self._mounts.points)
+        hidden = self._newly_hidden.look(present)
+        seen = (present, sockets, kinds, real, hidden, self._kinds.look(), self._mounts.points)
         if seen != self._seen:
-            self._arguments = self._build(present, sockets)
+            self._arguments = self._build(present, sockets, hidden)
             self._seen = seen
+            self._covered = (*present, *hidden)
 
-    def _build(self, present: tuple[str, ...], sockets: tuple[str, ...]) -> tuple[str, ...]:
+    def _refuse_to_show(self, present: tuple[str, ...]) -> None:
+        """A mask for a new file could be led astray by the command that runs already."""
+        new = self._newly_hidden.look((*self._covered, *present))
+        if new:
+            raise SandboxBusy(
+                f"sandbox: {new[0]} is hidden from commands and came while one was running.",
+                remedy="Another one can run when that one has ended, or the file is gone.",
+            )
+
+    def _build(
+        self, present: tuple[str, ...], sockets: tuple[str, ...], hidden: tuple[str, ...]
+    ) -> tuple[str, ...]:
         policy = self.policy
         view = View(policy)
         view.private_places(self._tmp, own_prefixes())
@@ -248,8 +267,8 @@ class BubblewrapEngine:
         for root in self._roots:
             view.read_only(root.protected)
         view.read_only(self._own)
-        shown = self._hidden if self.rootfs is None else filter(policy.in_root, self._hidden)
-        view.hide(shown)
+        masked = (*self._hidden, *hidden)
+        view.hide(masked if self.rootfs is None else filter(policy.in_root, masked))
         for path in policy.exceptions:
             if os.path.exists(path):
                 view.put(path, Show.READ, folder=os.path.isdir(path))

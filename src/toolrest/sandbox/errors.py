@@ -15,3 +15,7 @@ class SandboxUnavailable(ToolrestError):
         super().__init__(f"{message} {remedy}".strip())
         self.remedy = remedy
         self.tried = tried
+
+
+class SandboxBusy(SandboxUnavailable):
+    """Not while another command of the session runs; later the same command may be confined."""

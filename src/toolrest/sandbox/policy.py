@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from toolrest.errors import ConfigError
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.lazy_dataclass import dataclass, field, replace
 from toolrest.policy.hidden import home_folders
 from toolrest.policy.names import inside, unique
 from toolrest.policy.paths import PathPolicy
@@ -21,6 +21,7 @@ from toolrest.policy.protected import ProtectedPlaces
 Mode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access", "external"]
 Network: TypeAlias = Literal["off", "allowlist", "on"]
 Tmp: TypeAlias = Literal["private", "host"]
+Hides: TypeAlias = Callable[[str], Callable[[str], bool] | None]
 Control: TypeAlias = Literal[
     "writes", "reads", "network", "pids", "unix_sockets", "protected_paths", "own_files"
 ]
@@ -69,6 +70,8 @@ class SandboxPolicy:
     require: tuple[Control, ...] = REQUIRED
     dropped: tuple[str, ...] = field(default=(), compare=False)
     """Roots that were asked for and are not there."""
+    hides: Hides | None = field(default=None, compare=False, repr=False)
+    """Which names of a folder are hidden, for those that come after the session's start."""
 
     @classmethod
     def build(
@@ -135,7 +138,7 @@ class SandboxPolicy:
     ) -> SandboxPolicy:
         """The same rules that the file tools obey, for the sandbox."""
         roots = paths.writable_roots if paths.mode == "workspace-write" else ()
-        return cls.build(
+        built = cls.build(
             paths.workspace,
             session_dir,
             mode=paths.mode,
@@ -151,6 +154,7 @@ class SandboxPolicy:
             cache_dir=cache_dir,
             require=require,
         )
+        return replace(built, hides=paths.hidden_names) if built.confines else built
 
     @property
     def confines(self) -> bool:
