@@ -15,7 +15,7 @@ from typing import NamedTuple
 from toolrest.policy.shell import ODD, Simple
 from toolrest.policy.shell_builtins import hidden_script
 from toolrest.policy.shell_find import found_by
-from toolrest.policy.shell_words import KEYWORDS, is_calm, wordset
+from toolrest.policy.shell_words import KEYWORDS, assigns, is_calm, wordset
 from toolrest.policy.shell_wrappers import WRAPPERS, XARGS, Wrapper
 
 SHELLS = wordset("bash sh zsh dash ksh ash mksh")
@@ -84,7 +84,9 @@ def _generic(simple: Simple, name: str, wrapper: Wrapper) -> Unwrapped | None:
     if start < 0:
         return _opaque(f"an option of {name} is not understood")
     rest = _rest(simple, start)
-    if wrapper.keyword and not KEYWORDS.isdisjoint(rest.argv[:2]):
+    if wrapper.keyword and (
+        any(map(assigns, rest.argv[:1])) or not KEYWORDS.isdisjoint(rest.argv[:2])
+    ):
         return _opaque(f"what {name} runs is not understood")
     if script is not None and wrapper.script == "S":
         # Its escapes are not a shell's, and the words that follow belong to the command in it.

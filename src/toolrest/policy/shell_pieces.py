@@ -32,6 +32,7 @@ _MARKS = {
 _MAY_VANISH = frozenset(("simple_expansion", "expansion", "command_substitution"))
 _OPENS = re.compile(r"(?<!\\)(?:\\\\)*(`|\$\(\(|\$\(|\$\{|\$\[)")
 _OPENED = {"expansion": ("${",), "arithmetic_expansion": ("$((", "$[")}
+_DOUBTED = frozenset(("simple_expansion", "expansion", "ansi_c_string"))
 _REREAD = re.compile(r"\\[`$\\\"]")
 _VARIABLE = re.compile(r"\s*\$(?:\w+|[*@#?$!-])")
 _EXPANDS = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[A-Za-z0-9_({*@#?$!-])")
@@ -70,7 +71,8 @@ class WordReader:
             mark |= _MARKS.get(kind, 0) if kind != "$" else 0
             if kind == "@" and self._cut(child.end_byte, child.end_byte + 1) == "P":
                 self._problem("unknown.word", "a variable is read as a prompt")
-            self._doubted(child)
+            if kind in _DOUBTED:
+                self._doubted(child)
             if kind in _BODIES:
                 self._body(child)
                 known.append(child)
@@ -145,7 +147,8 @@ class WordReader:
         if kind in _BODIES:
             self._body(node)
             return text, "x", SUBSTITUTION
-        self._doubted(node)
+        if kind in _DOUBTED:
+            self._doubted(node)
         mark = _MARKS.get(kind)
         if mark is None:
             self._problem("unknown.word", f"{text!r} is not understood as a word")

@@ -22,7 +22,7 @@ from toolrest.policy.shell import (
 )
 from toolrest.policy.shell_pieces import WordReader
 from toolrest.policy.shell_redirects import Source, Tail, read_redirect
-from toolrest.policy.shell_words import KEYWORDS, quick_argv
+from toolrest.policy.shell_words import KEYWORDS, assigns, quick_argv
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,7 +33,6 @@ _FOREIGN = re.compile(r"[^\x00-\x7f]")
 _BLANK = re.compile(r"(?:[ \t\n]|\\\n)*")
 _INLINE = re.compile(r"(?:[ \t]|\\\n)*")
 _JOINED = re.compile(r"(?:\\\n)+")
-_ASSIGNS = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
 _BRACKETS = frozenset(("(", ")", "{", "}", "$(", "`", "<(", ">(", "\n", ";"))
 _OPEN_ENDED = frozenset(("list", "pipeline", "negated_command"))
 
@@ -149,7 +148,7 @@ class CommandWalker:
             # To the grammar a command of that name; to a shell the beginning of something else.
             self.problem("unknown.syntax", f"`{argv[0]}` is out of place")
             argv, marks = argv[1:], marks[1:]
-        elif argv and "=" in argv[0] and _ASSIGNS.match(argv[0]):
+        elif argv and assigns(argv[0]):
             # Behind a continued line the grammar takes an assignment for the program.
             self.problem("unknown.program", "an assignment stands where a program should")
         simple = Simple(argv, marks, op, self._group)

@@ -38,6 +38,14 @@ KEYWORDS = wordset(
 )
 """Words that are no commands to a shell where a command should begin."""
 
+_ASSIGNS = re.compile(r"\w+(?:\[|\+?=)")
+
+
+def assigns(word: str) -> bool:
+    """True for what is no program's name but the beginning of `NAME=value` or `NAME[1]=value`."""
+    return ("=" in word or "[" in word) and _ASSIGNS.match(word) is not None
+
+
 _CALM_NAME = re.compile(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|COLUMNS|LINES|CLICOLOR|FORCE_COLOR|CI|PY_COLORS"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|RUST_BACKTRACE|CARGO_TERM_COLOR"
