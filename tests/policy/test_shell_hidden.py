@@ -29,6 +29,7 @@ def kind_of(script: str) -> Kind:
         "cat <<E\nx\\\nE\nE\nrm -rf ~",
         "cat <<A <<B\nA\nB\nrm -rf ~",
         "rm -rf<<E ~\nt\nE",
+        "rm -r1<<E ~\nt\nE",
     ],
 )
 def test_a_document_hides_no_command(script: str) -> None:
@@ -44,6 +45,7 @@ def test_a_document_hides_no_command(script: str) -> None:
         'cat <<"E F" | wc\nt\nE F\nls',
         "cat <<-E\n\ttext\n\tE",
         "cat <<\\E\n`x`\nE",
+        "cat 3<<E\nt\nE",
         "cat <<E && ls\nt\nE",
         "cat <<EOF > a.txt 2>&1 # note\nEOF",
     ],

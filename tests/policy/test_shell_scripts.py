@@ -43,8 +43,10 @@ class Bench:
 
     def run(self, shell: str, script: str) -> list[tuple[str, ...]]:
         """What the shell starts for this script, also later in the background."""
-        for note in self.log.iterdir():
-            note.unlink()
+        for left in (*self.log.iterdir(), *self.cwd.iterdir()):
+            # A file called `-rf` would come out of the next script's globs.
+            if left.name not in ("a", "b"):
+                left.unlink()
         own, lent = os.pipe()
         process = subprocess.Popen(
             [shell, *(["--norc"] if "bash" in shell else []), "-c", script],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _DELIMITER = re.compile(
     r"(?:'([^'\\\n]+)'|\"([^\"\\$`\n]+)\"|\\?([A-Za-z0-9_.+:,@%/-]+))(?=[\s;&|<>()]|\Z)"
 )
+_NUMBER = re.compile(r"[\s;&|()]?[0-9]+")
 _ESCAPE = re.compile(r"\\(?:\n|([$`\\]))")
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n\t*\Z")
@@ -77,6 +78,12 @@ def _is_plain(node: Node, source: Source, quoted: bool, tabs: bool) -> bool:
     """True when its opening stands alone on a line and it ends where a shell ends it."""
     parts = {child.type: child for child in node.children}
     start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
+    number = parts.get("file_descriptor")
+    if number is not None and not _NUMBER.fullmatch(
+        source.cut(max(0, number.start_byte - 1), number.end_byte)
+    ):
+        # Of `-r1<<E` the grammar takes the whole word for a descriptor.
+        return False
     if start is None or end is None or start.end_byte >= end.start_byte:
         return False
     opening = source.cut(start.start_byte, end.start_byte)
