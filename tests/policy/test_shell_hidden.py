@@ -74,6 +74,7 @@ def test_an_everyday_document_is_understood(script: str) -> None:
         "echo $'a\\'b\"' | echo \"a\nrm -rf ~\nb\"",
         'tail "a $\\\n(rm -rf ~)"',
         "X='a'\\\n Y=c rm -rf ~",
+        "X=\\\n rm -rf ~",
         "bash <<<'ls'\\;'rm -rf ~'",
         "rm -$'\\x72f' ~",
         "rm -?f ~",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolrest.policy.shell_pieces import WordReader
 
 _DELIMITER = re.compile(
-    r"(?:'([^'\\\n]+)'|\"([^\"\\$`\n]+)\"|\\?([A-Za-z0-9_.+:,@%/-]+))(?=[\s;&|<>()]|\Z)"
+    r"(?:'([^'\\$`()\n]+)'|\"([^\"\\$`()\n]+)\"|\\?([A-Za-z0-9_.+:,@%/-]+))(?=[\s;&|<>()]|\Z)"
 )
 _NUMBER = re.compile(r"[\s;&|()]?[0-9]+")
 _ESCAPE = re.compile(r"\\(?:\n|([$`\\]))")

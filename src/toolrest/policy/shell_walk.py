@@ -370,6 +370,9 @@ class CommandWalker:
             self._words.expansions(node.children[0])
         if value is None:
             return Assignment(name, "")
+        if self._text[value.start_byte - 1 : value.start_byte] != "=":
+            # Of `X=`, a continued line and a command the grammar makes one assignment.
+            self.problem("unknown.word", "where an assignment ends is not understood")
         if value.type == "array":
             for child in value.named_children:
                 self._words.read(child)
