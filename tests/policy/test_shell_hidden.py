@@ -75,6 +75,7 @@ def test_an_everyday_document_is_understood(script: str) -> None:
         'tail "a $\\\n(rm -rf ~)"',
         "X='a'\\\n Y=c rm -rf ~",
         "X=\\\n rm -rf ~",
+        "0>f rm -rf ~",
         "bash <<<'ls'\\;'rm -rf ~'",
         "rm -$'\\x72f' ~",
         "rm -?f ~",

@@ -148,9 +148,9 @@ class CommandWalker:
             # To the grammar a command of that name; to a shell the beginning of something else.
             self.problem("unknown.syntax", f"`{argv[0]}` is out of place")
             argv, marks = argv[1:], marks[1:]
-        elif argv and assigns(argv[0]):
-            # Behind a continued line the grammar takes an assignment for the program.
-            self.problem("unknown.program", "an assignment stands where a program should")
+        elif argv and (assigns(argv[0]) or argv[0].isdecimal()):
+            # In places the grammar takes an assignment or a descriptor for the program.
+            self.problem("unknown.program", f"{argv[0]!r} stands where a program should")
         simple = Simple(argv, marks, op, self._group)
         simple.upstream = self._upstream
         simple.looped = self._looped
