@@ -121,6 +121,7 @@ def test_landlock_keeps_messages_inside(world: World, user: str) -> None:
 
 def test_read_only_mode_writes_nothing(world: World, user: str, backend: str) -> None:
     answer = world(user, backend=backend, mode="read-only", roots=[])
+    assert answer["rows"], answer
     assert answer["rows"]["write_ws"].startswith("DENIED")
     assert answer["rows"]["hardlink_preexisting"].startswith("DENIED")
     assert answer["rows"]["read_passwd"] == "ALLOWED"

@@ -286,6 +286,32 @@ def test_placeholders_of_another_session_are_not_taken_for_lost(root: Path, regi
     assert names(root) == set()
 
 
+def test_nor_those_of_a_session_that_keeps_its_records_elsewhere(
+    root: Path, registry: str, tmp_path: Path
+) -> None:
+    """Another user's, or one with another home: what it still uses cannot be known."""
+    one = MountPoints(registry, str(root))
+    one.acquire([f"{root}/a"], {f"{root}/f": b".\n"})
+    before = {path.name: path.stat().st_ino for path in root.iterdir()}
+    other = MountPoints(str(tmp_path / "elsewhere"), str(root))
+    for _ in range(3):
+        assert other.acquire([], {}, {f"{root}/a": None, f"{root}/f": b".\n"}) == ()
+        other.release()
+        assert {path.name: path.stat().st_ino for path in root.iterdir()} == before
+    one.release()
+    assert names(root) == set()
+
+
+def test_a_record_folder_has_one_mark_for_all_its_sessions(registry: str) -> None:
+    os.mkdir(registry)
+    code = "import sys; from toolrest.sandbox.marks import mark_of; print(mark_of(sys.argv[1]))"
+    command = [sys.executable, "-c", code, registry]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    found = {process.communicate()[0] for process in running}
+    assert len(found) == 1
+    assert os.listdir(registry) == ["mark"]
+
+
 def test_a_kept_folder_with_its_time_set_back_is_not_handed_out(root: Path, registry: str) -> None:
     """Whoever may write where it was could else have his files appear in another workspace."""
     points = MountPoints(registry, str(root))
@@ -305,7 +331,7 @@ def test_a_folder_made_again_while_its_twin_is_away_gets_what_was_in_it(
     root: Path, registry: str
 ) -> None:
     """Somebody writes a file the moment before we take the folder, and makes it anew after."""
-    spares = Spares(registry)
+    spares = Spares(registry, 10**18)
     folder = root / ".vscode"
     folder.mkdir()
     os.utime(folder, (0, 0))

@@ -24,7 +24,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from toolrest.policy.names import inside
-from toolrest.sandbox.marks import is_marked, mark
+from toolrest.sandbox.marks import mark, mark_of
 from toolrest.sandbox.spares import Spares
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,7 +54,8 @@ class MountPoints:
         os.makedirs(registry, mode=0o700, exist_ok=True)
         name = sha256(os.fsencode(folder or root)).hexdigest()[:32]
         self._root = root
-        self._spares = Spares(os.path.join(registry, "spare"))
+        self._mark = mark_of(registry)
+        self._spares = Spares(os.path.join(registry, "spare"), self._mark)
         self._guard_path = os.path.join(registry, f"{name}.lock")
         self._record_path = os.path.join(registry, f"{name}.json")
         self._record = -1
@@ -235,18 +236,18 @@ class MountPoints:
         fd = os.open(name, _NEW_FLAGS, 0o644, dir_fd=folder)
         try:
             os.write(fd, content)
-            mark(fd)
+            mark(fd, self._mark)
         finally:
             os.close(fd)
         return None
 
     def _orphan(self, folder: int, path: str, name: str, content: bytes | None) -> Entry | None:
-        """A placeholder that a session made and, killed in that moment, did not record."""
+        """A placeholder that a session of ours made and, killed in that moment, did not record."""
         try:
             info = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             return None
-        if not is_marked(info) or any(entry.path == path for entry in self._before):
+        if info.st_mtime_ns != self._mark or any(entry.path == path for entry in self._before):
             return None
         size = 0 if content is None else len(content)
         if stat.S_ISDIR(info.st_mode):

@@ -21,7 +21,7 @@ from itertools import count
 from secrets import token_hex
 from typing import NamedTuple
 
-from toolrest.sandbox.marks import is_marked, mark
+from toolrest.sandbox.marks import mark
 
 _AT_FDCWD = -100
 _NO_REPLACE = 1
@@ -39,8 +39,9 @@ class Kept(NamedTuple):
 class Spares:
     """A folder full of empty folders, shared by every session of this user."""
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, mark: int) -> None:
         os.makedirs(home, mode=0o700, exist_ok=True)
+        self._mark = mark
         self._home = os.fsencode(home)
         self._device = os.stat(home).st_dev
         self._free = [os.path.join(self._home, name) for name in os.listdir(self._home)]
@@ -67,7 +68,7 @@ class Spares:
         if os.fstat(folder).st_dev == self._device and self._put_any(folder, path, target):
             return self._used[path].identity
         os.mkdir(name, 0o755, dir_fd=folder)
-        _marked(b"/proc/self/fd/%d/%s" % (folder, target))
+        self._marked(b"/proc/self/fd/%d/%s" % (folder, target))
         return None
 
     def _put_any(self, folder: int, path: str, target: bytes) -> bool:
@@ -75,7 +76,7 @@ class Spares:
             place = self._free.pop()
             try:
                 info = os.lstat(place)
-                if os.listdir(place) or not (is_marked(info) or _marked(place)):
+                if os.listdir(place) or not (self._is_ours(info) or self._marked(place)):
                     continue  # what somebody lost in there is not for others to see
                 self._rename(place, folder, target)
             except FileNotFoundError:
@@ -91,7 +92,7 @@ class Spares:
 
     def take_back(self, path: str, seen: os.stat_result) -> None:
         """Remove an empty folder; one that is in use stays where it is."""
-        if not is_marked(seen) and os.listdir(path):
+        if not self._is_ours(seen) and os.listdir(path):
             return
         if seen.st_dev != self._device:
             os.rmdir(path)
@@ -106,7 +107,7 @@ class Spares:
         except OSError:
             os.rmdir(path)
             return
-        if is_marked(os.lstat(kept.place)) or _marked(kept.place):
+        if self._is_ours(os.lstat(kept.place)) or self._marked(kept.place):
             self._used[path] = kept
             return
         self._used.pop(path, None)
@@ -124,14 +125,16 @@ class Spares:
         finally:
             os.close(folder)
 
+    def _is_ours(self, info: os.stat_result) -> bool:
+        return info.st_mtime_ns == self._mark
 
-def _marked(folder: bytes) -> bool:
-    """Set the time of change that says empty, if it is; what comes later moves it again."""
-    mark(folder)
-    if not os.listdir(folder):
-        return True
-    os.utime(folder)
-    return False
+    def _marked(self, folder: bytes) -> bool:
+        """Set the time of change that says empty, if it is; what comes later moves it again."""
+        mark(folder, self._mark)
+        if not os.listdir(folder):
+            return True
+        os.utime(folder)
+        return False
 
 
 @cache
