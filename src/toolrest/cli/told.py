@@ -20,11 +20,13 @@ def tell_warnings(config: Config) -> None:
 
 
 def _to_tell(config: Config) -> Iterator[str]:
+    from toolrest.config.families import no_family
+
     model = config.value.model
-    # That a model has no family is no mistake: the defaults suit most of those that have none.
-    about_family = f"model {model!r} belongs to no known family"
     for warning in config.warnings:
-        if model is None or not warning.startswith(about_family) or _first_time(config.home, model):
+        # That a model has no family is no mistake: the defaults suit most of those that have none.
+        once = model is not None and warning == no_family(model)
+        if not once or _first_time(config.home, str(model)):
             yield warning
 
 

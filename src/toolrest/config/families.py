@@ -169,3 +169,11 @@ def _filled(name: str, row: FamilyRow) -> Family:
     if row.truncation is not None:
         stated["truncation"] = Truncation(row.truncation.mode, row.truncation.limit)
     return base._replace(name=name, prefixes=prefixes, **stated)
+
+
+def no_family(model: str) -> str:
+    """What to say of a model that no row fits."""
+    return (
+        f"model {model!r} belongs to no known family, so the defaults are used; "
+        "name one with model_family, or add a row under [model_families]"
+    )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from toolrest.config.check import Layer, Place, check_layer
 from toolrest.config.env import environment_layer
-from toolrest.config.families import UNKNOWN
+from toolrest.config.families import UNKNOWN, no_family
 from toolrest.config.home import config_file, real_path, toolrest_home, user_home
 from toolrest.config.keys import flatten, nest
 from toolrest.config.layers import flags_layer, merge, override_layer
@@ -215,10 +215,7 @@ def _assemble(
     config = Config(settings, start.home, start.workspace, level, (), files, sources)
     family = config.family  # Now, so that a row or name that cannot be used fails at the start.
     if settings.model and not settings.model_family and family.name == UNKNOWN.name:
-        notes.append(
-            f"model {settings.model!r} belongs to no known family, so the defaults are used; "
-            "name one with model_family, or add a row under [model_families]"
-        )
+        notes.append(no_family(settings.model))
     config.warnings = tuple(notes)
     return config
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from toolrest.config.table import Table
 from toolrest.config.values import (
@@ -18,6 +18,10 @@ from toolrest.config.values import (
     Text,
     Texts,
 )
+
+Control: TypeAlias = Literal[
+    "writes", "reads", "network", "pids", "unix_sockets", "protected_paths", "own_files"
+]
 
 
 class SandboxWorkspaceWrite(Table):
@@ -58,18 +62,7 @@ class Sandbox(Table):
     read_only_root: bool = True
     rootfs: Text | None = None
 
-    require: tuple[
-        Literal[
-            "writes",
-            "reads",
-            "network",
-            "pids",
-            "unix_sockets",
-            "protected_paths",
-            "own_files",
-        ],
-        ...,
-    ] = ("writes", "network", "own_files")
+    require: tuple[Control, ...] = ("writes", "network", "own_files")
 
 
 class CommandLimits(Table):

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
+from toolrest.config.rights_model import Control as Control
+from toolrest.config.rights_model import Sandbox
 from toolrest.errors import ConfigError
 from toolrest.lazy_dataclass import dataclass, field, replace
 from toolrest.policy.hidden import home_folders
@@ -22,20 +24,9 @@ Mode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access", 
 Network: TypeAlias = Literal["off", "allowlist", "on"]
 Tmp: TypeAlias = Literal["private", "host"]
 Hides: TypeAlias = Callable[[str], Callable[[str], bool] | None]
-Control: TypeAlias = Literal[
-    "writes", "reads", "network", "pids", "unix_sockets", "protected_paths", "own_files"
-]
 
-CONTROLS: tuple[Control, ...] = (
-    "writes",
-    "reads",
-    "network",
-    "pids",
-    "unix_sockets",
-    "protected_paths",
-    "own_files",
-)
-REQUIRED: tuple[Control, ...] = ("writes", "network", "own_files")
+CONTROLS: tuple[Control, ...] = get_args(Control)
+REQUIRED = Sandbox.require
 """What a backend must enforce to be used at all, unless the launcher asks for more."""
 
 _NEVER_ROOTS = ("/proc", "/sys", "/dev")
