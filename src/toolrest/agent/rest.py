@@ -261,7 +261,7 @@ class Toolrest:
         call_id: str | None = None,
     ) -> ToolOutput:
         """Call a tool by name, as a turn of its own. Failures come back in the output."""
-        item = FunctionCall(call_id or f"call-{uuid.uuid4().hex[:12]}", name, arguments or {})
+        item = FunctionCall(call_id or f"call-{os.urandom(6).hex()}", name, arguments or {})
         async with self.turn() as turn:
             return await turn.start(item).output()
 

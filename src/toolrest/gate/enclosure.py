@@ -17,6 +17,7 @@ from toolrest.process.limits import Limits
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Backend, Confined, Sandbox
     from toolrest.sandbox.container import ContainerOptions
+    from toolrest.sandbox.errors import SandboxUnavailable
     from toolrest.sandbox.policy import Control, Network, Tmp
     from toolrest.sandbox.proxy import NetworkProxy
     from toolrest.sandbox.tunnel import Blocked
@@ -123,23 +124,33 @@ class Enclosure:
         """What `confine` gives, with the network open that the command may use."""
         await self.open_network()
         if outside or self._box is not None or not self.is_confined:
-            return self.confine(command, outside=outside)
+            return self.confine(command, outside=outside, late=True)
         # The first time probes backends by running them: not on the event loop.
         return await asyncio.to_thread(self.confine, command, outside=False)
 
-    def confine(self, command: Command, *, outside: bool) -> Confined:
-        """The command as it will be started: inside the sandbox, or as it is when let out."""
+    def confine(self, command: Command, *, outside: bool, late: bool = False) -> Confined:
+        """The command as it will be started: inside the sandbox, or as it is when let out.
+
+        With `late` some of the work is left to the command's `ready`, which runs beside its start;
+        what that raises is for `refusal`.
+        """
         from toolrest.sandbox.confine import Confined
-        from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+        from toolrest.sandbox.errors import SandboxUnavailable
 
         if outside or not self.is_confined:
             return Confined(command, "none")
         try:
-            return self.sandbox.confine(command)
+            return self.sandbox.confine(command, late=late)
         except SandboxUnavailable as error:
-            if not isinstance(error, SandboxBusy):
-                self.unavailable = str(error)
-            raise RespondToModel(str(error), kind="sandbox_denied") from error
+            raise self.refusal(error) from error
+
+    def refusal(self, error: SandboxUnavailable) -> RespondToModel:
+        """What the model is told when a command cannot be confined."""
+        from toolrest.sandbox.errors import SandboxBusy
+
+        if not isinstance(error, SandboxBusy):
+            self.unavailable = str(error)
+        return RespondToModel(str(error), kind="sandbox_denied")
 
     def blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
         """Whether a failure was the sandbox's doing, in words for the model."""

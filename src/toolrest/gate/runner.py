@@ -24,6 +24,7 @@ from toolrest.process.run import run
 from toolrest.process.session import SessionEnd
 from toolrest.process.sessions import ExecResult, Sessions
 from toolrest.process.shells import Shell, Shells
+from toolrest.sandbox.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Confined
@@ -197,6 +198,8 @@ class Runner:
             result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
             if result.state != "exited":
                 await self._stops.now(confined.stop)
+        except SandboxUnavailable as error:
+            raise self.enclosure.refusal(error) from error
         except BaseException:
             await self._stops.now(confined.stop)
             raise
@@ -251,9 +254,11 @@ class Runner:
                 on_start=on_start,
                 on_end=ended,
             )
-        except BaseException:
+        except BaseException as error:
             self._stops.soon(confined.stop)
             confined.release()
+            if isinstance(error, SandboxUnavailable):
+                raise self.enclosure.refusal(error) from error
             raise
         if result.state == "failed_to_start":
             confined.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import asyncio
 import os
 import signal
@@ -63,7 +64,7 @@ class Child:
     them. `pid` is the command's process, `keeper` the helper process right above it.
     """
 
-    def __init__(self, link: socket.socket, name: str, cwd: str) -> None:
+    def __init__(self, link: _socket.socket, name: str, cwd: str) -> None:
         loop = asyncio.get_running_loop()
         self.pid = 0
         self.keeper = 0

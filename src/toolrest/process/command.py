@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from toolrest.lazy_dataclass import dataclass
 
@@ -23,6 +23,9 @@ class Command:
 
     With `own_pid_namespace` the first process is a launcher whose death ends the tree: signals
     meant for the command go past it.
+
+    `ready` is called once the child is on its way, for what may be done beside its start; the
+    child waits for that by means of its own. Where it raises, the child is ended.
     """
 
     argv: tuple[str, ...]
@@ -39,3 +42,4 @@ class Command:
     seccomp: bytes | None = None
     limits: tuple[tuple[int, int, int], ...] = ()
     own_pid_namespace: bool = False
+    ready: Callable[[], None] | None = None

@@ -27,7 +27,7 @@ class Limits:
     file_size: int | None = None
 
     def __bool__(self) -> bool:
-        return self != _NONE
+        return not (self.processes is None and self.memory is None and self.file_size is None)
 
     def for_cgroup(self) -> dict[str, str]:
         """What to write to the session's control group."""
@@ -49,9 +49,6 @@ class Limits:
         """Which of them nothing enforces here, in words."""
         lacking = self.processes is not None and "pids.max" not in taken and os.geteuid() == 0
         return (_ROOT,) if lacking else ()
-
-
-_NONE = Limits()
 
 
 def _tasks_of(user: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import array
 import asyncio
 import contextlib
@@ -67,10 +68,7 @@ class Owner:
         try:
             await child.started()
         except BaseException as error:
-            if not isinstance(error, StartFailed):
-                await uncancelled(asyncio.ensure_future(_killed(child)))
-            request.close_all(child.outputs)
-            child.abandon()
+            await _given_up(child, over=isinstance(error, StartFailed))
             raise
         return child
 
@@ -79,11 +77,11 @@ class Owner:
         problem = request.unfit(command)
         if problem:
             raise StartFailed("request", 0, problem)
-        link: socket.socket | None = None
+        link: _socket.socket | None = None
         sent: list[int] = []
         reading: list[int] = []
         try:
-            link, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            link, there = _socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             sent.append(there.detach())
             link.setblocking(False)
             plan, device = request.stdio(command, merge, sent, reading)
@@ -107,6 +105,12 @@ class Owner:
         child.on_gone = self.children.discard
         child.on_stuck = self._unstick
         self.children.add(child)
+        if command.ready is not None:
+            try:
+                command.ready()
+            except BaseException:
+                await _given_up(child)
+                raise
         return child
 
     async def aclose(self) -> tuple[int, ...]:
@@ -202,6 +206,14 @@ def _is_over(pid: int) -> bool:
     except ChildProcessError:
         return True  # and somebody else has collected it
     return ended is not None
+
+
+async def _given_up(child: Child, *, over: bool = False) -> None:
+    """Nobody will take this child: end it, unless it is over, and let go of its outputs."""
+    if not over:
+        await uncancelled(asyncio.ensure_future(_killed(child)))
+    request.close_all(child.outputs)
+    child.abandon()
 
 
 async def _killed(child: Child) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import marshal
 import os
 from collections.abc import Iterable
@@ -108,5 +107,7 @@ def memory_file(data: bytes) -> int:
 def close_all(fds: Iterable[int]) -> None:
     """Close descriptors; one that is closed already is no matter."""
     for fd in fds:
-        with contextlib.suppress(OSError):
+        try:
             os.close(fd)
+        except OSError:
+            continue

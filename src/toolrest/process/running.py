@@ -30,7 +30,10 @@ class Running:
         self.last_output = self.started_at
         self.ended_at: float | None = None
         self._on_bytes = on_bytes
-        self.sources = [Source(fd, self._reader(index)) for index, fd in enumerate(child.outputs)]
+        typed = child.device is not None
+        self.sources = [
+            Source(fd, self._reader(index), typed=typed) for index, fd in enumerate(child.outputs)
+        ]
         self.terminal: Terminal | None = None
         if child.device is not None:
             self.terminal = Terminal(child.outputs[0], child.device)
@@ -55,8 +58,9 @@ class Running:
     def _note_eof(self) -> None:
         if self.terminal is not None:
             self.terminal.close()
-        self.news.tell()
-        self._note_change()
+        if self.child.ended is not None:  # else its end is still to come, and is what counts
+            self.news.tell()
+            self._note_change()
 
     def _note_change(self) -> None:
         if self.child.ended is None:

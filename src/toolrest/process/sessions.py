@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 import signal
 from collections.abc import Callable
 
@@ -115,9 +115,9 @@ class Sessions:
         if self._ordered:
             number = max(taken, default=FIRST_ID - 1) + 1
         else:
-            number = FIRST_ID + secrets.randbelow(LAST_ID - FIRST_ID + 1)
+            number = _any_id()
             while number in taken:
-                number = FIRST_ID + secrets.randbelow(LAST_ID - FIRST_ID + 1)
+                number = _any_id()
         self._reserved.add(number)
         return number
 
@@ -326,5 +326,9 @@ class Sessions:
         return asyncio.get_running_loop().time()
 
 
+def _any_id() -> int:
+    return FIRST_ID + int.from_bytes(os.urandom(4), "little") % (LAST_ID - FIRST_ID + 1)
+
+
 def _chunk_id() -> str:
-    return secrets.token_hex(3)
+    return os.urandom(3).hex()

@@ -18,8 +18,9 @@ _PENDING_MOST = 1 << 20
 class Source:
     """Hands on what a pipe or terminal says, chunk by chunk, until its end."""
 
-    def __init__(self, fd: int, on_data: Callable[[bytes], None]) -> None:
+    def __init__(self, fd: int, on_data: Callable[[bytes], None], *, typed: bool = False) -> None:
         self.fd = fd
+        self._typed = typed
         self.on_data = on_data
         self.on_end: Callable[[], None] = _nothing
         self.ended = False
@@ -47,7 +48,8 @@ class Source:
         self.ended = True
         if not self._loop.is_closed():
             self._loop.remove_reader(self.fd)
-            self._loop.remove_writer(self.fd)  # a terminal is written through the same descriptor
+            if self._typed:  # a terminal is written through the same descriptor
+                self._loop.remove_writer(self.fd)
         self._close()
         self.on_end()
 

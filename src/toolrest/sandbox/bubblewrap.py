@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 
-from toolrest.lazy_dataclass import dataclass, replace
+from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox.chroot import base_arguments
+from toolrest.sandbox.late import Late
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.view import Mount, Show
 
@@ -83,13 +85,16 @@ def _system_empty() -> str | None:
     return None
 
 
+def namespaces(policy: SandboxPolicy) -> tuple[str, ...]:
+    """The part of the argument list that is the same for every command."""
+    return _NAMESPACES if policy.network == "on" else (*_NAMESPACES, "--unshare-net")
+
+
 def view_arguments(
     policy: SandboxPolicy, mounts: Sequence[Mount], blanks: Blanks, rootfs: str | None = None
 ) -> tuple[str, ...]:
     """The part of the argument list that makes the view."""
-    arguments: list[str] = [*_NAMESPACES]
-    if policy.network != "on":
-        arguments.append("--unshare-net")
+    arguments: list[str] = []
     if rootfs is None:
         arguments += _base(policy)
     else:
@@ -173,36 +178,36 @@ def _blank(source: str, path: str, blanks: Blanks) -> Sequence[str]:
 
 def wrap(
     command: Command,
-    bwrap: str,
-    view: Sequence[str],
+    launcher: Sequence[str],
     seccomp: bytes,
-    variables: bytes,
+    arguments: bytes | Late,
     *,
     signals: tuple[Sequence[str], Sequence[str]] | None = None,
     inner: Sequence[str] = (),
     scoped: int = 0,
+    ready: Callable[[], None] | None = None,
 ) -> Command:
-    """The command that runs `command` beneath bubblewrap; `variables` are from `environment`.
+    """The command that runs `command` beneath bubblewrap, which is the `launcher`.
 
-    `signals` are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal
-    sends to it too, and the command must not. `inner` runs first inside and starts the rest.
-    `scoped` asks for Landlock's scopes alone, without its file rules, which forbid mounts.
+    `arguments` are from `packed` and `environment`, or are still to come with `ready`. `signals` are the launchers for a
+    terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it too, and the command
+    must not. `inner` runs first inside and starts the rest. `scoped` asks for Landlock's scopes
+    alone, without its file rules, which forbid mounts.
     """
     used = {fd for fd, _ in (*command.files, *command.fds)}
-    free = (fd for fd in range(_FIRST_FD, _FIRST_FD + len(used) + 2) if fd not in used)
-    filter_fd, env_fd = next(free), next(free)
+    free = (fd for fd in count(_FIRST_FD) if fd not in used)
+    filter_fd, arguments_fd = next(free), next(free)
     outer, reset = signals or ((), ())
     if reset and "=" in command.argv[0]:
         reset = (*reset, "/bin/sh", "-c", 'exec "$0" "$@"')  # env would take it for a variable
     argv = (
         *outer,
-        bwrap,
-        *view,
+        *launcher,
         *(() if command.tty else ("--new-session",)),
         "--seccomp",
         str(filter_fd),
         "--args",
-        str(env_fd),
+        str(arguments_fd),
         "--chdir",
         command.cwd,
         "--",
@@ -210,15 +215,33 @@ def wrap(
         *reset,
         *command.argv,
     )
-    return replace(
-        command,
-        argv=argv,
+    files, fds = (*command.files, (filter_fd, seccomp)), command.fds
+    if isinstance(arguments, Late):
+        fds = (*fds, (arguments_fd, arguments.waiting))
+    else:
+        files = (*files, (arguments_fd, arguments))
+    return Command(
+        argv,
         cwd="/",
         env={},
-        files=(*command.files, (filter_fd, seccomp), (env_fd, variables)),
+        tty=command.tty,
+        rows=command.rows,
+        cols=command.cols,
+        files=files,
+        fds=fds,
+        landlock=command.landlock,
+        landlock_net=command.landlock_net,
         landlock_scoped=scoped,
+        seccomp=command.seccomp,
+        limits=command.limits,
         own_pid_namespace=True,
+        ready=ready,
     )
+
+
+def packed(arguments: Sequence[str]) -> bytes:
+    """Arguments as bubblewrap reads them from a descriptor."""
+    return os.fsencode("".join(f"{argument}\0" for argument in arguments))
 
 
 def environment(env: Mapping[str, str]) -> bytes:

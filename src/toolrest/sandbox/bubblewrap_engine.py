@@ -16,13 +16,21 @@ from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox import landlock, seccomp
-from toolrest.sandbox.bubblewrap import Blanks, environment, view_arguments, wrap
+from toolrest.sandbox.bubblewrap import (
+    Blanks,
+    environment,
+    namespaces,
+    packed,
+    view_arguments,
+    wrap,
+)
 from toolrest.sandbox.chroot import check_rootfs
 from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.gitdirs import git_plan, only
 from toolrest.sandbox.kinds import Kinds, kind_of
+from toolrest.sandbox.late import LONGEST, Late
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.newly_hidden import NewlyHidden
 from toolrest.sandbox.policy import SandboxPolicy
@@ -73,6 +81,7 @@ class BubblewrapEngine:
         self.proxy = proxy
         self.rootfs = None if rootfs is None else check_rootfs(rootfs, policy)
         self._filter = _filter()
+        self._launcher = (program, *namespaces(policy))
         self._blanks = Blanks.make(os.path.realpath(registry), overlays=self.overlays)
         self._tmp = os.path.join(policy.session_dir, "tmp")
         os.makedirs(self._tmp, mode=0o700, exist_ok=True)
@@ -90,7 +99,7 @@ class BubblewrapEngine:
         self._seen: object = None
         self._covered: tuple[str, ...] = ()
         """Placeholders and new files that the view masks."""
-        self._arguments: tuple[str, ...] = ()
+        self._arguments = b""
         self._registry = registry
         self._points: dict[str, MountPoints] = {}
         """By the folder that the placeholders are in."""
@@ -121,8 +130,49 @@ class BubblewrapEngine:
             return 0
         return landlock.scopes()
 
-    def confine(self, command: Command) -> Prepared:
-        """The same command, confined."""
+    def confine(self, command: Command, *, late: bool = False) -> Prepared:
+        """The same command, confined.
+
+        With `late` the view is worked out while bubblewrap is starting, if that can be told in
+        one piece.
+        """
+        variables = self._variables_of(command)
+        if late and len(self._arguments) + len(variables) < LONGEST // 2:
+            return self._confine_late(command, variables)
+        return self._confine_now(command, variables)
+
+    def _confine_now(self, command: Command, variables: bytes) -> Prepared:
+        arguments, held = self._join(variables)
+        try:
+            wrapped = self._wrap(command, arguments)
+        except BaseException:
+            self._release(held)
+            raise
+        return Prepared(wrapped, _once(lambda: self._release(held)))
+
+    def _confine_late(self, command: Command, variables: bytes) -> Prepared:
+        late = Late()
+        held: list[MountPoints] | None = None
+
+        def ready() -> None:
+            nonlocal held
+            arguments, held = self._join(variables)
+            if not late.give(arguments):
+                raise SandboxBusy(
+                    "sandbox: what commands may see has grown just now; nothing was run.",
+                    remedy="Call again.",
+                )
+            late.close()
+
+        def release() -> None:
+            late.close()
+            if held is not None:
+                self._release(held)
+
+        return Prepared(self._wrap(command, late, ready), _once(release))
+
+    def _join(self, variables: bytes) -> tuple[bytes, list[MountPoints]]:
+        """One more command runs: what bubblewrap must be told, and what to let go at its end."""
         with self._mutex:
             present, held = self._looked_and_held()
             try:
@@ -130,28 +180,32 @@ class BubblewrapEngine:
                     self._refresh(present)
                 else:
                     self._refuse_to_show(present)
-                wrapped = self._wrap(command)
             except BaseException:
                 _let_go(held)
                 raise
             self._running += 1
-        return Prepared(wrapped, _once(lambda: self._release(held)))
+            return self._arguments + variables, held
 
-    def _wrap(self, command: Command) -> Command:
+    def _variables_of(self, command: Command) -> bytes:
         outside = tuple(command.env.items())
         if outside != self._outside:  # the same variables come with nearly every command
             env = confined_env(command.env, self.policy, self.name, TMP)
             env |= self.proxy.env if self.proxy is not None else {}
             self._outside, self._variables = outside, environment(env)
+        return self._variables
+
+    def _wrap(
+        self, command: Command, arguments: bytes | Late, ready: Callable[[], None] | None = None
+    ) -> Command:
         return wrap(
             command,
-            self.program,
-            self._arguments,
+            self._launcher,
             self._filter,
-            self._variables,
+            arguments,
             signals=signal_launchers() if command.tty else None,
             inner=self.proxy.inner if self.proxy is not None else (),
             scoped=self.scopes,
+            ready=ready,
         )
 
     def _looked_and_held(self) -> tuple[tuple[str, ...], list[MountPoints]]:
@@ -238,7 +292,7 @@ class BubblewrapEngine:
         hidden = self._newly_hidden.look(present)
         seen = (present, sockets, kinds, real, hidden, self._kinds.look(), self._mounts.points)
         if seen != self._seen:
-            self._arguments = self._build(present, sockets, hidden)
+            self._arguments = packed(self._build(present, sockets, hidden))
             self._seen = seen
             self._covered = (*present, *hidden)
 

@@ -84,12 +84,15 @@ class Sandbox:
         self._chosen: tuple[Probe, Engine] | None = None
         self._mutex = threading.Lock()
 
-    def confine(self, command: Command) -> Confined:
-        """The command under the session's policy; raises SandboxUnavailable, never runs it bare."""
+    def confine(self, command: Command, *, late: bool = False) -> Confined:
+        """The command under the session's policy; raises SandboxUnavailable, never runs it bare.
+
+        With `late` the command's own `ready` may raise it instead.
+        """
         if not self.policy.confines:
             return Confined(command, "none" if self.policy.mode != "external" else "external")
         probe, engine = self.choose()
-        ready = engine.confine(command)
+        ready = engine.confine(command, late=late)
         return Confined(ready.command, engine.name, probe.controls, ready.release, ready.stop)
 
     def choose(self) -> tuple[Probe, Engine]:

@@ -27,6 +27,6 @@ class Engine(Protocol):
 
     name: str
 
-    def confine(self, command: Command) -> Prepared:
-        """The same command, confined."""
+    def confine(self, command: Command, *, late: bool = False) -> Prepared:
+        """The same command, confined; with `late`, some of the work may be left to its `ready`."""
         ...

@@ -140,7 +140,8 @@ class MountPoints:
 
     def _sweep(self, entries: list[Entry]) -> list[Entry]:
         for entry in reversed(entries):
-            self._remove(entry)
+            if not self._spares.took_back(entry.path, entry.device, entry.inode):
+                self._remove(entry)
         if entries:
             self._save([])
         return []
@@ -161,10 +162,9 @@ class MountPoints:
 
     def _save(self, entries: list[Entry]) -> None:
         """Overwritten in place and never shortened: freeing blocks is slow on some disks."""
-        if entries != self._written[0]:
+        if entries and entries != self._written[0]:
             self._written = (entries, json.dumps(entries).encode())
-        data = self._written[1] if entries else b"[]"
-        data = data.ljust(self._size)
+        data = (self._written[1] if entries else b"[]").ljust(self._size)
         os.pwrite(self._record, data, 0)
 
     @contextmanager

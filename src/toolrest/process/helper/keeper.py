@@ -5,6 +5,7 @@ from __future__ import annotations
 import _socket
 import os
 import select
+import time
 from mmap import mmap
 
 from . import kernel, launch, signals, tree, wire
@@ -15,6 +16,7 @@ _LOOKS_MS = (2, 3, 6, 12)  # a launcher makes its namespaces soon after it was s
 _PATIENCE = 2.0
 _STUBBORN_MS = 250
 _NOT_RUN = 127 << 8
+_BREATH = 0.0005  # the host is busy with the end: every path it walks waits for mounts to go
 _IDLE_ENOUGH = 2  # so that one gets ready again while the other is busy
 
 
@@ -121,6 +123,7 @@ class Keeper:
             if not ready:
                 pause = None if self._hold_mounts() else next(self.looks, None)
                 continue
+            self._reap()  # first of all: somebody may be waiting for the end
             if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
                 self.ending = True
                 self._end_all(0)
@@ -129,7 +132,6 @@ class Keeper:
                 self._note_start(self.starting)
             if self.host.fileno() in ready:
                 self._obey()
-            self._reap()
         self.watched.unregister(self.host.fileno())
         self._drop_mounts()
 
@@ -147,6 +149,7 @@ class Keeper:
 
     def _drop_mounts(self) -> None:
         if self.mounts >= 0:
+            time.sleep(_BREATH)
             os.close(self.mounts)
             self.mounts = -1
 

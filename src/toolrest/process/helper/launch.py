@@ -12,10 +12,15 @@ import termios
 
 from . import kernel, signals, wire
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _SEALS = 0xF  # seal, shrink, grow, write
 _ADD_SEALS = 1033
 _EXEC_FAILED = 127
 _INVALID = 22
+_HOME = b"/"
 _NO_PROCESS = (11, 12)  # EAGAIN, ENOMEM
 
 Request = tuple[
@@ -82,19 +87,22 @@ def spawn(request: Request, fds: list[int]) -> int:
     """
     argv, cwd, env, _, plan, files = request[:6]
     ours: list[int] = []
+    memory = _kept if request[-1] and len(files) == 1 else _memory
     try:
         try:
-            placed = _placed(plan, files, fds, ours)
+            placed = _placed(plan, files, fds, ours, memory)
         except OSError as error:
             raise Failed("descriptors", error.errno or 0) from None
         try:
-            os.chdir(cwd)
+            if cwd != _HOME:
+                os.chdir(cwd)
         except OSError as error:
             raise Failed("workdir", error.errno or 0) from None
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in placed]
         return _spawn(argv.split(b"\0"), dict(env), actions)
     finally:
-        os.chdir("/")
+        if cwd != _HOME:
+            os.chdir(_HOME)
         for fd in ours:
             os.close(fd)
 
@@ -160,7 +168,7 @@ def _prepare(request: Request, fds: list[int], step: list[int]) -> None:
     _, cwd, _, terminal, plan, files, rules, net, scoped, program, limits, _ = request
 
     _enter(step, "descriptors")
-    for target, source in _placed(plan, files, fds, []):
+    for target, source in _placed(plan, files, fds, [], _memory):
         os.dup2(source, target, inheritable=True)
     _enter(step, "terminal")
     if terminal:
@@ -211,6 +219,7 @@ def _placed(
     files: tuple[tuple[int, bytes], ...],
     fds: list[int],
     made: list[int],
+    memory: Callable[[bytes, list[int]], int],
 ) -> list[tuple[int, int]]:
     """Which descriptor goes to which number, as pairs of target and source.
 
@@ -230,13 +239,29 @@ def _placed(
         # Our own standard input is the null device.
         pairs.append((target, lifted(0 if index == wire.NULL else fds[index])))
     for target, contents in files:
-        made.append(_memory(contents))
-        pairs.append((target, lifted(made[-1])))
+        pairs.append((target, lifted(memory(contents, made))))
     return pairs
 
 
-def _memory(contents: bytes) -> int:
+def _kept(contents: bytes, _made: list[int]) -> int:
+    """The file that the last launcher had, if it is the same: it is nearly always.
+
+    A launcher reads its file to the end and hands it to nobody, and a keeper has one at a time.
+    """
+    if _last.get(contents) is None:
+        while _last:
+            os.close(_last.popitem()[1])
+        _last[contents] = _memory(contents, [])
+    os.lseek(_last[contents], 0, os.SEEK_SET)
+    return _last[contents]
+
+
+_last: dict[bytes, int] = {}
+
+
+def _memory(contents: bytes, made: list[int]) -> int:
     fd = os.memfd_create("toolrest", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    made.append(fd)
     rest = memoryview(contents)
     while rest:
         rest = rest[os.write(fd, rest) :]

@@ -1,0 +1,45 @@
+"""How can bubblewrap be started before it is known what it shall show?
+
+It reads its arguments from a socket first, and goes on at their end. They are sent as one message,
+which the kernel hands over whole or not at all: whenever this process may die, bubblewrap has all
+arguments or none. With none there is no file in its sandbox, and so no program that it could start.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+
+LONGEST = 32_000
+"""What the kernel surely takes as one piece."""
+
+_OVERHEAD = 1024
+
+
+class Late:
+    """Arguments that a launcher waits for; `waiting` is the descriptor it is given."""
+
+    def __init__(self) -> None:
+        self._here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self.waiting = there.detach()
+        self._open = True
+
+    def give(self, arguments: bytes) -> bool:
+        """Let the launcher go on; False when they are too long to be handed over whole."""
+        room = self._here.getsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF) // 2 - _OVERHEAD
+        if len(arguments) > min(LONGEST, room):
+            return False
+        try:
+            self._here.send(arguments, _socket.MSG_NOSIGNAL)
+            # Not only closed: a fork of this process may hold a copy for as long as it lives.
+            self._here.shutdown(_socket.SHUT_WR)
+        except OSError:
+            return True  # it was killed meanwhile, as its end will say
+        return True
+
+    def close(self) -> None:
+        """Let go of the socket; a launcher that was given nothing starts nothing."""
+        if self._open:
+            self._open = False
+            self._here.close()
+            os.close(self.waiting)
