@@ -31,9 +31,9 @@ class Show(IntEnum):
     PRIVATE = 4
     """Another folder in its place, writable."""
     LINK = 5
-    BLANK = 6
-    """An empty folder to which nothing can be written."""
-    READ = 7
+    READ = 6
+    BLANK = 7
+    """An empty folder to which nothing can be written: the cheapest mount that there is."""
     HIDE = 8
     ROOT = 9
     """Writable because the user said so; nothing on this very path overrules that."""
