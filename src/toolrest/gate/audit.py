@@ -37,7 +37,7 @@ _MAX_KEYS = 256
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_SAME_NAME = 1000
 _MOST_WAITING = 64
-_SYNC_DELAY = 0.005
+_SYNC_DELAY = 0.05
 
 
 class AuditLog:
@@ -117,9 +117,10 @@ class AuditLog:
     def sync_soon(self) -> None:
         """Put every line on disk in a moment, in a thread; syncs that would overlap are one.
 
-        Waiting for the disk would cost each command more than starting it does. The line is with
-        the kernel already, so only the machine's own death within milliseconds can lose it. A
-        disk that fails stops the next call.
+        Waiting for the disk would cost each command more than starting it does, and a disk that is
+        busy slows the command down: most have ended when this begins. The line is with the kernel
+        already, so only the machine's own death within a twentieth of a second can lose it. A disk
+        that fails stops the next call.
         """
         if self._syncing:
             self._sync_again = True
