@@ -5,18 +5,16 @@ from __future__ import annotations
 import _socket
 import os
 import select
-import time
 from mmap import mmap
 
 from . import kernel, launch, signals, tree, wire
 
 _RETRY_MS = 10
+_DYING_MS = 5
 _TREE_MS = 50
-_LOOKS_MS = (2, 3, 6, 12)  # a launcher makes its namespaces soon after it was started
 _PATIENCE = 2.0
 _STUBBORN_MS = 250
 _NOT_RUN = 127 << 8
-_BREATH = 0.0005  # the host is busy with the end: every path it walks waits for mounts to go
 _IDLE_ENOUGH = 2  # so that one gets ready again while the other is busy
 
 
@@ -48,7 +46,6 @@ class Keeper:
         self.watched.register(self.life, 0)
         self.starting: _socket.socket | None = None
         self.ending = False
-        self.mounts = -1
 
     def serve(self) -> None:
         """See commands to their end, one after the other, until others are idle enough."""
@@ -93,7 +90,6 @@ class Keeper:
         self.launcher = request[-1]
         self.childless = False
         self.child = 0
-        self.looks = iter(_LOOKS_MS if self.launcher else ())
         try:
             if launch.needs_fork(request):
                 self.child, self.starting = launch.fork(request, fds, self.me)
@@ -117,12 +113,8 @@ class Keeper:
 
     def _attend(self) -> None:
         self.watched.register(self.host.fileno(), select.POLLIN)
-        pause = next(self.looks, None)
         while not self.childless:
-            ready = dict(self.watched.poll(pause))
-            if not ready:
-                pause = None if self._hold_mounts() else next(self.looks, None)
-                continue
+            ready = dict(self.watched.poll())
             self._reap()  # first of all: somebody may be waiting for the end
             if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
                 self.ending = True
@@ -133,25 +125,6 @@ class Keeper:
             if self.host.fileno() in ready:
                 self._obey()
         self.watched.unregister(self.host.fileno())
-        self._drop_mounts()
-
-    def _hold_mounts(self) -> bool:
-        """Keep the launcher's mounts until its tree is dead: taking them down takes a while,
-        which the last process of the tree would do before it counts as dead.
-        """
-        for pid in tree.children(self.child):
-            try:
-                self.mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-                return True
-            except OSError:
-                continue
-        return False
-
-    def _drop_mounts(self) -> None:
-        if self.mounts >= 0:
-            time.sleep(_BREATH)
-            os.close(self.mounts)
-            self.mounts = -1
 
     def _note_start(self, starting: _socket.socket) -> None:
         """The child's end closes by itself when exec succeeds; else it says what failed."""
@@ -206,8 +179,9 @@ class Keeper:
             if self.launcher and not self.childless:
                 # What is left of a namespace is dying already, and dies as one with its first.
                 # Until then one of them could still do what the launcher's mounts forbid.
-                tree.send(tree.children(self.me) or tree.descendants(self.me), tree.SIGKILL)
-                self._wait_childless(tree.deadline(_TREE_MS / 1000))
+                if not self._wait_childless(tree.deadline(_DYING_MS / 1000)):
+                    tree.send(tree.children(self.me) or tree.descendants(self.me), tree.SIGKILL)
+                    self._wait_childless(tree.deadline(_TREE_MS / 1000))
             elif not self.childless:
                 left = [pid for pid in tree.descendants(self.me) if tree.alive(pid)]
             status, gone = self.status or 0, int(self.childless)
