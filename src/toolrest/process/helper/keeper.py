@@ -15,6 +15,9 @@ _TREE_MS = 50
 _PATIENCE = 2.0
 _STUBBORN_MS = 250
 _NOT_RUN = 127 << 8
+_LOOKS_MS = (2, 3, 6, 12)  # a launcher makes its namespaces soon after it was started
+_REST = 0.03  # seconds without a command, after which there is time to clean up
+_MOST_MOUNTS = 16
 _IDLE_ENOUGH = 2  # so that one gets ready again while the other is busy
 
 
@@ -46,6 +49,7 @@ class Keeper:
         self.watched.register(self.life, 0)
         self.starting: _socket.socket | None = None
         self.ending = False
+        self.mounts: list[int] = []
 
     def serve(self) -> None:
         """See commands to their end, one after the other, until others are idle enough."""
@@ -62,7 +66,9 @@ class Keeper:
     def _take(self) -> bool:
         """Wait for a command and start it; False when there will be none."""
         while True:
-            ready = dict(self.idle.poll())
+            ready = dict(self.idle.poll(_REST if self.mounts else None))
+            if not ready:
+                self._drop_mounts()
             if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
                 return False
             if self.requests.fileno() not in ready:
@@ -113,8 +119,13 @@ class Keeper:
 
     def _attend(self) -> None:
         self.watched.register(self.host.fileno(), select.POLLIN)
+        looks = iter(_LOOKS_MS if self.launcher and len(self.mounts) < _MOST_MOUNTS else ())
+        pause = next(looks, None)
         while not self.childless:
-            ready = dict(self.watched.poll())
+            ready = dict(self.watched.poll(pause))
+            if not ready:
+                pause = None if self._hold_mounts() else next(looks, None)
+                continue
             self._reap()  # first of all: somebody may be waiting for the end
             if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
                 self.ending = True
@@ -125,6 +136,24 @@ class Keeper:
             if self.host.fileno() in ready:
                 self._obey()
         self.watched.unregister(self.host.fileno())
+
+    def _hold_mounts(self) -> bool:
+        """Keep the launcher's mounts until there is time to take them down, which takes a while.
+
+        The last process of the tree would do it before it counts as dead. Where commands follow
+        each other without an end, they do it themselves after all: somebody has to.
+        """
+        for pid in tree.children(self.child):
+            try:
+                self.mounts.append(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+                return True
+            except OSError:
+                continue
+        return False
+
+    def _drop_mounts(self) -> None:
+        while self.mounts:
+            os.close(self.mounts.pop())
 
     def _note_start(self, starting: _socket.socket) -> None:
         """The child's end closes by itself when exec succeeds; else it says what failed."""
