@@ -5,6 +5,11 @@ argv, and bubblewrap with the very arguments that the sandbox uses. Every start 
 its own, on both sides: a loop of the same call would be stopped. The command is a builtin that is
 not known to only look, so that nothing is spared it. What saving the workspace before every turn
 costs is a row of its own, here for an empty one; bench/checkpoint.py has full ones.
+
+    python bench/exec.py [CALLS [BLOCK]]
+
+Blocks have a pause between them: what one row leaves to be cleaned up, a mount namespace or what
+has yet to go to disk, is not for the next one to pay. A BLOCK as large as CALLS has none inside.
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ from dataclasses import replace
 from typing import Any
 
 CALLS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-BLOCK = 10
+BLOCK = int(sys.argv[2]) if len(sys.argv) > 2 else 10
+PAUSE = 0.15
 TARGET = 1.5
 FD_OPTIONS = ("--seccomp", "--args", "--file", "--bind-data", "--ro-bind-data")
 
@@ -92,6 +98,7 @@ async def measure(rows: dict[str, Callable[[], Awaitable[None]]]) -> dict[str, l
     seen: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(max(CALLS // BLOCK, 1)):
         for name, work in rows.items():
+            await asyncio.sleep(PAUSE)
             for _ in range(BLOCK):
                 start = time.perf_counter()
                 await work()

@@ -13,11 +13,11 @@ from toolrest.policy.paths import PathPolicy
 from toolrest.process.command import Command
 from toolrest.process.environ import EnvironmentPolicy
 from toolrest.process.limits import Limits
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Backend, Confined, Sandbox
     from toolrest.sandbox.container import ContainerOptions
-    from toolrest.sandbox.errors import SandboxUnavailable
     from toolrest.sandbox.policy import Control, Network, Tmp
     from toolrest.sandbox.proxy import NetworkProxy
     from toolrest.sandbox.tunnel import Blocked
@@ -134,10 +134,9 @@ class Enclosure:
         With `late` some of the work is left to the command's `ready`, which runs beside its start;
         what that raises is for `refusal`.
         """
-        from toolrest.sandbox.confine import Confined
-        from toolrest.sandbox.errors import SandboxUnavailable
-
         if outside or not self.is_confined:
+            from toolrest.sandbox.confine import Confined
+
             return Confined(command, "none")
         try:
             return self.sandbox.confine(command, late=late)
@@ -146,8 +145,6 @@ class Enclosure:
 
     def refusal(self, error: SandboxUnavailable) -> RespondToModel:
         """What the model is told when a command cannot be confined."""
-        from toolrest.sandbox.errors import SandboxBusy
-
         if not isinstance(error, SandboxBusy):
             self.unavailable = str(error)
         return RespondToModel(str(error), kind="sandbox_denied")

@@ -1,9 +1,9 @@
 """How is the view made with bubblewrap? The argument list, and what goes beside it.
 
 Every namespace is new, all capabilities are gone, and bubblewrap itself starts with an empty
-environment: the command's variables are handed over in a memory file, since a variable like
-LD_PRELOAD would otherwise act on bubblewrap while it is still unconfined, and an argument list
-can be read by every user of the machine.
+environment: the command's variables and all about the view are handed over through a descriptor,
+since a variable like LD_PRELOAD would otherwise act on bubblewrap while it is still unconfined,
+and an argument list can be read by every user of the machine.
 """
 
 from __future__ import annotations
@@ -189,10 +189,10 @@ def wrap(
 ) -> Command:
     """The command that runs `command` beneath bubblewrap, which is the `launcher`.
 
-    `arguments` are from `packed` and `environment`, or are still to come with `ready`. `signals` are the launchers for a
-    terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it too, and the command
-    must not. `inner` runs first inside and starts the rest. `scoped` asks for Landlock's scopes
-    alone, without its file rules, which forbid mounts.
+    `arguments` are from `packed` and `environment`, or are still to come with `ready`. `signals`
+    are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it
+    too, and the command must not. `inner` runs first inside and starts the rest. `scoped` asks for
+    Landlock's scopes alone, without its file rules, which forbid mounts.
     """
     used = {fd for fd, _ in (*command.files, *command.fds)}
     free = (fd for fd in count(_FIRST_FD) if fd not in used)

@@ -103,7 +103,7 @@ class ContainerEngine:
         self.program = program
         self._mounts = tuple(_mounts(policy))
 
-    def confine(self, command: Command, *, late: bool = False) -> Prepared:  # noqa: ARG002
+    def confine(self, command: Command, *, late: bool = False) -> Prepared:
         """The client's command; its death alone does not end the container, `stop` does."""
         name = f"toolrest-{uuid4().hex}"
         env_fd = 3 + max([-1, *(fd - 3 for fd, _ in (*command.files, *command.fds))]) + 1

@@ -43,7 +43,7 @@ class LandlockEngine:
         setpriv = find_program("setpriv", policy.roots) if os.geteuid() == 0 else None
         self._drop = () if setpriv is None else (setpriv, *_DROP)
 
-    def confine(self, command: Command, *, late: bool = False) -> Prepared:  # noqa: ARG002
+    def confine(self, command: Command, *, late: bool = False) -> Prepared:
         """The same command, confined."""
         confined = replace(
             command,

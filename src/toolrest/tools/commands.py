@@ -141,6 +141,14 @@ class CommandTool(Tool):
             found = ctx.memo["argv"] = self.argv(args, ctx)
         return found
 
+    def _patch_once(self, args: Any, ctx: Context) -> PatchCall | None:
+        """The patch that the call is, if it is one; worked out once, as well."""
+        memo = ctx.memo
+        if "patch" not in memo:
+            memo["patch"] = patch_in(self.argv_once(args, ctx), args.workdir, ctx)
+        found: PatchCall | None = memo["patch"]
+        return found
+
     def script(self, args: Any) -> str | tuple[str, ...]:
         """What is judged: the command line itself, or the argument vector."""
         raise NotImplementedError
@@ -159,18 +167,18 @@ class CommandTool(Tool):
                 fields=("sandbox_permissions",),
             )
         argv = self.argv_once(args, ctx)
-        patch = patch_in(argv, args.workdir, ctx)
+        patch = self._patch_once(args, ctx)
         if patch is not None:
             return patch_effects(patch.request, patch.cwd, ctx)
         return command_effects(argv, args, ctx, self.verdict(args, ctx))
 
     def verdict(self, args: Any, ctx: Context) -> Verdict:
         """What the command will do, judged piece by piece; once a call."""
-        from toolrest.policy.verdict import judge
-        from toolrest.tools.planted import expose
-
         found: Verdict | None = ctx.memo.get("verdict")
         if found is None:
+            from toolrest.policy.verdict import judge
+            from toolrest.tools.planted import expose
+
             cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
             roots = (*ctx.files.writable_roots, *PRIVATE)
             found = judge(self.script(args), cwd=cwd, writable_roots=roots)
@@ -238,13 +246,13 @@ class CommandTool(Tool):
 
     async def prepare(self, args: Any, ctx: Context) -> None:
         """A patch is verified before anybody is asked about it."""
-        patch = patch_in(self.argv_once(args, ctx), args.workdir, ctx)
+        patch = self._patch_once(args, ctx)
         if patch is not None:
             await prepare_patch(patch.request, patch.cwd, ctx)
 
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
         """Run it, or apply the patch that it is."""
-        patch = patch_in(self.argv_once(args, ctx), args.workdir, ctx)
+        patch = self._patch_once(args, ctx)
         if patch is None:
             try:
                 return await self.start(args, ctx)
