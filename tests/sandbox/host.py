@@ -297,7 +297,7 @@ def main() -> None:
             private = ("unshare", "--mount", "--propagation", "private", "--")
             argv = (*private, *argv) if os.geteuid() == 0 else argv
         command = Command(argv, policy.workspace, env)
-        confined = Confined(command, "none") if bare else sandbox.confine(command)
+        confined = Confined(command, "none") if bare else sandbox.confine(command, late=True)
         text, code = asyncio.run(run(confined.command))
         answer["survivor"] = surviving(context["orphan"])
         confined.release()

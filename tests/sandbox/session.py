@@ -38,7 +38,7 @@ async def session(wish: dict[str, Any]) -> list[dict[str, Any]]:
     try:
         for argv in commands:
             command = Command(tuple(argv), cwd or policy.workspace, env)
-            confined = sandbox.confine(command)
+            confined = sandbox.confine(command, late=True)
             try:
                 results.append({"backend": confined.backend} | await run(owner, confined.command))
             finally:

@@ -71,7 +71,7 @@ async def run(sandbox: Sandbox, *argv: str) -> str:
     owner = Owner()
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
     confined = sandbox.confine(
-        Command((sys.executable, "-I", *argv), sandbox.policy.workspace, env)
+        Command((sys.executable, "-I", *argv), sandbox.policy.workspace, env), late=True
     )
     try:
         child = await owner.start(confined.command, merge=True)

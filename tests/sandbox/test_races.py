@@ -80,7 +80,8 @@ async def test_an_adversary_beside_other_commands(base: Path, full: bool) -> Non
     sandbox, owner = Sandbox(policy), Owner()
 
     def confined(*argv: str) -> Confined:
-        return sandbox.confine(Command(argv, str(workspace), {"PATH": "/usr/bin:/bin"}))
+        command = Command(argv, str(workspace), {"PATH": "/usr/bin:/bin"})
+        return sandbox.confine(command, late=True)
 
     adversary = Started(
         owner, confined(sys.executable, "-I", "-c", ADVERSARY, str(workspace), str(target))
@@ -117,7 +118,7 @@ async def test_an_adversary_before_other_commands(base: Path) -> None:
     ]
     for trick in [*tricks, *reversed(tricks)]:
         confined = sandbox.confine(
-            Command(("/bin/sh", "-c", trick), str(workspace), {"PATH": "/usr/bin:/bin"})
+            Command(("/bin/sh", "-c", trick), str(workspace), {"PATH": "/usr/bin:/bin"}), late=True
         )
         one = Started(owner, confined)
         await one.go()
@@ -135,7 +136,7 @@ async def test_many_at_once(base: Path, full: bool) -> None:
     async def one(number: int) -> str:
         line = f"echo {number}; touch .codex/x 2>&1 | tail -c 23"
         confined = sandbox.confine(
-            Command(("/bin/sh", "-c", line), str(workspace), {"PATH": "/bin"})
+            Command(("/bin/sh", "-c", line), str(workspace), {"PATH": "/bin"}), late=True
         )
         started = Started(owner, confined)
         await started.go()

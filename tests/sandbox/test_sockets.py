@@ -51,7 +51,7 @@ async def start(sandbox: Sandbox, owner: Owner, *argv: str) -> asyncio.Task[str]
     """Begin a Python command inside; the task ends with its output."""
     env = {"PATH": "/usr/bin:/bin"}
     command = Command((sys.executable, "-I", "-c", *argv), sandbox.policy.workspace, env)
-    confined = sandbox.confine(command)
+    confined = sandbox.confine(command, late=True)
     child = await owner.start(confined.command, merge=True)
 
     async def finish() -> str:

@@ -63,7 +63,8 @@ async def start(sandbox: Sandbox) -> AsyncIterator[Start]:
 
     async def run(*argv: str) -> Terminal:
         env = {"PATH": "/usr/bin:/bin", "TERM": "dumb"}
-        confined = sandbox.confine(Command(argv, sandbox.policy.workspace, env, tty=True))
+        command = Command(argv, sandbox.policy.workspace, env, tty=True)
+        confined = sandbox.confine(command, late=True)
         opened.append(Terminal(await owner.start(confined.command), confined))
         return opened[-1]
 
