@@ -350,3 +350,47 @@ def test_a_folder_made_again_while_its_twin_is_away_gets_what_was_in_it(
     spares._rename = rename
     spares.take_back(str(folder), seen)
     assert (folder / "settings.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_what_comes_the_moment_before_a_known_folder_is_taken_stays(
+    root: Path, registry: str, made_again: bool
+) -> None:
+    """The short way of taking placeholders back is no less careful."""
+    points = MountPoints(registry, str(root))
+    points.acquire([f"{root}/.vscode"], {})
+    points.release()
+    points.acquire([f"{root}/.vscode"], {})
+    folder = root / ".vscode"
+    spares = points._spares
+    move = spares._rename
+    moved: list[bytes] = []
+
+    def rename(source: bytes, where: int, target: bytes) -> None:
+        if not moved:
+            (folder / "settings.json").write_text("mine")
+        move(source, where, target)
+        if not moved and made_again:
+            folder.mkdir()
+        moved.append(target)
+
+    spares._rename = rename
+    points.release()
+    assert (folder / "settings.json").read_text() == "mine"
+    points.acquire([f"{root}/.vscode", f"{root}/.codex"], {})
+    points.release()
+    assert os.listdir(root) == [".vscode"]
+    assert (folder / "settings.json").read_text() == "mine"
+
+
+def test_what_lies_in_a_kept_folders_place_is_not_written_over(root: Path, registry: str) -> None:
+    points = MountPoints(registry, str(root))
+    points.acquire([f"{root}/a"], {})
+    points.release()
+    (kept,) = Path(registry, "spare").iterdir()
+    points.acquire([f"{root}/a"], {})
+    kept.mkdir()
+    other = kept.stat().st_ino
+    points.release()
+    assert names(root) == set()
+    assert kept.stat().st_ino == other
