@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -176,6 +177,23 @@ async def test_a_large_environment_goes_the_other_way(sandbox: Sandbox, owner: O
     text = await said(owner, confined)
     assert "100000" in text
     assert "Read-only" in text
+
+
+async def test_a_kernel_with_small_buffers_too(
+    sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.choose()
+    real = Late.__init__
+
+    def small(self: Late) -> None:
+        real(self)
+        self._here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        self.room = self._here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2 - 1024
+
+    monkeypatch.setattr(Late, "__init__", small)
+    confined = late(sandbox, "touch .codex/x")
+    assert confined.command.ready is None
+    assert "Read-only" in await said(owner, confined)
 
 
 async def test_every_command_of_a_session_has_the_whole_filter(

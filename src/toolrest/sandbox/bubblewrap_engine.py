@@ -30,7 +30,7 @@ from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.gitdirs import git_plan, only
 from toolrest.sandbox.kinds import Kinds, kind_of
-from toolrest.sandbox.late import LONGEST, Late
+from toolrest.sandbox.late import Late
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.newly_hidden import NewlyHidden
 from toolrest.sandbox.policy import SandboxPolicy
@@ -137,8 +137,11 @@ class BubblewrapEngine:
         one piece.
         """
         variables = self._variables_of(command)
-        if late and len(self._arguments) + len(variables) < LONGEST // 2:
-            return self._confine_late(command, variables)
+        if late:
+            pair = Late()
+            if 2 * (len(self._arguments) + len(variables)) < pair.room:  # it may have grown
+                return self._confine_late(command, variables, pair)
+            pair.close()
         return self._confine_now(command, variables)
 
     def _confine_now(self, command: Command, variables: bytes) -> Prepared:
@@ -150,8 +153,7 @@ class BubblewrapEngine:
             raise
         return Prepared(wrapped, _once(lambda: self._release(held)))
 
-    def _confine_late(self, command: Command, variables: bytes) -> Prepared:
-        late = Late()
+    def _confine_late(self, command: Command, variables: bytes, late: Late) -> Prepared:
         held: list[MountPoints] | None = None
 
         def ready() -> None:

@@ -11,7 +11,7 @@ import _socket
 import os
 
 LONGEST = 32_000
-"""What the kernel surely takes as one piece."""
+"""What the kernel takes as one piece, where nobody has made its buffers smaller."""
 
 _OVERHEAD = 1024
 
@@ -23,11 +23,13 @@ class Late:
         self._here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self.waiting = there.detach()
         self._open = True
+        buffer = self._here.getsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF)
+        self.room = min(LONGEST, buffer // 2 - _OVERHEAD)
+        """How many bytes can be handed over whole."""
 
     def give(self, arguments: bytes) -> bool:
-        """Let the launcher go on; False when they are too long to be handed over whole."""
-        room = self._here.getsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF) // 2 - _OVERHEAD
-        if len(arguments) > min(LONGEST, room):
+        """Let the launcher go on; False when there is no room for them."""
+        if len(arguments) > self.room:
             return False
         try:
             self._here.send(arguments, _socket.MSG_NOSIGNAL)
