@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,29 @@ def test_a_place_that_a_tool_can_write_is_refused(tmp_path: Path) -> None:
     # Our own home is kept from every tool by the path policy, wherever it is.
     home = root / ".toolrest"
     AuditLog(home / "audit", "s1", home=home, writable_roots=[root]).close()
+
+
+def test_a_loop_that_ends_before_its_time_stops_no_later_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = threading.Event()
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.set()
+
+    async def soon(log: AuditLog, wait: bool) -> None:
+        log.on_event(_decision(mutating=True))
+        log.sync_soon()
+        if wait:
+            assert await asyncio.to_thread(synced.wait, 10)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with AuditLog(tmp_path, "s1") as log:
+        asyncio.run(soon(log, wait=False))
+        assert not synced.is_set()
+        asyncio.run(soon(log, wait=True))
 
 
 def test_sync_puts_the_file_and_once_its_name_on_disk(

@@ -324,3 +324,20 @@ def test_a_forked_copy_of_the_host_keeps_nothing_alive(
     assert mark.pids() == [copy], sleepers
     os.kill(copy, signal.SIGKILL)
     host.communicate()
+
+
+async def test_whoever_ends_while_others_are_collected_is_not_forgotten(
+    owner: Owner, sh: Sh, full: bool
+) -> None:
+    """Children that end all at once: news of one must not be lost while another is looked at."""
+
+    async def worker() -> list[str]:
+        line = "(true & true & true &) ; (true & true &) ; true"
+        return [(await run(owner, sh(line), time_limit=10)).state for _ in range(count)]
+
+    count = 400 if full else 60
+    states = await asyncio.gather(*(worker() for _ in range(3)))
+    assert {state for some in states for state in some} == {"exited"}
+    async with asyncio.timeout(5):
+        while owner.children:
+            await asyncio.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from toolrest.process.command import Command
+from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
 from toolrest.sandbox.confine import Confined, Sandbox
@@ -235,3 +237,63 @@ def test_what_is_too_long_is_not_given() -> None:
     with os.fdopen(os.dup(pair.waiting), "rb") as file:
         pair.close()
         assert file.read() == b""
+
+
+async def test_what_ended_commands_had_in_memory_is_free_while_the_next_one_runs(
+    sandbox: Sandbox, owner: Owner
+) -> None:
+    """Their mounts are kept for a moment, since taking them down takes a while; no longer."""
+    for _ in range(3):
+        await said(owner, late(sandbox, "head -c 1000 /dev/zero > /dev/shm/x"))
+    confined = late(sandbox, "read line")
+    pipe = os.pipe()
+    command = replace(confined.command, fds=(*confined.command.fds, (0, pipe[0])))
+    running = asyncio.ensure_future(run(owner, command))
+    try:
+        async with asyncio.timeout(10):
+            while held(owner.pid) > 1:
+                await asyncio.sleep(0.01)
+    finally:
+        for end in pipe:
+            os.close(end)
+        await running
+        confined.release()
+    async with asyncio.timeout(10):
+        while held(owner.pid):
+            await asyncio.sleep(0.01)
+
+
+def held(helper: int) -> int:
+    """How many mount namespaces the processes of a helper keep alive."""
+    count = 0
+    for pid in (helper, *tree.children(helper)):
+        folder = f"/proc/{pid}/fd"
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):
+                count += os.readlink(f"{folder}/{name}").startswith("mnt:")
+    return count
+
+
+async def test_a_message_that_is_cut_short_ends_the_launcher(
+    sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Late.give
+
+    class Short:
+        def __init__(self, pair: Late) -> None:
+            self.pair = pair
+
+        def send(self, data: bytes, flags: int) -> int:
+            return self.pair._here.send(data[: data.index(b"--dev")], flags)
+
+    def give(self: Late, arguments: bytes) -> bool:
+        other = Late.__new__(Late)
+        other.room, other._here = self.room, Short(self)  # type: ignore[assignment]
+        return real(other, arguments)
+
+    monkeypatch.setattr(Late, "give", give)
+    confined = late(sandbox, "touch ran")
+    with pytest.raises(SandboxBusy):
+        await run(owner, confined.command)
+    confined.release()
+    assert list(Path(sandbox.policy.workspace).iterdir()) == []

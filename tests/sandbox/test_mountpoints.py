@@ -394,3 +394,33 @@ def test_what_lies_in_a_kept_folders_place_is_not_written_over(root: Path, regis
     points.release()
     assert names(root) == set()
     assert kept.stat().st_ino == other
+
+
+def test_what_cannot_be_given_back_holds_up_nobody(root: Path, registry: str) -> None:
+    """A file stands where the folder was a moment ago: what was in it stays where it is kept."""
+    points = MountPoints(registry, str(root))
+    wanted = [f"{root}/.a", f"{root}/.b", f"{root}/.c"]
+    points.acquire(wanted, {})
+    points.release()
+    points.acquire(wanted, {})
+    spares = points._spares
+    move = spares._rename
+    folder = root / ".b"
+
+    def rename(source: bytes, where: int, target: bytes) -> None:
+        theirs = source == os.fsencode(folder)
+        if theirs:
+            (folder / "mine").write_text("mine")
+        move(source, where, target)
+        if theirs:
+            folder.write_text("a file")
+
+    spares._rename = rename
+    points.release()
+    assert os.listdir(root) == [".b"]
+    assert folder.read_text() == "a file"
+    assert [path.read_text() for path in Path(registry, "spare").rglob("mine")] == ["mine"]
+    other = MountPoints(registry, str(root))
+    other.acquire([f"{root}/.a"], {})
+    other.release()
+    assert os.listdir(root) == [".b"]

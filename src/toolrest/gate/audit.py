@@ -70,6 +70,8 @@ class AuditLog:
         self._size = 0
         self._waiting: list[JSONObject] = []
         self._syncing = self._sync_again = False
+        self._timed_by: asyncio.AbstractEventLoop | None = None
+        """Whose timer starts the next sync; it goes with the loop."""
         self._ended = False
         self.path: str | None = None
         _refuse_inside(self._folder, self._home, writable_roots)
@@ -122,11 +124,11 @@ class AuditLog:
         already, so only the machine's own death within a twentieth of a second can lose it. A disk
         that fails stops the next call.
         """
-        if self._syncing:
+        if self._syncing and not (self._timed_by is not None and self._timed_by.is_closed()):
             self._sync_again = True
             return
         self._syncing = True
-        loop = asyncio.get_running_loop()
+        loop = self._timed_by = asyncio.get_running_loop()
         loop.call_later(_SYNC_DELAY, start_in_thread, self._sync_quietly)
 
     def _sync_quietly(self) -> None:

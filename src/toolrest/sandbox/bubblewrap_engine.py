@@ -92,8 +92,7 @@ class BubblewrapEngine:
         self._newly_hidden = NewlyHidden(policy)
         self._mounts = Mounts()
         self._overlaid = Overlays([], [])
-        self._outside: tuple[tuple[str, str], ...] | None = None
-        self._variables = b""
+        self._variables: tuple[tuple[tuple[str, str], ...] | None, bytes] = (None, b"")
         self._mutex = threading.Lock()
         self._running = 0
         self._seen: object = None
@@ -161,7 +160,8 @@ class BubblewrapEngine:
             arguments, held = self._join(variables)
             if not late.give(arguments):
                 raise SandboxBusy(
-                    "sandbox: what commands may see has grown just now; nothing was run.",
+                    "sandbox: what the command may see could not be told in one piece, so nothing"
+                    " was run.",
                     remedy="Call again.",
                 )
             late.close()
@@ -171,7 +171,11 @@ class BubblewrapEngine:
             if held is not None:
                 self._release(held)
 
-        return Prepared(self._wrap(command, late, ready), _once(release))
+        try:
+            return Prepared(self._wrap(command, late, ready), _once(release))
+        except BaseException:
+            late.close()
+            raise
 
     def _join(self, variables: bytes) -> tuple[bytes, list[MountPoints]]:
         """One more command runs: what bubblewrap must be told, and what to let go at its end."""
@@ -190,11 +194,13 @@ class BubblewrapEngine:
 
     def _variables_of(self, command: Command) -> bytes:
         outside = tuple(command.env.items())
-        if outside != self._outside:  # the same variables come with nearly every command
+        known, variables = self._variables  # as one: several threads may be here
+        if outside != known:  # the same variables come with nearly every command
             env = confined_env(command.env, self.policy, self.name, TMP)
             env |= self.proxy.env if self.proxy is not None else {}
-            self._outside, self._variables = outside, environment(env)
-        return self._variables
+            variables = environment(env)
+            self._variables = (outside, variables)
+        return variables
 
     def _wrap(
         self, command: Command, arguments: bytes | Late, ready: Callable[[], None] | None = None
@@ -350,8 +356,12 @@ class BubblewrapEngine:
 
 
 def _let_go(held: list[MountPoints]) -> None:
-    for points in held:
-        points.release()
+    for number, points in enumerate(held, 1):
+        try:
+            points.release()
+        except BaseException:
+            _let_go(held[number:])
+            raise
 
 
 def _once(action: Callable[[], None]) -> Callable[[], None]:

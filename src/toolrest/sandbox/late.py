@@ -28,15 +28,18 @@ class Late:
         """How many bytes can be handed over whole."""
 
     def give(self, arguments: bytes) -> bool:
-        """Let the launcher go on; False when there is no room for them."""
+        """Let the launcher go on; False when they did not go over whole: then it must be ended."""
         if len(arguments) > self.room:
             return False
         try:
-            self._here.send(arguments, _socket.MSG_NOSIGNAL)
+            if self._here.send(arguments, _socket.MSG_NOSIGNAL) != len(arguments):
+                return False
             # Not only closed: a fork of this process may hold a copy for as long as it lives.
             self._here.shutdown(_socket.SHUT_WR)
-        except OSError:
+        except (BrokenPipeError, ConnectionError):
             return True  # it was killed meanwhile, as its end will say
+        except OSError:
+            return False
         return True
 
     def close(self) -> None:

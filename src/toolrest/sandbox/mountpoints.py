@@ -128,9 +128,11 @@ class MountPoints:
 
     def _close(self) -> None:
         """Leave the users of the record; the last one removes the placeholders."""
-        if _lock(self._record, fcntl.LOCK_EX):
-            self._sweep(self._load())
-        fcntl.flock(self._record, fcntl.LOCK_UN)
+        try:
+            if _lock(self._record, fcntl.LOCK_EX):
+                self._sweep(self._load())
+        finally:  # others wait for it
+            fcntl.flock(self._record, fcntl.LOCK_UN)
 
     def _opened(self, path: str) -> int:
         """A file of the registry, open as long as this object lives."""

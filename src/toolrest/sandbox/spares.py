@@ -107,7 +107,8 @@ class Spares:
                 return True
         except OSError:
             return False
-        self._give_back(kept.place, path)
+        with contextlib.suppress(OSError):
+            self._give_back(kept.place, path)
         return True
 
     def take_back(self, path: str, seen: os.stat_result) -> None:

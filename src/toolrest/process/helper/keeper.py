@@ -16,7 +16,7 @@ _PATIENCE = 2.0
 _STUBBORN_MS = 250
 _NOT_RUN = 127 << 8
 _LOOKS_MS = (2, 3, 6, 12)  # a launcher makes its namespaces soon after it was started
-_REST = 0.03  # seconds without a command, after which there is time to clean up
+_REST_MS = 30  # without a command that starts or ends: then there is time to clean up
 _MOST_MOUNTS = 16
 _IDLE_ENOUGH = 2  # so that one gets ready again while the other is busy
 
@@ -66,7 +66,7 @@ class Keeper:
     def _take(self) -> bool:
         """Wait for a command and start it; False when there will be none."""
         while True:
-            ready = dict(self.idle.poll(_REST if self.mounts else None))
+            ready = dict(self.idle.poll(_REST_MS / 1000 if self.mounts else None))
             if not ready:
                 self._drop_mounts()
             if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
@@ -120,14 +120,23 @@ class Keeper:
     def _attend(self) -> None:
         self.watched.register(self.host.fileno(), select.POLLIN)
         looks = iter(_LOOKS_MS if self.launcher and len(self.mounts) < _MOST_MOUNTS else ())
-        pause = next(looks, None)
+        rest = _REST_MS if self.mounts else None
+        pause = next(looks, rest)
+        held = 0
         while not self.childless:
             ready = dict(self.watched.poll(pause))
             if not ready:
-                pause = None if self._hold_mounts() else next(looks, None)
+                if pause == _REST_MS:
+                    self._drop_mounts(held)  # what ended commands had in memory goes with them
+                    pause = None
+                else:
+                    held = self._hold_mounts()
+                    pause = rest if held else next(looks, rest)
                 continue
-            self._reap()  # first of all: somebody may be waiting for the end
-            if self.life in ready or (self.wake in ready and signals.drain(self.wake)):
+            # The news first, then the look: who ends after that is news again.
+            asked = self.wake in ready and signals.drain(self.wake)
+            self._reap()
+            if self.life in ready or asked:
                 self.ending = True
                 self._end_all(0)
                 break
@@ -137,7 +146,7 @@ class Keeper:
                 self._obey()
         self.watched.unregister(self.host.fileno())
 
-    def _hold_mounts(self) -> bool:
+    def _hold_mounts(self) -> int:
         """Keep the launcher's mounts until there is time to take them down, which takes a while.
 
         The last process of the tree would do it before it counts as dead. Where commands follow
@@ -146,14 +155,15 @@ class Keeper:
         for pid in tree.children(self.child):
             try:
                 self.mounts.append(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
-                return True
+                return 1
             except OSError:
                 continue
-        return False
+        return 0
 
-    def _drop_mounts(self) -> None:
-        while self.mounts:
-            os.close(self.mounts.pop())
+    def _drop_mounts(self, but: int = 0) -> None:
+        """Let go of mounts, but not of the latest ones."""
+        while len(self.mounts) > but:
+            os.close(self.mounts.pop(0))
 
     def _note_start(self, starting: _socket.socket) -> None:
         """The child's end closes by itself when exec succeeds; else it says what failed."""

@@ -243,7 +243,7 @@ def _placed(
     return pairs
 
 
-def _kept(contents: bytes, _made: list[int]) -> int:
+def _kept(contents: bytes, made: list[int]) -> int:
     """The file that the last launcher had, if it is the same: it is nearly always.
 
     A launcher reads its file to the end and hands it to nobody, and a keeper has one at a time.
@@ -251,7 +251,8 @@ def _kept(contents: bytes, _made: list[int]) -> int:
     if _last.get(contents) is None:
         while _last:
             os.close(_last.popitem()[1])
-        _last[contents] = _memory(contents, [])
+        _last[contents] = _memory(contents, made)
+        made.pop()
     os.lseek(_last[contents], 0, os.SEEK_SET)
     return _last[contents]
 
