@@ -17,7 +17,7 @@ _STUBBORN_MS = 250
 _NOT_RUN = 127 << 8
 _LOOKS_MS = (2, 3, 6, 12)  # a launcher makes its namespaces soon after it was started
 _REST_MS = 30  # without a command that starts or ends: then there is time to clean up
-_MOST_MOUNTS = 16
+_MOST_MOUNTS = 64  # about 150 kB each, in the kernel
 _IDLE_ENOUGH = 2  # so that one gets ready again while the other is busy
 
 
