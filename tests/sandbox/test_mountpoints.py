@@ -327,42 +327,8 @@ def test_a_kept_folder_with_its_time_set_back_is_not_handed_out(root: Path, regi
     points.release()
 
 
-def test_a_folder_made_again_while_its_twin_is_away_gets_what_was_in_it(
-    root: Path, registry: str
-) -> None:
+def interfere(spares: Spares, folder: Path, *, made_again: bool = True) -> None:
     """Somebody writes a file the moment before we take the folder, and makes it anew after."""
-    spares = Spares(registry, 10**18)
-    folder = root / ".vscode"
-    folder.mkdir()
-    os.utime(folder, (0, 0))
-    seen = os.stat_result(folder.stat())
-    move = spares._rename
-    moved: list[bytes] = []
-
-    def rename(source: bytes, where: int, target: bytes) -> None:
-        if not moved:
-            (folder / "settings.json").write_text("mine")
-        move(source, where, target)
-        if not moved:
-            folder.mkdir()
-        moved.append(target)
-
-    spares._rename = rename
-    spares.take_back(str(folder), seen)
-    assert (folder / "settings.json").read_text() == "mine"
-
-
-@pytest.mark.parametrize("made_again", [False, True])
-def test_what_comes_the_moment_before_a_known_folder_is_taken_stays(
-    root: Path, registry: str, made_again: bool
-) -> None:
-    """The short way of taking placeholders back is no less careful."""
-    points = MountPoints(registry, str(root))
-    points.acquire([f"{root}/.vscode"], {})
-    points.release()
-    points.acquire([f"{root}/.vscode"], {})
-    folder = root / ".vscode"
-    spares = points._spares
     move = spares._rename
     moved: list[bytes] = []
 
@@ -375,9 +341,35 @@ def test_what_comes_the_moment_before_a_known_folder_is_taken_stays(
         moved.append(target)
 
     spares._rename = rename
+
+
+def test_a_folder_made_again_while_its_twin_is_away_gets_what_was_in_it(
+    root: Path, registry: str
+) -> None:
+    spares = Spares(registry, 10**18)
+    folder = root / ".vscode"
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    seen = os.stat_result(folder.stat())
+    interfere(spares, folder)
+    spares.take_back(str(folder), seen)
+    assert (folder / "settings.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_what_comes_the_moment_before_a_known_folder_is_taken_stays(
+    root: Path, registry: str, made_again: bool
+) -> None:
+    """The short way of taking placeholders back is no less careful."""
+    points = MountPoints(registry, str(root))
+    folder = root / ".vscode"
+    points.acquire([str(folder)], {})
+    points.release()
+    points.acquire([str(folder)], {})
+    interfere(points._spares, folder, made_again=made_again)
     points.release()
     assert (folder / "settings.json").read_text() == "mine"
-    points.acquire([f"{root}/.vscode", f"{root}/.codex"], {})
+    points.acquire([str(folder), f"{root}/.codex"], {})
     points.release()
     assert os.listdir(root) == [".vscode"]
     assert (folder / "settings.json").read_text() == "mine"
