@@ -103,7 +103,7 @@ def through_owner(owner: Owner, sandbox: Sandbox | None, cwd: str) -> Once:
     command = Command(("/bin/true",), cwd, ENV)
 
     async def once() -> None:
-        ready = sandbox.confine(command) if sandbox else None
+        ready = sandbox.confine(command, late=True) if sandbox else None
         child = await owner.start(ready.command if ready else command, merge=True)
         ended = await child.wait()
         for fd in child.outputs:

@@ -68,6 +68,11 @@ def refused(do: Callable[[], Any]) -> bool:
     return isinstance(outcome(do), type)
 
 
+def same_hash(one: object, other: object) -> bool:
+    """Of two that live at once: what goes by identity could else have the same place."""
+    return hash(one) == hash(other)
+
+
 @given(
     shapes(),
     st.lists(DEFAULTS, max_size=5),
@@ -83,7 +88,7 @@ def test_the_same_as_the_standard_library(
     probes: list[Maker] = [
         lambda cls: repr(cls(*args, **kwargs)),
         lambda cls: cls(*args, **kwargs) == cls(*args, **kwargs),
-        lambda cls: hash(cls(*args, **kwargs)) == hash(cls(*args, **kwargs)),
+        lambda cls: same_hash(cls(*args, **kwargs), cls(*args, **kwargs)),
         lambda cls: cls.__hash__ is None,
         lambda cls: cls(*args, **kwargs) == object(),
         lambda cls: dataclasses.asdict(cls(*args, **kwargs)),

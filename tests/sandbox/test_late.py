@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from toolrest.process.command import Command
-from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
 from toolrest.sandbox.confine import Confined, Sandbox
@@ -243,35 +241,29 @@ async def test_what_ended_commands_had_in_memory_is_free_while_the_next_one_runs
     sandbox: Sandbox, owner: Owner
 ) -> None:
     """Their mounts are kept for a moment, since taking them down takes a while; no longer."""
-    for _ in range(3):
-        await said(owner, late(sandbox, "head -c 1000 /dev/zero > /dev/shm/x"))
+    before = in_memory()
+    for _ in range(4):
+        await said(owner, late(sandbox, "head -c 64M /dev/zero > /dev/shm/x"))
     confined = late(sandbox, "read line")
     pipe = os.pipe()
     command = replace(confined.command, fds=(*confined.command.fds, (0, pipe[0])))
     running = asyncio.ensure_future(run(owner, command))
     try:
         async with asyncio.timeout(10):
-            while held(owner.pid) > 1:
+            while in_memory() - before > 96 << 10:
                 await asyncio.sleep(0.01)
+        assert not running.done()
     finally:
         for end in pipe:
             os.close(end)
         await running
         confined.release()
-    async with asyncio.timeout(10):
-        while held(owner.pid):
-            await asyncio.sleep(0.01)
 
 
-def held(helper: int) -> int:
-    """How many mount namespaces the processes of a helper keep alive."""
-    count = 0
-    for pid in (helper, *tree.children(helper)):
-        folder = f"/proc/{pid}/fd"
-        for name in os.listdir(folder):
-            with contextlib.suppress(FileNotFoundError):
-                count += os.readlink(f"{folder}/{name}").startswith("mnt:")
-    return count
+def in_memory() -> int:
+    """How many kilobytes all file systems in memory hold."""
+    (line,) = (line for line in Path("/proc/meminfo").read_text().splitlines() if "Shmem:" in line)
+    return int(line.split()[1])
 
 
 async def test_a_message_that_is_cut_short_ends_the_launcher(
