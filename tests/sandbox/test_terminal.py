@@ -78,7 +78,9 @@ async def start(sandbox: Sandbox) -> AsyncIterator[Start]:
 async def test_ctrl_c_interrupts_python_and_the_next_line_works(start: Start) -> None:
     terminal = await start(sys.executable, "-i")
     await terminal.until(">>> ")
-    terminal.type("import time; print('now', flush=True); time.sleep(60)\n")
+    # Many short sleeps: Python itself can miss an interrupt in the moment before a long one.
+    naps = "[time.sleep(0.05) for _ in range(1200)]"
+    terminal.type(f"import time; print('now', flush=True); {naps}\n")
     await terminal.until("now\r\n")
     terminal.type("\x03")
     assert "KeyboardInterrupt" in await terminal.until("KeyboardInterrupt\r\n>>> ")
