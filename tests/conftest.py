@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +48,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def full() -> bool:
     """Whether the long suites run whole."""
     return FULL
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set as soon as something was put on disk."""
+    told, real = threading.Event(), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        told.set()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return told
 
 
 @pytest.fixture(autouse=True)

@@ -692,17 +692,8 @@ async def test_an_unwritable_audit_log_is_fatal_and_still_answered(tmp_path: Pat
 
 
 async def test_a_mutating_call_starts_after_its_decision_is_written_and_on_its_way_to_disk(
-    tmp_path: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, toolrest_home: Path, synced: threading.Event
 ) -> None:
-    import os
-
-    synced = threading.Event()
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        real(descriptor)
-        synced.set()
-
     written: list[str] = []
 
     def log() -> str:
@@ -714,10 +705,9 @@ async def test_a_mutating_call_starts_after_its_decision_is_written_and_on_its_w
         return ""
 
     async with Toolrest(workspace=tmp_path, tools=[writes]) as rest:
-        monkeypatch.setattr(os, "fsync", fsync)
+        synced.clear()
         await rest.call("writes")
         assert await asyncio.to_thread(synced.wait, 10)
-        monkeypatch.undo()
     assert '"tool":"writes","verdict":"allow"' in written[0]
 
 

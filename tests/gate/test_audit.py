@@ -188,22 +188,14 @@ def test_a_place_that_a_tool_can_write_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_ends_before_its_time_stops_no_later_sync(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, synced: threading.Event
 ) -> None:
-    synced = threading.Event()
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        real(descriptor)
-        synced.set()
-
     async def soon(log: AuditLog, wait: bool) -> None:
         log.on_event(_decision(mutating=True))
         log.sync_soon()
         if wait:
             assert await asyncio.to_thread(synced.wait, 10)
 
-    monkeypatch.setattr(os, "fsync", fsync)
     with AuditLog(tmp_path, "s1") as log:
         asyncio.run(soon(log, wait=False))
         assert not synced.is_set()

@@ -269,23 +269,18 @@ def in_memory() -> int:
 async def test_a_message_that_is_cut_short_ends_the_launcher(
     sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Late.give
+    sandbox.choose()
+    real = Late.__init__
 
-    class Short:
-        def __init__(self, pair: Late) -> None:
-            self.pair = pair
+    def small(self: Late) -> None:
+        real(self)
+        self._here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        self._here.setblocking(False)
 
-        def send(self, data: bytes, flags: int) -> int:
-            return self.pair._here.send(data[: data.index(b"--dev")], flags)
-
-    def give(self: Late, arguments: bytes) -> bool:
-        other = Late.__new__(Late)
-        other.room, other._here = self.room, Short(self)  # type: ignore[assignment]
-        return real(other, arguments)
-
-    monkeypatch.setattr(Late, "give", give)
-    confined = late(sandbox, "touch ran")
-    with pytest.raises(SandboxBusy):
+    monkeypatch.setattr(Late, "__init__", small)
+    confined = late(sandbox, "touch ran", BIG="x" * 8000)
+    assert confined.command.ready is not None
+    with pytest.raises(SandboxBusy, match="in one piece"):
         await run(owner, confined.command)
     confined.release()
     assert list(Path(sandbox.policy.workspace).iterdir()) == []

@@ -360,7 +360,7 @@ def test_a_folder_made_again_while_its_twin_is_away_gets_what_was_in_it(
 def test_what_comes_the_moment_before_a_known_folder_is_taken_stays(
     root: Path, registry: str, made_again: bool
 ) -> None:
-    """The short way of taking placeholders back is no less careful."""
+    """One that was used before, and goes back to where it is kept."""
     points = MountPoints(registry, str(root))
     folder = root / ".vscode"
     points.acquire([str(folder)], {})

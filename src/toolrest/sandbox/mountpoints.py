@@ -142,8 +142,7 @@ class MountPoints:
 
     def _sweep(self, entries: list[Entry]) -> list[Entry]:
         for entry in reversed(entries):
-            if not self._spares.took_back(entry.path, entry.device, entry.inode):
-                self._remove(entry)
+            self._remove(entry)
         if entries:
             self._save([])
         return []

@@ -90,27 +90,6 @@ class Spares:
             return True
         return False
 
-    def took_back(self, path: str, device: int, inode: int) -> bool:
-        """Whether the folder that was put there is in its place again, empty as it was.
-
-        The short way, for what is so nearly always; False where a closer look is needed.
-        """
-        kept = self._used.get(path)
-        if kept is None or kept.identity != (device, inode):
-            return False
-        try:
-            seen = os.lstat(path)
-            if seen.st_ino != inode or seen.st_dev != device or seen.st_mtime_ns != self._mark:
-                return False
-            self._rename(os.fsencode(path), _AT_FDCWD, kept.place)
-            if os.lstat(kept.place).st_mtime_ns == self._mark:
-                return True
-        except OSError:
-            return False
-        with contextlib.suppress(OSError):
-            self._give_back(kept.place, path)
-        return True
-
     def take_back(self, path: str, seen: os.stat_result) -> None:
         """Remove an empty folder; one that is in use stays where it is."""
         if not self._is_ours(seen) and os.listdir(path):
@@ -122,24 +101,20 @@ class Spares:
         kept = self._used.get(path)
         if kept is None or kept.identity != identity:
             kept = Kept(self._home + next(self._names), identity)
+        source = os.fsencode(path)
         try:
-            self._rename(os.fsencode(path), _AT_FDCWD, kept.place)
+            self._rename(source, _AT_FDCWD, kept.place)
         except OSError:
             os.rmdir(path)
             return
         if self._is_ours(os.lstat(kept.place)) or self._marked(kept.place):
             self._used[path] = kept
-        else:
-            self._give_back(kept.place, path)
-
-    def _give_back(self, place: bytes, path: str) -> None:
-        """Somebody put something into a folder while it was taken away."""
+            return
         self._used.pop(path, None)
-        source = os.fsencode(path)
         try:
-            self._rename(place, _AT_FDCWD, source)
+            self._rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
         except FileExistsError:  # and, as it was gone for a moment, made the folder again
-            self._pour_back(place, source)
+            self._pour_back(kept.place, source)
 
     def _pour_back(self, place: bytes, path: bytes) -> None:
         folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -20,7 +20,6 @@ _SEALS = 0xF  # seal, shrink, grow, write
 _ADD_SEALS = 1033
 _EXEC_FAILED = 127
 _INVALID = 22
-_HOME = b"/"
 _NO_PROCESS = (11, 12)  # EAGAIN, ENOMEM
 
 Request = tuple[
@@ -94,15 +93,13 @@ def spawn(request: Request, fds: list[int]) -> int:
         except OSError as error:
             raise Failed("descriptors", error.errno or 0) from None
         try:
-            if cwd != _HOME:
-                os.chdir(cwd)
+            os.chdir(cwd)
         except OSError as error:
             raise Failed("workdir", error.errno or 0) from None
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in placed]
         return _spawn(argv.split(b"\0"), dict(env), actions)
     finally:
-        if cwd != _HOME:
-            os.chdir(_HOME)
+        os.chdir("/")
         for fd in ours:
             os.close(fd)
 
