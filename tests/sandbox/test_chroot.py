@@ -48,6 +48,24 @@ def sandbox(ground: Path, tmp_path: Path, rootfs: Path) -> Sandbox:
     return Sandbox(policy, backend="chroot", rootfs=str(rootfs))
 
 
+def test_links_in_the_workspace_stay(sandbox: Sandbox) -> None:
+    workspace = Path(sandbox.policy.workspace)
+    (workspace / "conf").mkdir()
+    (workspace / ".vscode").symlink_to("conf")
+    for line, problem in [
+        ("touch conf/x", "Read-only"),
+        ("touch -h .vscode", "Read-only"),
+        ("ls .vscode/; touch new", ""),
+    ]:
+        command = Command(("/bin/sh", "-c", line), str(workspace), {"PATH": "/bin"})
+        confined = sandbox.confine(command)
+        try:
+            assert problem in run_probe(confined.command) or not problem
+        finally:
+            confined.release()
+    assert {path.name for path in workspace.iterdir()} == {".vscode", "conf", "new"}
+
+
 def test_a_command_sees_that_root_and_the_workspace(sandbox: Sandbox) -> None:
     workspace = sandbox.policy.workspace
 

@@ -188,11 +188,38 @@ def test_init_where_there_is_no_repository_is_refused(person: Person) -> None:
     assert after.code == 0
 
 
-@pytest.mark.parametrize("link", [".git", ".git/hooks", ".git/config"])
-def test_links_where_only_a_mount_protects_are_refused(clone: Person, link: str) -> None:
-    clone.do(f"mv {link} real && ln -s $PWD/real {link}", clone.workspace)
-    (result,) = clone.confined("true")
-    assert "symbolic link" in result.refused
+LINKED = {
+    ".git": ["rm .git", "mv -T d .git", "echo x > .git/hooks/pre-commit", "mv real r; mkdir real"],
+    ".git/hooks": [
+        "rm .git/hooks",
+        "ln -sfn ../d .git/hooks",
+        "mv -T .git/hooks away",
+        "echo x > real/pre-commit",
+        "mv real r2 && mkdir real",
+    ],
+    ".git/config": ["rm .git/config", "echo x > c && mv c .git/config", "echo x >> real"],
+    ".git/modules": ["rm .git/modules", "mkdir -p real/sub/hooks"],
+}
+
+
+@pytest.mark.parametrize("link", sorted(LINKED))
+def test_git_through_links_works_and_nobody_replaces_them(clone: Person, link: str) -> None:
+    clone.do(f"mkdir -p d .git/modules; mv {link} real && ln -s $PWD/real {link}", clone.workspace)
+    before = clone.do(f"readlink {link}; ls -lAR real; cat .git/config", clone.workspace)
+    works = ["git log --oneline"] if link == ".git" else [COMMIT]
+    results = clone.confined(*works, *LINKED[link])
+    assert [result.code == 0 for result in results] == [True] + [False] * len(LINKED[link]), results
+    assert clone.do(f"readlink {link}; ls -lAR real; cat .git/config", clone.workspace) == before
+
+
+def test_a_linked_config_is_read(clone: Person) -> None:
+    """With this setting `config.worktree` counts as well."""
+    clone.do(
+        "git config extensions.worktreeConfig true; mv .git/config real; ln -s ../real .git/config",
+        clone.workspace,
+    )
+    (result,) = clone.confined("echo x > .git/config.worktree")
+    assert result.code != 0
 
 
 def test_a_repository_made_outside_meanwhile_is_protected(person: Person) -> None:

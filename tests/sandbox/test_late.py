@@ -280,7 +280,7 @@ async def test_a_message_that_is_cut_short_ends_the_launcher(
     monkeypatch.setattr(Late, "__init__", small)
     confined = late(sandbox, "touch ran", BIG="x" * 8000)
     assert confined.command.ready is not None
-    with pytest.raises(SandboxBusy, match="in one piece"):
+    with pytest.raises(SandboxBusy, match="changed while it was starting"):
         await run(owner, confined.command)
     confined.release()
     assert list(Path(sandbox.policy.workspace).iterdir()) == []

@@ -14,9 +14,9 @@ import pytest
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
-from toolrest.sandbox.bubblewrap_engine import BubblewrapEngine
 from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.root import Root
 
 ENV = {"PATH": "/usr/bin:/bin"}
 PLANT = """
@@ -122,13 +122,13 @@ async def test_another_sessions_placeholder_goes_between_look_and_hold(
     one, other = opened(workspace), opened(workspace)
     held(other).release()
     running = held(one)
-    look = BubblewrapEngine._look
+    look = Root.look
 
-    def looked(engine: BubblewrapEngine) -> None:
-        look(engine)
+    def looked(root: Root) -> None:
+        look(root)
         running.release()
 
-    monkeypatch.setattr(BubblewrapEngine, "_look", looked)
+    monkeypatch.setattr(Root, "look", looked)
     await ran(held(other, PLANT))
     assert list(workspace.iterdir()) == []
 

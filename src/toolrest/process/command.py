@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import fsencode
 
 from toolrest.lazy_dataclass import dataclass
+from toolrest.process.helper import wire
+
+
+def copy_of(number: int) -> str:
+    """Where a child finds the number-th folder of `linked` a second time."""
+    return f"{wire.COPIES}/{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +27,10 @@ class Command:
     runs. Landlock handles, and so denies, every file right that the kernel knows but for those
     that `landlock` grants per path; paths that do not exist are skipped, since nothing can be
     granted beneath them, and rights that a kernel or a plain file does not know are left out.
+
+    `linked` are folders with symbolic links in them that must stay as they are. In a mount
+    namespace of its own the child finds each folder a second time, at `copy_of`, and a mount on
+    each of those links there: nobody can remove or replace it through that copy.
 
     With `own_pid_namespace` the first process is a launcher whose death ends the tree: signals
     meant for the command go past it.
@@ -41,5 +52,12 @@ class Command:
     landlock_scoped: int = 0
     seccomp: bytes | None = None
     limits: tuple[tuple[int, int, int], ...] = ()
+    linked: tuple[tuple[str, tuple[str, ...]], ...] = ()
     own_pid_namespace: bool = False
     ready: Callable[[], None] | None = None
+
+    def linked_bytes(self) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
+        """`linked`, as it travels."""
+        return tuple(
+            (fsencode(folder), tuple(map(fsencode, links))) for folder, links in self.linked
+        )

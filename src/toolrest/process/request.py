@@ -86,6 +86,7 @@ def payload(command: Command, plan: Plan) -> bytes:
             command.landlock_scoped,
             command.seccomp,
             command.limits,
+            command.linked_bytes(),
             command.own_pid_namespace,
         )
     )

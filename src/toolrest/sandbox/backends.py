@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from toolrest.lazy_dataclass import dataclass, field
 from toolrest.process.command import Command
+from toolrest.process.helper import wire
 from toolrest.sandbox import container, landlock, seccomp
 from toolrest.sandbox.bubblewrap_engine import BubblewrapEngine, Proxy
 from toolrest.sandbox.container import ContainerEngine, ContainerOptions
@@ -68,6 +69,13 @@ def probe_bubblewrap(
         problem = run_probe(prepared.command)
     finally:
         prepared.release()
+    if problem.startswith(_NOT_HELD):
+        # Not a reason for a weaker backend: there the link could be replaced, too.
+        raise SandboxUnavailable(
+            f"sandbox: {prepared.command.linked[0][1][0]} is a symbolic link that a command could"
+            f" replace, and it cannot be held in place here ({problem.removeprefix(_NOT_HELD)}).",
+            remedy="Put there what it leads to.",
+        )
     if problem:
         return Probe(name, False, problem, program), None
     reachable = () if rootfs is not None else engine.within_reach
@@ -140,7 +148,7 @@ def run_probe(command: Command) -> str:
         for number, content in command.files:
             placed[number] = _memory_file(content)
         with subprocess.Popen(
-            _at_numbers(command.argv, placed),
+            [*_holding(command), *_at_numbers(command.argv, placed)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -188,12 +196,34 @@ def _outcome(child: subprocess.Popen[bytes]) -> str:
     return text or f"exited with {child.returncode}"
 
 
-_LANDLOCK_SCRIPT = """
+_KERNEL = """
 import marshal, os, sys
 package = type(sys)("owner")
 package.__path__ = [sys.argv[1]]
 sys.modules["owner"] = package
 from owner import kernel
+"""
+_NOT_HELD = "links: "
+_HOLDING = f"""{_KERNEL}
+linked, copies = marshal.loads(bytes.fromhex(sys.argv[2]))
+try:
+    kernel.hold_links(linked, copies)
+except OSError as error:
+    sys.exit("{_NOT_HELD}" + str(error))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def _holding(command: Command) -> list[str]:
+    """What runs a command with links held in place, as the launcher's child does."""
+    if not command.linked:
+        return []
+    request = marshal.dumps((command.linked_bytes(), os.fsencode(wire.COPIES)))
+    folder = os.path.dirname(wire.__file__)
+    return [sys.executable, "-I", "-S", "-c", _HOLDING, folder, request.hex()]
+
+
+_LANDLOCK_SCRIPT = f"""{_KERNEL}
 rules, scoped, program, argv = marshal.loads(sys.stdin.buffer.read())
 kernel.no_new_privileges()
 kernel.landlock(rules, False, scoped)
@@ -204,11 +234,9 @@ os.execv(argv[0], argv)
 
 def run_landlock_probe(command: Command) -> str:
     """The same kernel calls as the launcher's child, in a fresh Python."""
-    from toolrest.process import helper
-
     rules = tuple((os.fsencode(path), mask) for path, mask in command.landlock or ())
     request = marshal.dumps((rules, command.landlock_scoped, command.seccomp, command.argv))
-    folder = os.path.dirname(helper.__file__)
+    folder = os.path.dirname(wire.__file__)
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _LANDLOCK_SCRIPT, folder],

@@ -96,7 +96,7 @@ def view_arguments(
     """The part of the argument list that makes the view."""
     arguments: list[str] = []
     if rootfs is None:
-        arguments += _base(policy)
+        arguments += _base(policy, mounts)
     else:
         arguments += base_arguments(rootfs, [mount.path for mount in mounts])
     arguments += _DEVICES
@@ -123,9 +123,10 @@ def _is_open(mount: Mount, blanks: Blanks, inner: bool) -> bool:
     return mount.show == Show.LEAD or (mount.show == Show.HIDE and inner)
 
 
-def _base(policy: SandboxPolicy) -> Iterable[str]:
+def _base(policy: SandboxPolicy, mounts: Sequence[Mount]) -> Iterable[str]:
     if "/" in policy.roots:
-        return ("--bind", "/", "/")
+        (whole,) = (mount for mount in mounts if mount.path == "/")
+        return ("--bind", whole.source or "/", "/")
     if policy.read_roots is None:
         return ("--ro-bind", "/", "/")
     arguments = ["--tmpfs", "/"]
@@ -139,7 +140,7 @@ def _mount(mount: Mount, blanks: Blanks, inner: bool) -> Sequence[str]:
     path = mount.path
     match mount.show:
         case Show.ROOT | Show.WRITE:
-            return ("--bind", path, path)
+            return ("--bind", mount.source or path, path)
         case Show.READ:
             return ("--ro-bind", mount.source or path, path)
         case Show.PRIVATE:
@@ -185,6 +186,7 @@ def wrap(
     signals: tuple[Sequence[str], Sequence[str]] | None = None,
     inner: Sequence[str] = (),
     scoped: int = 0,
+    linked: tuple[tuple[str, tuple[str, ...]], ...] = (),
     ready: Callable[[], None] | None = None,
 ) -> Command:
     """The command that runs `command` beneath bubblewrap, which is the `launcher`.
@@ -192,7 +194,8 @@ def wrap(
     `arguments` are from `packed` and `environment`, or are still to come with `ready`. `signals`
     are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it
     too, and the command must not. `inner` runs first inside and starts the rest. `scoped` asks for
-    Landlock's scopes alone, without its file rules, which forbid mounts.
+    Landlock's scopes alone, without its file rules, which forbid mounts. `linked` are for
+    links that stay where they are: bubblewrap itself can mount nothing on a link.
     """
     used = {fd for fd, _ in (*command.files, *command.fds)}
     free = (fd for fd in count(_FIRST_FD) if fd not in used)
@@ -234,6 +237,7 @@ def wrap(
         landlock_scoped=scoped,
         seccomp=command.seccomp,
         limits=command.limits,
+        linked=linked,
         own_pid_namespace=True,
         ready=ready,
     )

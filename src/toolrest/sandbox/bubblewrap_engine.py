@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 
 from toolrest.lazy_dataclass import dataclass
-from toolrest.policy.names import inside
+from toolrest.policy.names import prefixes
 from toolrest.process.command import Command
 from toolrest.sandbox import landlock, seccomp
 from toolrest.sandbox.bubblewrap import (
@@ -28,9 +28,9 @@ from toolrest.sandbox.chroot import check_rootfs
 from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
-from toolrest.sandbox.gitdirs import git_plan, only
 from toolrest.sandbox.kinds import Kinds, kind_of
 from toolrest.sandbox.late import Late
+from toolrest.sandbox.links import Linked, Links
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.newly_hidden import NewlyHidden
 from toolrest.sandbox.policy import SandboxPolicy
@@ -46,8 +46,6 @@ from toolrest.sandbox.view import RUN, TMP, VAR_TMP, Show, View
 
 PROXY_SOCKET = "/run/toolrest-proxy.sock"
 """Where a command finds the proxy, when there is one."""
-
-_UNKNOWN = (-1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +100,11 @@ class BubblewrapEngine:
         self._registry = registry
         self._points: dict[str, MountPoints] = {}
         """By the folder that the placeholders are in."""
-        self._roots = [Root(path) for path in policy.roots]
-        for root in self._roots:
-            root.git, root.git_identity = git_plan(root.path), _identity(root.path)
-            root.protect(self._protected_in(root))
+        self._roots = [
+            Root(root, tuple(p for p in policy.protected if policy.in_root(p) == root))
+            for root in policy.roots
+        ]
+        self._linked = self._look_for_links().by_folder(self._writable())
         for path in own_files_around(policy.roots):
             raise SandboxUnavailable(
                 f"sandbox: a writable root lies in Toolrest's own files ({path}).",
@@ -138,15 +137,16 @@ class BubblewrapEngine:
         variables = self._variables_of(command)
         if late:
             pair = Late()
-            if 2 * (len(self._arguments) + len(variables)) < pair.room:  # it may have grown
+            room = pair.room - 2 * (len(self._arguments) + len(variables))  # it may have grown
+            if room > 0 and not self._linked:  # which the launcher itself must know
                 return self._confine_late(command, variables, pair)
             pair.close()
         return self._confine_now(command, variables)
 
     def _confine_now(self, command: Command, variables: bytes) -> Prepared:
-        arguments, held = self._join(variables)
+        arguments, linked, held = self._join(variables)
         try:
-            wrapped = self._wrap(command, arguments)
+            wrapped = self._wrap(command, arguments, linked)
         except BaseException:
             self._release(held)
             raise
@@ -157,10 +157,10 @@ class BubblewrapEngine:
 
         def ready() -> None:
             nonlocal held
-            arguments, held = self._join(variables)
-            if not late.give(arguments):
+            arguments, linked, held = self._join(variables)
+            if linked or not late.give(arguments):
                 raise SandboxBusy(
-                    "sandbox: what the command may see could not be told in one piece, so nothing"
+                    "sandbox: what the command may see changed while it was starting, so nothing"
                     " was run.",
                     remedy="Call again.",
                 )
@@ -172,13 +172,13 @@ class BubblewrapEngine:
                 self._release(held)
 
         try:
-            return Prepared(self._wrap(command, late, ready), _once(release))
+            return Prepared(self._wrap(command, late, ready=ready), _once(release))
         except BaseException:
             late.close()
             raise
 
-    def _join(self, variables: bytes) -> tuple[bytes, list[MountPoints]]:
-        """One more command runs: what bubblewrap must be told, and what to let go at its end."""
+    def _join(self, variables: bytes) -> tuple[bytes, Linked, list[MountPoints]]:
+        """One more command runs: what bubblewrap is told, which links stay, what to let go."""
         with self._mutex:
             present, held = self._looked_and_held()
             try:
@@ -190,7 +190,7 @@ class BubblewrapEngine:
                 _let_go(held)
                 raise
             self._running += 1
-            return self._arguments + variables, held
+            return self._arguments + variables, self._linked, held
 
     def _variables_of(self, command: Command) -> bytes:
         outside = tuple(command.env.items())
@@ -203,7 +203,11 @@ class BubblewrapEngine:
         return variables
 
     def _wrap(
-        self, command: Command, arguments: bytes | Late, ready: Callable[[], None] | None = None
+        self,
+        command: Command,
+        arguments: bytes | Late,
+        linked: Linked = (),
+        ready: Callable[[], None] | None = None,
     ) -> Command:
         return wrap(
             command,
@@ -213,35 +217,23 @@ class BubblewrapEngine:
             signals=signal_launchers() if command.tty else None,
             inner=self.proxy.inner if self.proxy is not None else (),
             scoped=self.scopes,
+            linked=linked,
             ready=ready,
         )
 
     def _looked_and_held(self) -> tuple[tuple[str, ...], list[MountPoints]]:
         if self._running > 0:
             return self._hold()
-        self._look()
+        for root in self._roots:
+            root.look()
         try:
             return self._hold()
         except SandboxUnavailable as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
         for root in self._roots:  # a folder in `.git` is gone, a submodule's for one
-            root.git_identity = _UNKNOWN
-        self._look()
+            root.look(again=True)
         return self._hold()
-
-    def _look(self) -> None:
-        """Has a root's `.git` been replaced from outside since the last command?"""
-        for root in self._roots:
-            identity = _identity(root.path)
-            if identity != root.git_identity:
-                pointer = identity is not None and not stat.S_ISDIR(identity[1])
-                entry = os.path.join(root.path, ".git")
-                root.git = only(entry) if pointer else git_plan(root.path)
-                root.git_identity = identity
-                root.protect(self._protected_in(root))
-            if root.git.refusal is not None:
-                raise SandboxUnavailable(f"sandbox: {root.git.refusal}")
 
     def _hold(self) -> tuple[tuple[str, ...], list[MountPoints]]:
         """Take the names that must stay missing; what exists of them, and what to let go later."""
@@ -271,16 +263,6 @@ class BubblewrapEngine:
             self._running -= 1
             _let_go(held)
 
-    def _protected_in(self, root: Root) -> tuple[str, ...]:
-        """The root's protected names; what concerns git is in its plan."""
-        git = os.path.join(root.path, ".git")
-        kept = (git, *root.git.writable)
-        return tuple(
-            path
-            for path in self.policy.protected
-            if self.policy.in_root(path) == root.path and not any(inside(path, k) for k in kept)
-        )
-
     def _refresh(self, present: tuple[str, ...]) -> None:
         """Work out the view again, if anything it depends on has changed."""
         changed = self._mounts.refresh()
@@ -291,18 +273,25 @@ class BubblewrapEngine:
         # Of the names in a root only those are unknown that were not made just now.
         others = [path for root in self._roots for path in root.top if path not in present]
         kinds = tuple(map(kind_of, others))
-        # A link is protected at what it points to.
-        real = [
-            os.path.realpath(p)
-            for p, kind in zip(others, kinds, strict=True)
-            if kind == stat.S_IFLNK
-        ]
+        links = Links()
+        if stat.S_IFLNK in kinds or any(root.deeper for root in self._roots):
+            links = self._look_for_links()
+            links.check()
         hidden = self._newly_hidden.look(present)
-        seen = (present, sockets, kinds, real, hidden, self._kinds.look(), self._mounts.points)
+        seen = (present, sockets, kinds, links, hidden, self._kinds.look(), self._mounts.points)
         if seen != self._seen:
-            self._arguments = packed(self._build(present, sockets, hidden))
+            self._linked = links.by_folder(self._writable())
+            self._arguments = packed(self._build(present, sockets, hidden, links))
             self._seen = seen
             self._covered = (*present, *hidden)
+
+    def _look_for_links(self) -> Links:
+        paths = [path for root in self._roots for path in (*root.top, *root.deeper)]
+        writable = prefixes(self._writable())
+        return Links.towards(paths, lambda path: path.startswith(writable))
+
+    def _writable(self) -> list[str]:
+        return [*self.policy.roots, *(path for root in self._roots for path in root.git.writable)]
 
     def _refuse_to_show(self, present: tuple[str, ...]) -> None:
         """A mask for a new file could be led astray by the command that runs already."""
@@ -314,7 +303,11 @@ class BubblewrapEngine:
             )
 
     def _build(
-        self, present: tuple[str, ...], sockets: tuple[str, ...], hidden: tuple[str, ...]
+        self,
+        present: tuple[str, ...],
+        sockets: tuple[str, ...],
+        hidden: tuple[str, ...],
+        links: Links,
     ) -> tuple[str, ...]:
         policy = self.policy
         view = View(policy)
@@ -328,6 +321,7 @@ class BubblewrapEngine:
         view.git([root.git for root in self._roots], present)
         for root in self._roots:
             view.read_only(root.protected)
+        view.hold(self._linked, links)
         view.read_only(self._own)
         masked = (*self._hidden, *hidden)
         view.hide(masked if self.rootfs is None else filter(policy.in_root, masked))
@@ -379,11 +373,3 @@ def _filter() -> bytes:
     if program is None:
         raise SandboxUnavailable("sandbox: this machine's system calls are not known to Toolrest.")
     return program
-
-
-def _identity(root: str) -> tuple[int, int] | None:
-    try:
-        info = os.lstat(os.path.join(root, ".git"))
-    except OSError:
-        return None
-    return info.st_ino, info.st_mode

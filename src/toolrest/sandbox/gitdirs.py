@@ -44,7 +44,7 @@ class GitPlan:
     Somebody may remove one; and what looked like one may have been another session's placeholder.
     """
     refusal: str | None = None
-    """Why nothing may run in this root: a link stands where only a mount could protect."""
+    """Why nothing may run in this root."""
 
     def keep(self, path: str, blank: bytes | None) -> None:
         """Read-only as long as it is there, and never anybody else's to make."""
@@ -60,7 +60,7 @@ def git_plan(root: str) -> GitPlan:
     if kind is None:
         plan.missing_folders.append(entry)
     elif kind == "link":
-        plan.refusal = _link(entry)
+        plan.keep(entry, None)  # wherever it leads to: that is read-only as a whole
     elif kind == "folder" and _kind(os.path.join(entry, "HEAD")) is None:
         plan.keep(entry, None)  # not a repository; nobody makes it one unasked
     elif kind == "folder":
@@ -119,10 +119,7 @@ def _folder(plan: GitPlan, folder: str) -> None:
     """One git folder: everything but the parts that make git run something."""
     for name in ("hooks", "info"):
         path = os.path.join(folder, name)
-        kind = _kind(path)
-        if kind == "link":
-            plan.refusal = _link(path)
-        elif kind is None:
+        if _kind(path) is None:
             plan.missing_folders.append(path)
         else:
             plan.keep(path, None)
@@ -136,15 +133,12 @@ def _folder(plan: GitPlan, folder: str) -> None:
 
 def _worktree_config(plan: GitPlan, common: str, folder: str) -> None:
     """`config.worktree` counts only where the config switches it on."""
-    if b"worktreeconfig" in _read(os.path.join(common, "config"), _CONFIG_MOST).lower():
+    if b"worktreeconfig" in _config(common).lower():
         _file(plan, os.path.join(folder, "config.worktree"), b"")
 
 
 def _file(plan: GitPlan, path: str, blank: bytes) -> None:
-    kind = _kind(path)
-    if kind == "link":
-        plan.refusal = _link(path)
-    elif kind is None:
+    if _kind(path) is None:
         plan.missing_files[path] = blank
     else:
         plan.keep(path, blank)
@@ -152,23 +146,29 @@ def _file(plan: GitPlan, path: str, blank: bytes) -> None:
 
 def _nested(plan: GitPlan, root: str, folder: str) -> None:
     """Submodules and further worktrees keep their git folders inside this one."""
-    modules = _git_folders(os.path.join(folder, "modules"), 3)
-    if len(modules) > _NESTED_MOST:
-        plan.read_only.append(os.path.join(folder, "modules"))
-        modules = []
+    modules = _nested_in(plan, os.path.join(folder, "modules"), 3)
     for module in modules:
         _folder(plan, module)
         pointer = _checkout(module)
         if pointer is not None and inside(pointer, root) and _kind(pointer) == "file":
             plan.read_only.append(pointer)
-    worktrees = _git_folders(os.path.join(folder, "worktrees"), 1)
-    if len(worktrees) > _NESTED_MOST:
-        plan.read_only.append(os.path.join(folder, "worktrees"))
-        worktrees = []
+    worktrees = _nested_in(plan, os.path.join(folder, "worktrees"), 1)
     for worktree in worktrees:
         for name in ("commondir", "gitdir"):
             _file(plan, os.path.join(worktree, name), b"")
         _worktree_config(plan, folder, worktree)
+
+
+def _nested_in(plan: GitPlan, parent: str, levels: int) -> list[str]:
+    """The git folders there; none where all of it is read-only instead."""
+    if _kind(parent) == "link":
+        plan.keep(parent, None)
+        return []
+    found = _git_folders(parent, levels)
+    if len(found) <= _NESTED_MOST:
+        return found
+    plan.read_only.append(parent)
+    return []
 
 
 def _git_folders(parent: str, levels: int) -> list[str]:
@@ -189,7 +189,7 @@ def _git_folders(parent: str, levels: int) -> list[str]:
 
 def _checkout(module: str) -> str | None:
     """The `.git` file of the checkout that belongs to a submodule's git folder."""
-    match = _WORKTREE.search(_read(os.path.join(module, "config"), _CONFIG_MOST))
+    match = _WORKTREE.search(_config(module))
     if match is None or not match[1] or b'"' in match[1]:
         return None
     place = os.path.normpath(os.path.join(module, os.fsdecode(match[1])))
@@ -205,6 +205,11 @@ def _target(file: str, label: bytes) -> str | None:
         return None
     name = os.fsdecode(text[len(label) :].strip())
     return os.path.realpath(os.path.join(os.path.dirname(file), name)) if name else None
+
+
+def _config(folder: str) -> bytes:
+    """A git folder's config; one that is a link is held in place, and so may be followed."""
+    return _read(os.path.realpath(os.path.join(folder, "config")), _CONFIG_MOST)
 
 
 def _read(path: str, most: int) -> bytes:
@@ -227,10 +232,3 @@ def _kind(path: str) -> str | None:
     if stat.S_ISLNK(mode):
         return "link"
     return "folder" if stat.S_ISDIR(mode) else "file"
-
-
-def _link(path: str) -> str:
-    return (
-        f"{path} is a symbolic link, which a command could swap for a git folder of its own;"
-        " put the real folder there, or a `gitdir:` file as `git worktree` does"
-    )

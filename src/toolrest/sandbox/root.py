@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import NamedTuple
 
-from toolrest.lazy_dataclass import dataclass, field
-from toolrest.sandbox.gitdirs import GitPlan
+from toolrest.policy.names import inside
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.gitdirs import GitPlan, git_plan, only
 from toolrest.sandbox.missing import at_depth, at_top
+
+_Identity = tuple[int, int]
 
 
 class Wanted(NamedTuple):
@@ -18,36 +22,63 @@ class Wanted(NamedTuple):
     """As far as known; where one is gone after all, its stand-in comes."""
 
 
-@dataclass(slots=True)
 class Root:
     """One writable root: its git folders and the placeholders for what is missing."""
 
-    path: str
-    git: GitPlan = field(default_factory=GitPlan)
-    git_identity: tuple[int, int] | None = None
-    protected: tuple[str, ...] = ()
-    top: dict[str, bytes | None] = field(default_factory=dict)
-    """The protected names right in it and git's, with what stands for one that is missing."""
-    deeper: tuple[str, ...] = ()
-    known: dict[str, Wanted] = field(default_factory=dict)
+    def __init__(self, path: str, names: tuple[str, ...]) -> None:
+        self.path = path
+        self._names = names
+        self._identity = _identity(path)
+        self._protect(git_plan(path))
 
-    def protect(self, paths: tuple[str, ...]) -> None:
-        """Keep these names as they are, there or not."""
-        self.protected = paths
-        self.top, self.deeper = at_top(paths, self.path)
+    def look(self, *, again: bool = False) -> None:
+        """Has `.git` been replaced from outside since the last command?"""
+        identity = _identity(self.path)
+        if again or identity != self._identity:
+            pointer = identity is not None and not stat.S_ISDIR(identity[1])
+            entry = os.path.join(self.path, ".git")
+            self._identity = identity
+            self._protect(only(entry) if pointer else git_plan(self.path))
+        if self.git.refusal is not None:
+            raise SandboxUnavailable(f"sandbox: {self.git.refusal}")
+
+    def _protect(self, git: GitPlan) -> None:
+        """Keep the protected names as they are, there or not; git's are in its plan."""
+        self.git = git
+        kept = (os.path.join(self.path, ".git"), *git.writable)
+        self.protected = tuple(p for p in self._names if not any(inside(p, k) for k in kept))
+        # The names right in the root and git's, with what stands for one that is missing.
+        self.top, self.deeper = at_top(self.protected, self.path)
         self.top |= self.git.there
         missing = {**dict.fromkeys(self.git.missing_folders), **self.git.missing_files}
-        self.known = _by_folder(missing, self.top)
+        self._known = _by_folder(missing, self.top)
 
     def wanted(self) -> dict[str, Wanted]:
         """What to take before a command, by the folder that it is in."""
         if not self.deeper:
-            return self.known
-        missing, there = at_depth(self.deeper, self.path)
-        for wanted in self.known.values():
+            return self._known
+        missing, there = at_depth(self._real(), self.path)
+        for wanted in self._known.values():
             missing |= wanted.missing
             there |= wanted.there
         return _by_folder(missing, there)
+
+    def _real(self) -> list[str]:
+        """The deeper names where they really are; links on the way are held in place."""
+        folders = {path: os.path.realpath(path) for path in set(map(os.path.dirname, self.deeper))}
+        real = (
+            os.path.join(folders[os.path.dirname(path)], os.path.basename(path))
+            for path in self.deeper
+        )
+        return [path for path in real if inside(path, self.path)]
+
+
+def _identity(root: str) -> _Identity | None:
+    try:
+        info = os.lstat(os.path.join(root, ".git"))
+    except OSError:
+        return None
+    return info.st_ino, info.st_mode
 
 
 def _by_folder(

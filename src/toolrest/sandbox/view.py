@@ -15,7 +15,9 @@ from enum import IntEnum
 
 from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.names import inside
+from toolrest.process.command import copy_of
 from toolrest.sandbox.gitdirs import GitPlan
+from toolrest.sandbox.links import Linked, Links
 from toolrest.sandbox.policy import SandboxPolicy
 
 
@@ -65,6 +67,8 @@ class View:
     def __init__(self, policy: SandboxPolicy) -> None:
         self.policy = policy
         self._mounts: dict[str, Mount] = {}
+        self._linked: Linked = ()
+        self._passed: tuple[str, ...] = ()
         for root in policy.roots:
             self.put(root, Show.ROOT)
 
@@ -131,10 +135,19 @@ class View:
             if real == path or self.policy.in_root(real):
                 self._read_only(real)
 
+    def hold(self, linked: Linked, links: Links) -> None:
+        """Links that stay where they are, as must the folders on their way and their ends."""
+        self._linked = linked
+        self._passed = links.passed
+        for end in links.ends:
+            self._read_only(end)
+
     def _read_only(self, path: str) -> None:
         info = _lstat(path)
-        if info is not None and os.path.realpath(path) == path:
-            self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
+        # A link that leads back to itself is its own real path.
+        if info is None or stat.S_ISLNK(info.st_mode) or os.path.realpath(path) != path:
+            return
+        self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
 
     def hide(self, paths: Iterable[str]) -> None:
         """Places that nobody may read. What does not exist needs no mask."""
@@ -167,9 +180,21 @@ class View:
     def settle(self) -> list[Mount]:
         """The mounts in the order in which to make them, ancestors of inner ones pinned."""
         self._drop_unseen()
-        for path in list(self._mounts):
+        held = (link for _, links in self._linked for link in links)
+        passed = (os.path.join(folder, ".") for folder in self._passed)
+        for path in (*self._mounts, *held, *passed):
             self._pin(path)
-        return [self._mounts[path] for path in sorted(self._mounts, key=lambda p: p.split("/"))]
+        order = sorted(self._mounts, key=lambda path: path.split("/"))
+        return [self._from_copy(self._mounts[path]) for path in order]
+
+    def _from_copy(self, mount: Mount) -> Mount:
+        """Where links are held, the copy in which they are is what is shown."""
+        if mount.show in (Show.ROOT, Show.WRITE, Show.READ) and not mount.source:
+            for number, (folder, _) in enumerate(self._linked):
+                if inside(mount.path, folder):
+                    source = copy_of(number) + mount.path.removeprefix(folder.rstrip("/"))
+                    return Mount(mount.path, mount.show, source, mount.folder)
+        return mount
 
     def _drop_unseen(self) -> None:
         """Inside a place that is replaced anyway only what is opened again needs a mount."""

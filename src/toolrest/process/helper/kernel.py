@@ -1,4 +1,4 @@
-"""System calls that the standard library has no name for: prctl, Landlock, seccomp."""
+"""System calls that the standard library has no name for: prctl, mounts, Landlock, seccomp."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ _SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
 
 _CLOSE_RANGE = 436
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
+_HERE = -100  # AT_FDCWD
+_ITSELF, _BY_FD = 0x100, 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
+_CLONE, _RECURSIVE = 1, 0x8000
+_FROM_FD = 4
+_READ_ONLY_NOSUID_NODEV = 1 | 2 | 4
+_NOSUID_NODEV = 2 | 4
+_SLAVES = 0x4000 | 0x80000  # MS_REC, MS_SLAVE
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ABI_QUERY = 1
 _RULE_PATH_BENEATH = 1
@@ -87,6 +96,58 @@ def hide_memory() -> None:
 def die_with_parent(signal_number: int) -> None:
     """Have the kernel send this signal when the parent ends."""
     _prctl(_SET_PDEATHSIG, signal_number)
+
+
+def hold_links(folders: tuple[tuple[bytes, tuple[bytes, ...]], ...], copies: bytes) -> None:
+    """In a mount namespace of our own, show each folder a second time with its links held fast.
+
+    On each link there is a mount of the link itself: whoever is below sees it as ever, and cannot
+    remove, replace or rename it. It has the flags that bubblewrap would set: bubblewrap does so by
+    path, and would follow the link. A second time, since a folder with mounts in it is no layer
+    for bubblewrap's overlays.
+    """
+    _leave_mounts()
+    _mount(b"tmpfs", copies, b"tmpfs", _NOSUID_NODEV)
+    for number, (folder, links) in enumerate(folders):
+        copy = b"%s/%d" % (copies, number)
+        os.mkdir(copy, 0o700)
+        _show_again(folder, copy, _RECURSIVE)
+        for link in links:
+            place = copy + link.removeprefix(folder.rstrip(b"/"))
+            _show_again(place, place, _ITSELF, read_only=True)
+
+
+def _show_again(source: bytes, target: bytes, how: int, *, read_only: bool = False) -> None:
+    fd = _checked(_libc.syscall(_OPEN_TREE, _HERE, source, _CLONE | os.O_CLOEXEC | how))
+    try:
+        if read_only:
+            flags = (ctypes.c_uint64 * 4)(_READ_ONLY_NOSUID_NODEV)
+            size = ctypes.c_size_t(ctypes.sizeof(flags))
+            _checked(_libc.syscall(_MOUNT_SETATTR, fd, b"", _BY_FD, flags, size))
+        _checked(_libc.syscall(_MOVE_MOUNT, fd, b"", _HERE, target, _FROM_FD))
+    finally:
+        os.close(fd)
+
+
+def _mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int) -> None:
+    _checked(_libc.mount(source, target, kind, ctypes.c_ulong(flags), None))
+
+
+def _leave_mounts() -> None:
+    """A mount namespace of our own, which takes a user namespace where we may not make one."""
+    if _libc.unshare(_NEW_MOUNTS) != 0:
+        user, group = os.geteuid(), os.getegid()
+        _prctl(_SET_DUMPABLE, 1)  # else the maps are not ours to write
+        _checked(_libc.unshare(_NEW_MOUNTS | _NEW_USER))
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            os.write(fd, text.encode())
+            os.close(fd)
+    _mount(None, b"/", None, _SLAVES)
 
 
 def no_new_privileges() -> None:

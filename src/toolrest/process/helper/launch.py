@@ -34,6 +34,7 @@ Request = tuple[
     int,  # Landlock scopes
     bytes | None,  # seccomp program
     tuple[tuple[int, int, int], ...],  # limits
+    tuple[tuple[bytes, tuple[bytes, ...]], ...],  # folders, and links in them to hold in place
     bool,  # the command is a launcher with a pid namespace of its own
 ]
 
@@ -74,8 +75,9 @@ def decode(payload: bytes) -> Request:
 
 def needs_fork(request: Request) -> bool:
     """Whether the child itself has something to do before exec."""
-    _, _, _, terminal, _, _, rules, _, scoped, program, limits, _ = request
-    return terminal or rules is not None or bool(scoped) or program is not None or bool(limits)
+    _, _, _, terminal, _, _, rules, _, scoped, program, limits, linked, _ = request
+    confined = rules is not None or bool(scoped) or program is not None
+    return terminal or confined or bool(limits) or bool(linked)
 
 
 def spawn(request: Request, fds: list[int]) -> int:
@@ -162,7 +164,7 @@ def _become(request: Request, fds: list[int], keeper: _socket.socket, parent: in
 
 
 def _prepare(request: Request, fds: list[int], step: list[int]) -> None:
-    _, cwd, _, terminal, plan, files, rules, net, scoped, program, limits, _ = request
+    _, cwd, _, terminal, plan, files, rules, net, scoped, program, limits, linked, _ = request
 
     _enter(step, "descriptors")
     for target, source in _placed(plan, files, fds, [], _memory):
@@ -170,6 +172,9 @@ def _prepare(request: Request, fds: list[int], step: list[int]) -> None:
     _enter(step, "terminal")
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    _enter(step, "links")
+    if linked:
+        kernel.hold_links(linked, os.fsencode(wire.COPIES))
     _enter(step, "workdir")
     os.chdir(cwd)
     _enter(step, "limits")

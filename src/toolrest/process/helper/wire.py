@@ -27,6 +27,7 @@ STEPS = (
     "session",
     "descriptors",
     "terminal",
+    "links",
     "workdir",
     "limits",
     "no_new_privs",
@@ -35,6 +36,12 @@ STEPS = (
     "exec",
 )
 """What a child does between fork and exec, in order; a failure names its step."""
+
+COPIES = "/dev/shm"  # noqa: S108 - a place to mount on, in a namespace of one's own
+"""Where a child that must not replace links finds the folders that they are in, numbered.
+
+Its launcher shows nobody this place, which every Linux has.
+"""
 
 NULL = -1
 """In a request's descriptor plan: the null device instead of a descriptor that was sent."""
