@@ -52,7 +52,7 @@ async def attempt(walk: Walk, call: Ready) -> ToolOutput:
     seconds = own if own is not None else walk.gate.default_timeout
     if seconds is None:
         return await _perform(walk, call)
-    deadline = walk.deadline = walk.gate.deadlines.start(seconds, walk.leave_behind)
+    deadline = walk.deadline = walk.gate.deadlines.start(walk.task, seconds, walk.leave_behind)
     try:
         return await _perform(walk, call)
     except asyncio.CancelledError:
@@ -70,7 +70,7 @@ async def attempt(walk: Walk, call: Ready) -> ToolOutput:
 async def _perform(walk: Walk, call: Ready) -> ToolOutput:
     try:
         value = await call.tool.run(call.args, call.ctx)
-        if isinstance(value, AsyncIterator):
+        if type(value) is not str and isinstance(value, AsyncIterator):
             return await _collect(walk, value, call)
         return to_output(value, call.tool.name)
     finally:

@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from threading import Lock
 from typing import Any
@@ -96,15 +96,12 @@ class AuditLog:
         read whose result nobody got is worth no line. AuditError means that the line could not
         be written, and that the call must not start.
         """
-        if isinstance(event, ToolCallDecision):
-            only_reads = event.verdict == "allow" and not event.mutating
-            self._append(_decision(event), wait=only_reads)
-        elif isinstance(event, ToolCallEnd):
-            self._append(_result(event))
-        elif isinstance(event, HookRan):
-            self._append(_hook(event))
-        elif isinstance(event, FilesChanged):
-            self._append(_files_changed(event))
+        record = _RECORDS.get(type(event))
+        if record is None:
+            return
+        # What a reading call may do is written with its result.
+        wait = type(event) is ToolCallDecision and event.verdict == "allow" and not event.mutating
+        self._append(record(event), wait=wait)
 
     def sync(self) -> None:
         """Put every line on disk. It may take milliseconds: call it off the event loop."""
@@ -348,6 +345,14 @@ def _files_changed(event: FilesChanged) -> JSONObject:
 
 def _hashes(files: Iterable[FileChange]) -> list[JSONObject]:
     return [{"path": file.path, "before": file.before, "after": file.after} for file in files]
+
+
+_RECORDS: dict[type[Event], Callable[[Any], JSONObject]] = {
+    ToolCallDecision: _decision,
+    ToolCallEnd: _result,
+    HookRan: _hook,
+    FilesChanged: _files_changed,
+}
 
 
 def _short(text: str) -> str:

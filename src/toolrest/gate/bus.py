@@ -52,6 +52,8 @@ class Bus:
             self._loop.call_soon_threadsafe(self._emit_quietly, event)
             return
         self._sequence += 1
+        if not self._listeners:
+            return
         event.seq = self._sequence
         event.time = time()
         if self._redactor is not None and self._redactor.active:
@@ -125,7 +127,8 @@ def _scrub(event: Event, redactor: Redactor) -> None:
         if not value:
             continue
         if type(value) is str:
-            values[name] = redactor.redact(value)
+            if len(value) >= redactor.shortest:
+                values[name] = redactor.redact(value)
         elif type(value) in (tuple, list, dict):
             values[name] = _scrubbed(value, redactor)
 

@@ -323,7 +323,9 @@ class Context:
 
     def end_output(self) -> None:
         """Show what was held back; the gate calls this when the call is over."""
-        for stream, shown in (self._shown or {}).items():
+        if self._shown is None:
+            return
+        for stream, shown in self._shown.items():
             self.show(shown.flush(), stream)
         self._shown = None
 

@@ -18,10 +18,15 @@ class Deadline:
     __slots__ = ("_deadlines", "_expired", "_give_up", "_seconds", "_task", "due")
 
     def __init__(
-        self, deadlines: Deadlines, seconds: float, due: float, give_up: Callable[[float], None]
+        self,
+        deadlines: Deadlines,
+        task: asyncio.Task[None] | None,
+        seconds: float,
+        due: float,
+        give_up: Callable[[float], None],
     ) -> None:
         self._deadlines = deadlines
-        self._task = asyncio.current_task()
+        self._task = task
         self._seconds = seconds
         self._give_up = give_up
         self._expired = False
@@ -55,12 +60,14 @@ class Deadlines:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, seconds: float, give_up: Callable[[float], None]) -> Deadline:
-        """Cancel the current task after `seconds`, then call `give_up(seconds)` after the grace."""
+    def start(
+        self, task: asyncio.Task[None] | None, seconds: float, give_up: Callable[[float], None]
+    ) -> Deadline:
+        """Cancel this task after `seconds`, then call `give_up(seconds)` after the grace."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._timer = loop, None
-        deadline = Deadline(self, seconds, loop.time() + seconds, give_up)
+        deadline = Deadline(self, task, seconds, loop.time() + seconds, give_up)
         self._open.add(deadline)
         if self._timer is None or deadline.due < self._timer.when():
             self._arm(deadline.due)

@@ -38,7 +38,8 @@ def decode_model(
 
 
 def _unknown_fields(model: type[BaseModel], value: BaseModel, text: str) -> tuple[str, ...]:
-    if any(getattr(value, name) is not None for name in _nested(model)):
+    nested = _nested(model)
+    if nested and any(getattr(value, name) is not None for name in nested):
         return tuple(_unknown_inside(value, parse_object(text), ()))
     extra = value.__pydantic_extra__
     if extra is not None:

@@ -29,11 +29,11 @@ class Redactor:
 
     def __init__(self, secrets: Mapping[str, str], patterns: Iterable[str] = ()) -> None:
         self._secrets = dict(secrets)
-        self._set(spellings(secrets))
         self._patterns = tuple(
             (compile_pattern(pattern), label(f"pattern-{number}"))
             for number, pattern in enumerate(patterns, 1)
         )
+        self._set(spellings(secrets))
         self.active = bool(self._texts or self._patterns)
 
     def _set(self, labels: dict[str, str]) -> None:
@@ -43,8 +43,11 @@ class Redactor:
         )
         # Labels first: another thread may be at work, and must find one for every text.
         self._labels = labels
+        lengths = [len(form) for form in texts] or [0]
+        self.shortest = 0 if self._patterns else lengths[0]
+        """Texts that have fewer characters hold no secret."""
         self._texts = texts
-        self._lengths = [len(form) for form in texts] or [0]
+        self._lengths = lengths
 
     def learn(self, secrets: Mapping[str, str]) -> None:
         """From now on these values are secret too; those that `can_hide` refuses are not."""

@@ -29,7 +29,7 @@ class Running:
         self._output: ToolOutput | None = None
         self._waiters: list[asyncio.Future[ToolOutput]] = []
         walk.deliver = self._deliver
-        self._task = asyncio.get_running_loop().create_task(walk.run())
+        self._task = walk.task = asyncio.get_running_loop().create_task(walk.run())
         # A task that is cancelled before its first step never enters the walk.
         self._task.add_done_callback(self._finished)
 

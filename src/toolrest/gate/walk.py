@@ -86,6 +86,7 @@ class Walk:
     decided: bool = False
     looping: bool = False
     deadline: Deadline | None = None
+    task: asyncio.Task[None] | None = None
     ctx: Context | None = None
     limited: Limited | None = None
     note: str = ""
