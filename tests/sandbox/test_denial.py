@@ -48,6 +48,11 @@ DENIED = [
         Denial("write", "{ws}/.git/a"),
     ),
     ("bash: {home}/.ssh/x: Read-only file system", Denial("write", "{home}/.ssh/x")),
+    ("rm: cannot remove '.vscode': Device or resource busy", Denial("write", "{ws}/.vscode")),
+    (
+        "OSError: [Errno 16] Device or resource busy: '.git' -> 'away'",
+        Denial("write", "{ws}/.git"),
+    ),
     ("unshare: unshare failed: Operation not permitted", Denial("call")),
     ("PermissionError: [Errno 1] Operation not permitted", Denial("call")),
     ("curl: (6) Could not resolve host: example.com", Denial("network")),
@@ -63,6 +68,8 @@ PLAIN = [
     "make: *** [Makefile:2: all] Error 1",
     "the landlock crate failed to compile",
     "connect: Connection refused",
+    "rm: cannot remove '{ws}/mounted': Device or resource busy",
+    "umount: /mnt: target is busy.",
     "",
 ]
 

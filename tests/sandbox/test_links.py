@@ -161,6 +161,7 @@ def test_roots_in_each_other_and_beside(linked: Person) -> None:
 def test_one_that_leads_to_nothing_here_stops_everything(person: Person, target: str) -> None:
     person.do(f"mkdir d; ln -s {target} .envrc; ln -s d/deeper hop", person.workspace)
     (result,) = person.confined("touch ran")
+    assert f"{person.workspace}/.envrc leads to" in result.refused
     assert "which is not there" in result.refused
     assert str(person.workspace) in result.refused
     assert not (person.workspace / "ran").exists()

@@ -24,6 +24,8 @@ _REFUSALS = (
     "read-only file system",
     "failed to write file",
 )
+_HELD = "device or resource busy"
+"""What removing or renaming a protected name comes to: there is a mount on it."""
 # The mere words "sandbox", "seccomp" and "landlock" are no sign: files and tests bear them.
 _NO_NETWORK = (
     "could not resolve host",
@@ -153,7 +155,7 @@ def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial |
     low = line.lower()
     if policy.network == "off" and any(words in low for words in _NO_NETWORK):
         return Denial("network")
-    refusal = next((words for words in _REFUSALS if words in low), None)
+    refusal = next((words for words in (*_REFUSALS, _HELD) if words in low), None)
     if refusal is None:
         return None
     paths = list(_paths(line, cwd, low.index(refusal)))
@@ -168,6 +170,8 @@ def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial |
 
 def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op | None:
     """Which guard of the sandbox would refuse this path with these words, if any."""
+    if refusal == _HELD:
+        return "write" if backend != "landlock" and _protected(path, policy) else None
     real = os.path.realpath(path)
     hidden = any(inside(real, place) for place in policy.hidden)
     if any(inside(real, place) for place in policy.exceptions):

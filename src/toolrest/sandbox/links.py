@@ -53,10 +53,13 @@ class Links(NamedTuple):
         for end in (*self.passed, *self.ends):
             if not os.path.lexists(end):
                 raise SandboxUnavailable(
-                    f"sandbox: a protected name leads to {end}, which is not there: a command could"
-                    " make it.",
-                    remedy="Make it yourself, or remove the symbolic link.",
+                    f"sandbox: the symbolic link {self._towards(end)} leads to {end}, which is not"
+                    " there: a command could make it.",
+                    remedy="Make it yourself, or remove the link.",
                 )
+
+    def _towards(self, end: str) -> str:
+        return next((link for link in self.held if os.path.realpath(link) == end), self.held[0])
 
 
 def _walk(path: str) -> tuple[list[str], list[str], list[str]]:
