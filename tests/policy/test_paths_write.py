@@ -297,3 +297,19 @@ def test_a_read_only_folder_is_an_os_error_for_an_ordinary_user(
         return None
 
     assert as_user(attempt) == errno.EACCES
+
+
+def test_what_a_protected_name_leads_to_is_protected(places: Any) -> None:
+    work = places.workspace
+    for folder in ("conf", "hk", "d1", ".git"):
+        (work / folder).mkdir()
+    (work / ".vscode").symlink_to("conf")
+    (work / ".git" / "hooks").symlink_to("../hk")
+    (work / ".mcp.json").symlink_to("d1/hop")
+    (work / "d1" / "hop").symlink_to("../servers")
+    (work / ".envrc").symlink_to(".")
+    files = places.policy()
+    for path in ("conf/a", "hk/pre-commit", "d1/hop", "servers", ".vscode/a", ".envrc"):
+        assert files.write_denied(path), path
+    for path in ("confer", "d1/other", "x"):
+        assert files.write_denied(path) is None, path

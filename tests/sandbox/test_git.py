@@ -189,7 +189,6 @@ def test_init_where_there_is_no_repository_is_refused(person: Person) -> None:
 
 
 LINKED = {
-    ".git": ["rm .git", "mv -T d .git", "echo x > .git/hooks/pre-commit", "mv real r; mkdir real"],
     ".git/hooks": [
         "rm .git/hooks",
         "ln -sfn ../d .git/hooks",
@@ -206,10 +205,32 @@ LINKED = {
 def test_git_through_links_works_and_nobody_replaces_them(clone: Person, link: str) -> None:
     clone.do(f"mkdir -p d .git/modules; mv {link} real && ln -s $PWD/real {link}", clone.workspace)
     before = clone.do(f"readlink {link}; ls -lAR real; cat .git/config", clone.workspace)
-    works = ["git log --oneline"] if link == ".git" else [COMMIT]
-    results = clone.confined(*works, *LINKED[link])
+    results = clone.confined(COMMIT, *LINKED[link])
     assert [result.code == 0 for result in results] == [True] + [False] * len(LINKED[link]), results
     assert clone.do(f"readlink {link}; ls -lAR real; cat .git/config", clone.workspace) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mv .git real && ln -s real .git",
+        "mkdir other && echo ../other > .git/commondir",
+        "mkdir other && ln -s ../pointer .git/commondir && echo ../other > pointer",
+    ],
+)
+def test_where_git_keeps_its_parts_must_be_known(clone: Person, line: str) -> None:
+    clone.do(line, clone.workspace)
+    (result,) = clone.confined("touch ran")
+    assert "symbolic link" in result.refused or "points elsewhere" in result.refused
+    assert not (clone.workspace / "ran").exists()
+
+
+def test_links_of_submodules_stay(clone: Person, super_project: Path) -> None:
+    clone.do("mv .git/modules/sub store && ln -s ../../store .git/modules/sub", super_project)
+    clone.do("mv sub/.git pointer && ln -s ../pointer sub/.git", super_project)
+    lines = ("rm .git/modules/sub", "touch store/hooks/x", "rm sub/.git", "echo x > pointer")
+    results = clone.confined(*lines, workspace=str(super_project))
+    assert [result.code == 0 for result in results] == [False] * 4, results
 
 
 def test_a_linked_config_is_read(clone: Person) -> None:

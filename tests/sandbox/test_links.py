@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator
@@ -13,13 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolrest.policy.links import Links
 from toolrest.process.command import Command
-from toolrest.process.helper import wire
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
-from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox import backends
+from toolrest.sandbox.confine import Backend, Confined, Sandbox
+from toolrest.sandbox.container import ContainerEngine, ContainerOptions
+from toolrest.sandbox.doctor import examine
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
-from toolrest.sandbox.links import Links
 from toolrest.sandbox.policy import SandboxPolicy
 
 
@@ -157,13 +160,22 @@ def test_roots_in_each_other_and_beside(linked: Person) -> None:
     assert last.code == 0, last.text
 
 
-@pytest.mark.parametrize("target", ["nothing", "d/nothing", "hop", "nothing/../d"])
-def test_one_that_leads_to_nothing_here_stops_everything(person: Person, target: str) -> None:
+@pytest.mark.parametrize("target", ["nothing", "d/nothing", "hop"])
+def test_what_is_not_there_at_the_end_of_one_is_not_made(person: Person, target: str) -> None:
     person.do(f"mkdir d; ln -s {target} .envrc; ln -s d/deeper hop", person.workspace)
+    before = person.do("ls -lAR", person.workspace)
+    lines = [f"echo x > {name}" for name in (".envrc", target, "nothing/x", "d/nothing", "hop")]
+    *results, last = person.confined(*lines[:2], "rm .envrc", "touch d/mine && rm d/mine")
+    assert [result.code == 0 for result in results] == [False] * 3, results
+    assert last.code == 0, last.text
+    assert person.do("ls -lAR", person.workspace) == before
+
+
+@pytest.mark.parametrize("target", ["nothing/../d", "."])
+def test_one_whose_end_cannot_be_protected_stops_everything(person: Person, target: str) -> None:
+    person.do(f"mkdir d; ln -s {target} .envrc", person.workspace)
     (result,) = person.confined("touch ran")
     assert f"{person.workspace}/.envrc leads to" in result.refused
-    assert "which is not there" in result.refused
-    assert str(person.workspace) in result.refused
     assert not (person.workspace / "ran").exists()
 
 
@@ -180,58 +192,166 @@ async def owner() -> AsyncIterator[Owner]:
     await made.aclose()
 
 
-async def test_one_that_comes_between_two_commands(ground: Path, owner: Owner) -> None:
-    base = Path(tempfile.mkdtemp(dir=ground))
-    workspace = base / "ws"
-    (workspace / "conf").mkdir(parents=True)
-    policy = SandboxPolicy.build(str(workspace), str(base / "session"))
-    sandbox = Sandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
+@pytest.fixture
+def workspace(ground: Path) -> Path:
+    made = Path(tempfile.mkdtemp(dir=ground)) / "ws"
+    (made / "conf").mkdir(parents=True)
+    return made
 
-    async def code(line: str) -> int | None:
-        command = Command(("/bin/sh", "-c", line), str(workspace), {"PATH": "/usr/bin:/bin"})
-        confined = sandbox.confine(command, late=True)
-        try:
-            return (await run(owner, confined.command)).exit_code
-        finally:
-            confined.release()
 
-    assert await code("true") == 0
+def opened(workspace: Path, backend: Backend | None = "bubblewrap", **wish: Any) -> Sandbox:
+    policy = SandboxPolicy.build(str(workspace), str(workspace.parent / "session"), **wish)
+    return Sandbox(policy, backend=backend, registry=str(workspace.parent / "registry"))
+
+
+def confined(sandbox: Sandbox, line: str = "true", *, late: bool = False) -> Confined:
+    argv = ("/bin/sh", "-c", line)
+    command = Command(argv, sandbox.policy.workspace, {"PATH": "/usr/bin:/bin"})
+    return sandbox.confine(command, late=late)
+
+
+async def code(sandbox: Sandbox, owner: Owner, line: str) -> int | None:
+    command = confined(sandbox, line, late=True)
+    try:
+        return (await run(owner, command.command)).exit_code
+    finally:
+        command.release()
+
+
+async def test_one_that_comes_between_two_commands(workspace: Path, owner: Owner) -> None:
+    sandbox = opened(workspace)
+    assert await code(sandbox, owner, "true") == 0
     (workspace / ".vscode").symlink_to("conf")
     with pytest.raises(SandboxBusy, match="Call again"):
-        await code("rm .vscode")
-    assert await code("rm .vscode") == 1
+        await code(sandbox, owner, "rm .vscode")
+    assert await code(sandbox, owner, "rm .vscode") == 1
     (workspace / ".vscode").unlink()
-    assert await code("mkdir .vscode/x") == 1
-    assert await code("true") == 0
+    assert await code(sandbox, owner, "mkdir .vscode/x") == 1
+    assert await code(sandbox, owner, "true") == 0
+    (workspace / ".vscode").symlink_to("nothing")
+    with pytest.raises(SandboxUnavailable, match=r"vscode leads to .*nothing, which is not"):
+        await code(sandbox, owner, "true")
+    (workspace / ".vscode").unlink()
+    assert await code(sandbox, owner, "true") == 0
     assert [path.name for path in workspace.iterdir()] == ["conf"]
 
 
-async def test_one_that_is_gone_when_the_command_starts(ground: Path, owner: Owner) -> None:
-    base = Path(tempfile.mkdtemp(dir=ground))
-    (base / "ws" / "conf").mkdir(parents=True)
-    link = base / "ws" / ".vscode"
-    link.symlink_to("conf")
-    policy = SandboxPolicy.build(str(base / "ws"), str(base / "session"))
-    sandbox = Sandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
-    confined = sandbox.confine(Command(("/bin/true",), str(base / "ws"), {}))
-    link.unlink()
-    result = await run(owner, confined.command)
-    confined.release()
+async def test_one_in_place_of_a_part_of_git_that_was_missing(
+    workspace: Path, owner: Owner
+) -> None:
+    subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+    shutil.rmtree(workspace / ".git/hooks")
+    sandbox = opened(workspace)
+    assert await code(sandbox, owner, "true") == 0
+    (workspace / ".git/hooks").symlink_to("../conf")
+    with pytest.raises(SandboxBusy):
+        await code(sandbox, owner, "true")
+    for line in ("echo x > .git/hooks/x", "rm .git/hooks", "echo x > conf/x"):
+        assert await code(sandbox, owner, line) != 0
+
+
+async def test_one_that_changes_while_a_command_runs(workspace: Path) -> None:
+    (workspace / "other").mkdir()
+    (workspace / ".vscode").symlink_to("conf")
+    sandbox = opened(workspace)
+    running = confined(sandbox)
+    (workspace / ".vscode").unlink()
+    (workspace / ".vscode").symlink_to("other")
+    with pytest.raises(SandboxBusy, match="while a command was running"):
+        confined(sandbox)
+    running.release()
+    confined(sandbox).release()
+
+
+async def test_one_that_is_gone_when_the_command_starts(workspace: Path, owner: Owner) -> None:
+    (workspace / ".vscode").symlink_to("conf")
+    command = confined(opened(workspace))
+    (workspace / ".vscode").unlink()
+    result = await run(owner, command.command)
+    command.release()
     assert result.state == "failed_to_start"
     assert "symbolic links" in (result.error or "")
 
 
-def test_where_none_can_be_held_nothing_runs_not_even_with_less(
-    ground: Path, monkeypatch: pytest.MonkeyPatch
+async def test_many_at_the_bottom_of_deep_folders(workspace: Path, owner: Owner) -> None:
+    bottom = workspace.joinpath(*("a" * 1 for _ in range(100)))
+    bottom.mkdir(parents=True)
+    for number in range(30):
+        (bottom / str(number)).symlink_to(str(number + 1))
+    (bottom / "30").write_text("here")
+    (workspace / ".envrc").symlink_to(bottom / "0")
+    sandbox = opened(workspace)
+    assert await code(sandbox, owner, "grep -q here .envrc") == 0
+    assert await code(sandbox, owner, "test $(wc -l < /proc/self/mountinfo) -lt 400") == 0
+    deep = "a/" * 100
+    for line in (f"rm {deep}7", f"echo x > {deep}30", "mv a b", "mv a/a/a/a b || rmdir b/; false"):
+        assert await code(sandbox, owner, line) != 0
+    assert (workspace / ".envrc").read_text() == "here"
+
+
+@pytest.mark.parametrize(("links", "depth"), [(65, 1), (1, 260)])
+def test_too_many_are_refused_and_nothing_weaker_is_used(
+    workspace: Path, links: int, depth: int
 ) -> None:
-    base = Path(tempfile.mkdtemp(dir=ground))
-    (base / "ws").mkdir()
-    (base / "ws" / ".envrc").symlink_to("/etc/hostname")
-    monkeypatch.setattr(wire, "COPIES", str(base / "nowhere"))
-    policy = SandboxPolicy.build(str(base / "ws"), str(base / "session"))
-    sandbox = Sandbox(policy, registry=str(base / "registry"))
+    bottom = workspace.joinpath(*("a" for _ in range(depth)))
+    bottom.mkdir(parents=True)
+    (bottom / "end").touch()
+    for number in range(links):
+        (bottom / str(number)).symlink_to("end")
+    names = [str(bottom / str(number)) for number in range(links)]
+    with pytest.raises(SandboxUnavailable, match="too many symbolic links or folders"):
+        confined(opened(workspace, None, protected=names))
+
+
+def test_where_none_can_be_held_nothing_runs_not_even_with_less(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / ".envrc").symlink_to("/etc/hostname")
+    monkeypatch.setattr(backends, "_COPIES", os.fsencode(workspace / "nowhere"))
     with pytest.raises(SandboxUnavailable, match=r"\.envrc is a symbolic link .* Put there what"):
-        sandbox.confine(Command(("/bin/true",), str(base / "ws"), {}))
+        confined(opened(workspace, None))
+
+
+def test_a_view_that_cannot_be_shown_is_no_reason_for_a_weaker_backend(workspace: Path) -> None:
+    names = [workspace / f".env.{number}" for number in range(3100)]
+    for name in names:
+        name.touch()
+    sandbox = opened(workspace, None, hidden=[str(name) for name in names])
+    with pytest.raises(SandboxUnavailable, match="works here, but cannot show this workspace"):
+        confined(sandbox)
+    report = examine(sandbox.policy, sandbox.registry)
+    assert report.chosen == ""
+    for name in names[100:]:
+        name.unlink()
+    sandbox = opened(workspace, None, hidden=[str(name) for name in names[:100]])
+    command = confined(sandbox)
+    command.release()
+    assert command.backend == "bubblewrap"
+
+
+@pytest.mark.parametrize("exceptions", [["/dev/shm"], ["/dev"]])
+def test_the_place_where_they_are_held_is_not_shown(workspace: Path, exceptions: list[str]) -> None:
+    confined(opened(workspace, exceptions=exceptions)).release()
+    (workspace / ".envrc").symlink_to("conf")
+    with pytest.raises(SandboxUnavailable, match=r"/dev.* cannot be shown"):
+        confined(opened(workspace, exceptions=exceptions))
+
+
+async def test_ends_in_the_cache(workspace: Path, owner: Owner) -> None:
+    cache = workspace.parent / "cache"
+    (cache / "v").mkdir(parents=True)
+    (workspace / ".vscode").symlink_to(cache / "v")
+    sandbox = opened(workspace, cache_dir=str(cache))
+    assert await code(sandbox, owner, f"touch {cache}/mine") == 0
+    assert await code(sandbox, owner, "touch .vscode/x") == 1
+    assert await code(sandbox, owner, f"rmdir {cache}/v") == 1
+
+
+def test_a_container_does_not_run_with_one(workspace: Path) -> None:
+    (workspace / ".vscode").symlink_to("conf")
+    options = ContainerOptions("image")
+    with pytest.raises(SandboxUnavailable, match="vscode is a symbolic link"):
+        ContainerEngine(opened(workspace).policy, options, "/usr/bin/docker")
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

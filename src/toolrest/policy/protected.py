@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
+from toolrest.policy.links import Links
 from toolrest.policy.names import both_forms, fold, inside, prefixes, unique
 
 NAMES: tuple[str, ...] = (".toolrest", ".codex", ".agents", ".mcp.json", ".vscode", ".envrc")
@@ -85,7 +86,16 @@ class ProtectedPlaces:
         self.places = tuple(
             place for place in unique(places) if any(inside(place, root) for root in roots)
         )
+        self.places = unique((*self.places, *self._behind_links(roots)))
         self._prefixes = prefixes(fold(place) for place in self.places)
+
+    def _behind_links(self, roots: Sequence[str]) -> Iterator[str]:
+        """Links on the way to these places, and where they end: what is there is what counts."""
+        within = prefixes(roots)
+        names = (name for root in roots for name in self.within(root))
+        links = Links.towards(names, lambda path: (path + "/").startswith(within))
+        yield from links.held
+        yield from (end for end in links.ends if not any(inside(root, end) for root in roots))
 
     def covers(self, path: str) -> bool:
         """Whether a real path is one of these places or beneath one."""

@@ -8,6 +8,9 @@ from os import fsencode
 from toolrest.lazy_dataclass import dataclass
 from toolrest.process.helper import wire
 
+Linked = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
+"""Folders, the folders and the links in each that must stay where they are."""
+
 
 def copy_of(number: int) -> str:
     """Where a child finds the number-th folder of `linked` a second time."""
@@ -28,9 +31,9 @@ class Command:
     that `landlock` grants per path; paths that do not exist are skipped, since nothing can be
     granted beneath them, and rights that a kernel or a plain file does not know are left out.
 
-    `linked` are folders with symbolic links in them that must stay as they are. In a mount
-    namespace of its own the child finds each folder a second time, at `copy_of`, and a mount on
-    each of those links there: nobody can remove or replace it through that copy.
+    `linked` are folders with folders and symbolic links in them that must stay where they are. In
+    a mount namespace of its own the child finds each a second time, at `copy_of`, and a mount on
+    each of those in it there: nobody can remove or replace one through that copy.
 
     With `own_pid_namespace` the first process is a launcher whose death ends the tree: signals
     meant for the command go past it.
@@ -52,12 +55,13 @@ class Command:
     landlock_scoped: int = 0
     seccomp: bytes | None = None
     limits: tuple[tuple[int, int, int], ...] = ()
-    linked: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    linked: Linked = ()
     own_pid_namespace: bool = False
     ready: Callable[[], None] | None = None
 
-    def linked_bytes(self) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
+    def linked_bytes(self) -> tuple[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]], ...]:
         """`linked`, as it travels."""
         return tuple(
-            (fsencode(folder), tuple(map(fsencode, links))) for folder, links in self.linked
+            (fsencode(folder), tuple(map(fsencode, folders)), tuple(map(fsencode, links)))
+            for folder, folders, links in self.linked
         )

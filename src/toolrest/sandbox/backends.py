@@ -16,6 +16,7 @@ from toolrest.lazy_dataclass import dataclass, field
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
 from toolrest.sandbox import container, landlock, seccomp
+from toolrest.sandbox.bubblewrap import namespaces
 from toolrest.sandbox.bubblewrap_engine import BubblewrapEngine, Proxy
 from toolrest.sandbox.container import ContainerEngine, ContainerOptions
 from toolrest.sandbox.controls import Controls, Enforced, all_full
@@ -63,24 +64,43 @@ def probe_bubblewrap(
             policy, program, registry, overlays=overlays, proxy=proxy, rootfs=rootfs
         )
         prepared = engine.confine(_probe_command(policy))
+        try:
+            problem = run_probe(prepared.command)
+        finally:
+            prepared.release()
     except OSError as error:
-        return Probe(name, False, str(error), program), None
-    try:
-        problem = run_probe(prepared.command)
-    finally:
-        prepared.release()
-    if problem.startswith(_NOT_HELD):
-        # Not a reason for a weaker backend: there the link could be replaced, too.
-        raise SandboxUnavailable(
-            f"sandbox: {prepared.command.linked[0][1][0]} is a symbolic link that a command could"
-            f" replace, and it cannot be held in place here ({problem.removeprefix(_NOT_HELD)}).",
-            remedy="Put there what it leads to.",
-        )
+        problem = str(error)
     if problem:
+        may_be_the_view = rootfs is None and not problem.startswith(_NO_OVERLAY)
+        if may_be_the_view and not _basic_problem(policy, program, overlays):
+            raise _unshowable(problem)
         return Probe(name, False, problem, program), None
     reachable = () if rootfs is not None else engine.within_reach
     controls = bubblewrap_controls(policy, reachable, scoped=bool(engine.scopes))
     return Probe(name, True, "", program, overlays, controls), engine
+
+
+def _basic_problem(policy: SandboxPolicy, program: str, overlays: bool) -> str:
+    """Why this bubblewrap cannot even show what is there; empty when it can."""
+    layers = ("--overlay-src", "/usr/bin", "--overlay-src", "/usr/lib", "--ro-overlay", "/usr/bin")
+    view = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *(layers * overlays))
+    return run_probe(Command((program, *namespaces(policy), *view, "--", "/bin/true"), "/", {}))
+
+
+def _unshowable(problem: str) -> SandboxUnavailable:
+    """It works here, but not for this workspace.
+
+    That is no reason for a weaker backend: what is in a workspace may come from a command, or
+    from whoever wrote the repository.
+    """
+    if problem.startswith(_NOT_HELD):
+        return SandboxUnavailable(
+            f"sandbox: {problem.removeprefix(_NOT_HELD)}.", remedy="Put there what it leads to."
+        )
+    return SandboxUnavailable(
+        f"sandbox: bubblewrap works here, but cannot show this workspace ({problem}).",
+        remedy="Look for very many or very deep `.env*` files or links; or choose another backend.",
+    )
 
 
 def bubblewrap_controls(
@@ -147,8 +167,13 @@ def run_probe(command: Command) -> str:
     try:
         for number, content in command.files:
             placed[number] = _memory_file(content)
+        holding: list[str] = []
+        if command.linked:
+            placed[-1] = _memory_file(marshal.dumps((command.linked_bytes(), _COPIES)))
+            folder = os.path.dirname(wire.__file__)
+            holding = [sys.executable, "-I", "-S", "-c", _HOLDING, folder, str(placed[-1])]
         with subprocess.Popen(
-            [*_holding(command), *_at_numbers(command.argv, placed)],
+            [*holding, *_at_numbers(command.argv, placed)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -203,24 +228,20 @@ package.__path__ = [sys.argv[1]]
 sys.modules["owner"] = package
 from owner import kernel
 """
+_COPIES = os.fsencode(wire.COPIES)
+_NO_OVERLAY = "bwrap: Can't make overlay mount"
 _NOT_HELD = "links: "
 _HOLDING = f"""{_KERNEL}
-linked, copies = marshal.loads(bytes.fromhex(sys.argv[2]))
+with open(int(sys.argv[2]), "rb") as request:
+    linked, copies = marshal.loads(request.read())
 try:
     kernel.hold_links(linked, copies)
 except OSError as error:
-    sys.exit("{_NOT_HELD}" + str(error))
+    link = os.fsdecode(linked[0][2][0])
+    words = "is a symbolic link that a command could replace, and it cannot be held in place here"
+    sys.exit("{_NOT_HELD}" + link + " " + words + " (" + str(error) + ")")
 os.execv(sys.argv[3], sys.argv[3:])
 """
-
-
-def _holding(command: Command) -> list[str]:
-    """What runs a command with links held in place, as the launcher's child does."""
-    if not command.linked:
-        return []
-    request = marshal.dumps((command.linked_bytes(), os.fsencode(wire.COPIES)))
-    folder = os.path.dirname(wire.__file__)
-    return [sys.executable, "-I", "-S", "-c", _HOLDING, folder, request.hex()]
 
 
 _LANDLOCK_SCRIPT = f"""{_KERNEL}

@@ -15,7 +15,7 @@ from itertools import count
 
 from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.names import inside
-from toolrest.process.command import Command
+from toolrest.process.command import Command, Linked
 from toolrest.sandbox.chroot import base_arguments
 from toolrest.sandbox.late import Late
 from toolrest.sandbox.policy import SandboxPolicy
@@ -186,7 +186,7 @@ def wrap(
     signals: tuple[Sequence[str], Sequence[str]] | None = None,
     inner: Sequence[str] = (),
     scoped: int = 0,
-    linked: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    linked: Linked = (),
     ready: Callable[[], None] | None = None,
 ) -> Command:
     """The command that runs `command` beneath bubblewrap, which is the `launcher`.

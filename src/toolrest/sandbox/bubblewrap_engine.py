@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable
 
 from toolrest.lazy_dataclass import dataclass
+from toolrest.policy.links import Links
 from toolrest.policy.names import prefixes
-from toolrest.process.command import Command
+from toolrest.process.command import Command, Linked
 from toolrest.sandbox import landlock, seccomp
 from toolrest.sandbox.bubblewrap import (
     Blanks,
@@ -30,7 +31,7 @@ from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.kinds import Kinds, kind_of
 from toolrest.sandbox.late import Late
-from toolrest.sandbox.links import Linked, Links
+from toolrest.sandbox.linked import by_folder, check, linked
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.newly_hidden import NewlyHidden
 from toolrest.sandbox.policy import SandboxPolicy
@@ -104,7 +105,8 @@ class BubblewrapEngine:
             Root(root, tuple(p for p in policy.protected if policy.in_root(p) == root))
             for root in policy.roots
         ]
-        self._linked = self._look_for_links().by_folder(self._writable())
+        self._links = self._look_for_links()
+        self._linked: Linked = ()
         for path in own_files_around(policy.roots):
             raise SandboxUnavailable(
                 f"sandbox: a writable root lies in Toolrest's own files ({path}).",
@@ -138,15 +140,15 @@ class BubblewrapEngine:
         if late:
             pair = Late()
             room = pair.room - 2 * (len(self._arguments) + len(variables))  # it may have grown
-            if room > 0 and not self._linked:  # which the launcher itself must know
+            if room > 0 and not self._links.held:  # which the launcher itself must know
                 return self._confine_late(command, variables, pair)
             pair.close()
         return self._confine_now(command, variables)
 
     def _confine_now(self, command: Command, variables: bytes) -> Prepared:
-        arguments, linked, held = self._join(variables)
+        arguments, links, held = self._join(variables)
         try:
-            wrapped = self._wrap(command, arguments, linked)
+            wrapped = self._wrap(command, arguments, links)
         except BaseException:
             self._release(held)
             raise
@@ -157,8 +159,8 @@ class BubblewrapEngine:
 
         def ready() -> None:
             nonlocal held
-            arguments, linked, held = self._join(variables)
-            if linked or not late.give(arguments):
+            arguments, links, held = self._join(variables)
+            if links or not late.give(arguments):
                 raise SandboxBusy(
                     "sandbox: what the command may see changed while it was starting, so nothing"
                     " was run.",
@@ -206,7 +208,7 @@ class BubblewrapEngine:
         self,
         command: Command,
         arguments: bytes | Late,
-        linked: Linked = (),
+        links: Linked = (),
         ready: Callable[[], None] | None = None,
     ) -> Command:
         return wrap(
@@ -217,7 +219,7 @@ class BubblewrapEngine:
             signals=signal_launchers() if command.tty else None,
             inner=self.proxy.inner if self.proxy is not None else (),
             scoped=self.scopes,
-            linked=linked,
+            linked=links,
             ready=ready,
         )
 
@@ -270,31 +272,43 @@ class BubblewrapEngine:
             kept = (*self.policy.roots, TMP, VAR_TMP, RUN)
             self._overlaid = self._mounts.overlays(kept)
         sockets = socket_paths()
-        # Of the names in a root only those are unknown that were not made just now.
-        others = [path for root in self._roots for path in root.top if path not in present]
-        kinds = tuple(map(kind_of, others))
-        links = Links()
-        if stat.S_IFLNK in kinds or any(root.deeper for root in self._roots):
-            links = self._look_for_links()
-            links.check()
+        kinds, links = self._look_at_names(present)
+        check(links, self.policy.roots, present)
         hidden = self._newly_hidden.look(present)
         seen = (present, sockets, kinds, links, hidden, self._kinds.look(), self._mounts.points)
         if seen != self._seen:
-            self._linked = links.by_folder(self._writable())
-            self._arguments = packed(self._build(present, sockets, hidden, links))
-            self._seen = seen
+            self._seen = None
+            self._arguments, self._linked = self._build(present, sockets, hidden, links)
+            self._links, self._seen = links, seen
             self._covered = (*present, *hidden)
 
+    def _look_at_names(self, present: tuple[str, ...]) -> tuple[tuple[int, ...], Links]:
+        """What kind the protected names are that were not made just now, and the links to them."""
+        others = [path for root in self._roots for path in root.top if path not in present]
+        others += [path for root in self._roots for path in root.missing]
+        kinds = tuple(map(kind_of, others))
+        if stat.S_IFLNK in kinds or any(root.deeper for root in self._roots):
+            return kinds, self._look_for_links()
+        return kinds, Links()
+
     def _look_for_links(self) -> Links:
-        paths = [path for root in self._roots for path in (*root.top, *root.deeper)]
+        paths = [path for root in self._roots for path in (*root.top, *root.missing, *root.deeper)]
         writable = prefixes(self._writable())
-        return Links.towards(paths, lambda path: path.startswith(writable))
+        return Links.towards(paths, lambda path: (path + "/").startswith(writable))
 
     def _writable(self) -> list[str]:
-        return [*self.policy.roots, *(path for root in self._roots for path in root.git.writable)]
+        caches = () if self.policy.cache_dir is None else (self.policy.cache_dir,)
+        gits = (path for root in self._roots for path in root.git.writable)
+        return [*self.policy.roots, *caches, *gits]
 
     def _refuse_to_show(self, present: tuple[str, ...]) -> None:
         """A mask for a new file could be led astray by the command that runs already."""
+        if self._look_at_names(present)[1] != self._links:
+            raise SandboxBusy(
+                "sandbox: a symbolic link that leads to a protected name came or went while a"
+                " command was running.",
+                remedy="Another one can run when that one has ended.",
+            )
         new = self._newly_hidden.look((*self._covered, *present))
         if new:
             raise SandboxBusy(
@@ -308,7 +322,7 @@ class BubblewrapEngine:
         sockets: tuple[str, ...],
         hidden: tuple[str, ...],
         links: Links,
-    ) -> tuple[str, ...]:
+    ) -> tuple[bytes, Linked]:
         policy = self.policy
         view = View(policy)
         view.private_places(self._tmp, own_prefixes())
@@ -321,7 +335,8 @@ class BubblewrapEngine:
         view.git([root.git for root in self._roots], present)
         for root in self._roots:
             view.read_only(root.protected)
-        view.hold(self._linked, links)
+        found = by_folder(links, self._writable())
+        view.hold(found, links)
         view.read_only(self._own)
         masked = (*self._hidden, *hidden)
         view.hide(masked if self.rootfs is None else filter(policy.in_root, masked))
@@ -333,7 +348,8 @@ class BubblewrapEngine:
         view.mask_sockets(sockets, kept=(self.proxy.socket,) if self.proxy else ())
         mounts = view.settle()
         self._claim_tmp([mount.path for mount in mounts])
-        return view_arguments(policy, mounts, self._blanks, self.rootfs)
+        arguments = view_arguments(policy, mounts, self._blanks, self.rootfs)
+        return packed(arguments), linked(found, view.pinned, mounts)
 
     def _claim_tmp(self, paths: list[str]) -> None:
         """Mount points in the private `/tmp` exist before any command could put a link there."""

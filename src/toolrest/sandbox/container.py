@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from uuid import uuid4
 
 from toolrest.lazy_dataclass import dataclass, replace
+from toolrest.policy.links import Links
 from toolrest.policy.names import inside
 from toolrest.process.command import Command
 from toolrest.sandbox.controls import Controls, Enforced, all_full
@@ -226,6 +227,12 @@ def _read_only(policy: SandboxPolicy) -> list[str]:
             raise SandboxUnavailable(f"sandbox: {plan.refusal}")
         found |= dict.fromkeys(path for path in plan.read_only if inside(path, root))
     found |= dict.fromkeys(policy.protected)
+    links = Links.towards(found, lambda path: policy.in_root(path) is not None).held
+    if links:
+        raise SandboxUnavailable(
+            f"sandbox: {links[0]} is a symbolic link: a command in a container could replace it.",
+            remedy="Put there what it leads to, or use another sandbox.",
+        )
     found |= dict.fromkeys(own_files_in(policy.roots))
     return [path for path in found if os.path.realpath(path) == path and os.path.exists(path)]
 

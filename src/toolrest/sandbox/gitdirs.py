@@ -60,7 +60,7 @@ def git_plan(root: str) -> GitPlan:
     if kind is None:
         plan.missing_folders.append(entry)
     elif kind == "link":
-        plan.keep(entry, None)  # wherever it leads to: that is read-only as a whole
+        plan.refusal = _link(entry)
     elif kind == "folder" and _kind(os.path.join(entry, "HEAD")) is None:
         plan.keep(entry, None)  # not a repository; nobody makes it one unasked
     elif kind == "folder":
@@ -76,6 +76,8 @@ def git_plan(root: str) -> GitPlan:
 def only(entry: str) -> GitPlan:
     """For a `.git` that points elsewhere since the session began: nobody changes it."""
     plan = GitPlan()
+    if _kind(entry) == "link":
+        plan.refusal = _link(entry)
     plan.keep(entry, None)
     return plan
 
@@ -108,7 +110,9 @@ def _worktree(plan: GitPlan, common: str, folder: str) -> None:
     _folder(plan, common)
     for name in ("HEAD", "index", "worktrees", "modules"):
         path = os.path.join(common, name)
-        if _kind(path) in ("file", "folder"):
+        if _kind(path) == "link":
+            plan.keep(path, None)
+        elif _kind(path) is not None:
             plan.read_only.append(path)  # the main checkout and other worktrees are not its own
     for name in ("commondir", "gitdir"):
         plan.keep(os.path.join(folder, name), b"")
@@ -125,6 +129,11 @@ def _folder(plan: GitPlan, folder: str) -> None:
             plan.keep(path, None)
     _file(plan, os.path.join(folder, "config"), b"")
     _file(plan, os.path.join(folder, "commondir"), COMMON_DIR_HERE)
+    common = os.path.join(folder, "commondir")
+    if _kind(common) == "link":
+        plan.refusal = _link(common)
+    elif _target(common, b"") not in (None, folder):
+        plan.refusal = f"{common} points elsewhere, but this is no worktree's folder"
     _worktree_config(plan, folder, folder)
     alternates = os.path.join(folder, "objects", "info", "alternates")
     if _kind(alternates) == "file":
@@ -146,44 +155,56 @@ def _file(plan: GitPlan, path: str, blank: bytes) -> None:
 
 def _nested(plan: GitPlan, root: str, folder: str) -> None:
     """Submodules and further worktrees keep their git folders inside this one."""
-    modules = _nested_in(plan, os.path.join(folder, "modules"), 3)
+    modules = _nested_in(plan, root, os.path.join(folder, "modules"), 3)
     for module in modules:
         _folder(plan, module)
-        pointer = _checkout(module)
-        if pointer is not None and inside(pointer, root) and _kind(pointer) == "file":
-            plan.read_only.append(pointer)
-    worktrees = _nested_in(plan, os.path.join(folder, "worktrees"), 1)
+        _keep_pointer(plan, root, module)
+    worktrees = _nested_in(plan, root, os.path.join(folder, "worktrees"), 1)
     for worktree in worktrees:
         for name in ("commondir", "gitdir"):
             _file(plan, os.path.join(worktree, name), b"")
         _worktree_config(plan, folder, worktree)
 
 
-def _nested_in(plan: GitPlan, parent: str, levels: int) -> list[str]:
+def _keep_pointer(plan: GitPlan, root: str, module: str) -> None:
+    """The `.git` of a submodule's checkout, if that is in this root."""
+    pointer = _checkout(module)
+    if pointer is None or not inside(pointer, root):
+        return
+    if _kind(pointer) == "link":
+        plan.keep(pointer, None)
+    elif _kind(pointer) == "file":
+        plan.read_only.append(pointer)
+
+
+def _nested_in(plan: GitPlan, root: str, parent: str, levels: int) -> list[str]:
     """The git folders there; none where all of it is read-only instead."""
     if _kind(parent) == "link":
         plan.keep(parent, None)
         return []
-    found = _git_folders(parent, levels)
+    found = _git_folders(plan, root, parent, levels)
     if len(found) <= _NESTED_MOST:
         return found
     plan.read_only.append(parent)
     return []
 
 
-def _git_folders(parent: str, levels: int) -> list[str]:
+def _git_folders(plan: GitPlan, root: str, parent: str, levels: int) -> list[str]:
     """Folders with a HEAD beneath this one; submodule names may contain slashes."""
     found: list[str] = []
     try:
         with os.scandir(parent) as entries:
-            names = sorted(e.path for e in entries if e.is_dir(follow_symlinks=False))
+            names = sorted((e.path, e.is_symlink()) for e in entries if e.is_dir())
     except OSError:
         return found
-    for path in names[: 4 * _NESTED_MOST]:
-        if _kind(os.path.join(path, "HEAD")) == "file":
+    for path, is_link in names[: 4 * _NESTED_MOST]:
+        if is_link:
+            plan.keep(path, None)
+            _keep_pointer(plan, root, path)
+        elif _kind(os.path.join(path, "HEAD")) == "file":
             found.append(path)
         elif levels > 1:
-            found += _git_folders(path, levels - 1)
+            found += _git_folders(plan, root, path, levels - 1)
     return found
 
 
@@ -232,3 +253,10 @@ def _kind(path: str) -> str | None:
     if stat.S_ISLNK(mode):
         return "link"
     return "folder" if stat.S_ISDIR(mode) else "file"
+
+
+def _link(path: str) -> str:
+    return (
+        f"{path} is a symbolic link: where git then looks for its parts is not known;"
+        " put the real folder there, or a `gitdir:` file as `git worktree` does"
+    )

@@ -50,8 +50,8 @@ class Root:
         # The names right in the root and git's, with what stands for one that is missing.
         self.top, self.deeper = at_top(self.protected, self.path)
         self.top |= self.git.there
-        missing = {**dict.fromkeys(self.git.missing_folders), **self.git.missing_files}
-        self._known = _by_folder(missing, self.top)
+        self.missing = {**dict.fromkeys(self.git.missing_folders), **self.git.missing_files}
+        self._known = _by_folder(self.missing, self.top)
 
     def wanted(self) -> dict[str, Wanted]:
         """What to take before a command, by the folder that it is in."""

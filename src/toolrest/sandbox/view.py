@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from toolrest.lazy_dataclass import dataclass
+from toolrest.policy.links import Links
 from toolrest.policy.names import inside
 from toolrest.process.command import copy_of
 from toolrest.sandbox.gitdirs import GitPlan
-from toolrest.sandbox.links import Linked, Links
 from toolrest.sandbox.policy import SandboxPolicy
 
 
@@ -55,6 +55,8 @@ TMP = "/tmp"  # noqa: S108
 VAR_TMP = "/var/tmp"  # noqa: S108
 RUN = "/run"
 _WRITABLE = (Show.ROOT, Show.WRITE)
+BINDS = (*_WRITABLE, Show.READ)
+"""What shows the host's own files."""
 _REPLACED = (Show.PRIVATE, Show.EMPTY, Show.LEAD, Show.HIDE)
 _DEAF = (*_REPLACED, Show.OVERLAY)
 _RUN_KEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
@@ -67,8 +69,10 @@ class View:
     def __init__(self, policy: SandboxPolicy) -> None:
         self.policy = policy
         self._mounts: dict[str, Mount] = {}
-        self._linked: Linked = ()
+        self._linked: dict[str, list[str]] = {}
         self._passed: tuple[str, ...] = ()
+        self.pinned: set[str] = set()
+        """Folders that a mount in the copy keeps where they are, once the view is settled."""
         for root in policy.roots:
             self.put(root, Show.ROOT)
 
@@ -135,8 +139,11 @@ class View:
             if real == path or self.policy.in_root(real):
                 self._read_only(real)
 
-    def hold(self, linked: Linked, links: Links) -> None:
-        """Links that stay where they are, as must the folders on their way and their ends."""
+    def hold(self, linked: dict[str, list[str]], links: Links) -> None:
+        """Links that stay where they are, as must the folders on their way and their ends.
+
+        Those in each key of `linked` are in a copy of it, from which all in it is shown.
+        """
         self._linked = linked
         self._passed = links.passed
         for end in links.ends:
@@ -180,7 +187,7 @@ class View:
     def settle(self) -> list[Mount]:
         """The mounts in the order in which to make them, ancestors of inner ones pinned."""
         self._drop_unseen()
-        held = (link for _, links in self._linked for link in links)
+        held = (link for links in self._linked.values() for link in links)
         passed = (os.path.join(folder, ".") for folder in self._passed)
         for path in (*self._mounts, *held, *passed):
             self._pin(path)
@@ -189,8 +196,8 @@ class View:
 
     def _from_copy(self, mount: Mount) -> Mount:
         """Where links are held, the copy in which they are is what is shown."""
-        if mount.show in (Show.ROOT, Show.WRITE, Show.READ) and not mount.source:
-            for number, (folder, _) in enumerate(self._linked):
+        if mount.show in BINDS and not mount.source:
+            for number, folder in enumerate(self._linked):
                 if inside(mount.path, folder):
                     source = copy_of(number) + mount.path.removeprefix(folder.rstrip("/"))
                     return Mount(mount.path, mount.show, source, mount.folder)
@@ -213,7 +220,10 @@ class View:
             return
         names = path[len(holder.path) :].strip("/").split("/")[:-1]
         steps = [os.path.join(holder.path, *names[: n + 1]) for n in range(len(names))]
-        if holder.show in _WRITABLE:
+        if holder.show in _WRITABLE and any(inside(path, folder) for folder in self._linked):
+            # Many binds of one in the other would each take all mounts along that are further in.
+            self.pinned.update(steps)
+        elif holder.show in _WRITABLE:
             for step in steps:
                 self.put(step, Show.WRITE)
         elif holder.show == Show.PRIVATE and steps:

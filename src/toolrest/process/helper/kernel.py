@@ -22,7 +22,7 @@ _HERE = -100  # AT_FDCWD
 _ITSELF, _BY_FD = 0x100, 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 _CLONE, _RECURSIVE = 1, 0x8000
 _FROM_FD = 4
-_READ_ONLY_NOSUID_NODEV = 1 | 2 | 4
+_READ_ONLY = 1
 _NOSUID_NODEV = 2 | 4
 _SLAVES = 0x4000 | 0x80000  # MS_REC, MS_SLAVE
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -40,6 +40,10 @@ _FILE_RIGHTS = {
 _RIGHTS_OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _NET_ABI, _NET_RIGHTS = 4, 0b11
 _SCOPE_ABI = 6
+
+
+Linked = tuple[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]], ...]
+"""Folders, the folders and the links in each that must stay where they are."""
 
 
 class _Ruleset(ctypes.Structure):
@@ -98,32 +102,36 @@ def die_with_parent(signal_number: int) -> None:
     _prctl(_SET_PDEATHSIG, signal_number)
 
 
-def hold_links(folders: tuple[tuple[bytes, tuple[bytes, ...]], ...], copies: bytes) -> None:
+def hold_links(linked: Linked, copies: bytes) -> None:
     """In a mount namespace of our own, show each folder a second time with its links held fast.
 
     On each link there is a mount of the link itself: whoever is below sees it as ever, and cannot
-    remove, replace or rename it. It has the flags that bubblewrap would set: bubblewrap does so by
-    path, and would follow the link. A second time, since a folder with mounts in it is no layer
-    for bubblewrap's overlays.
+    remove, replace or rename it. The same for folders on the way. They have the flags that
+    bubblewrap would set: bubblewrap does so by path, and would follow the link. A second time,
+    since a folder with mounts in it is no layer for bubblewrap's overlays.
     """
     _leave_mounts()
     _mount(b"tmpfs", copies, b"tmpfs", _NOSUID_NODEV)
-    for number, (folder, links) in enumerate(folders):
+    for number, (whole, folders, links) in enumerate(linked):
         copy = b"%s/%d" % (copies, number)
         os.mkdir(copy, 0o700)
-        _show_again(folder, copy, _RECURSIVE)
-        for link in links:
-            place = copy + link.removeprefix(folder.rstrip(b"/"))
-            _show_again(place, place, _ITSELF, read_only=True)
+        _show_again(whole, copy, _RECURSIVE, 0)
+        base = whole.rstrip(b"/")
+        for path in folders:
+            place = copy + path.removeprefix(base)
+            _show_again(place, place, _ITSELF | _RECURSIVE, _NOSUID_NODEV)
+        for path in links:
+            place = copy + path.removeprefix(base)
+            _show_again(place, place, _ITSELF, _READ_ONLY | _NOSUID_NODEV)
 
 
-def _show_again(source: bytes, target: bytes, how: int, *, read_only: bool = False) -> None:
+def _show_again(source: bytes, target: bytes, how: int, flags: int) -> None:
     fd = _checked(_libc.syscall(_OPEN_TREE, _HERE, source, _CLONE | os.O_CLOEXEC | how))
     try:
-        if read_only:
-            flags = (ctypes.c_uint64 * 4)(_READ_ONLY_NOSUID_NODEV)
-            size = ctypes.c_size_t(ctypes.sizeof(flags))
-            _checked(_libc.syscall(_MOUNT_SETATTR, fd, b"", _BY_FD, flags, size))
+        if flags:
+            attributes = (ctypes.c_uint64 * 4)(flags)
+            size = ctypes.c_size_t(ctypes.sizeof(attributes))
+            _checked(_libc.syscall(_MOUNT_SETATTR, fd, b"", _BY_FD, attributes, size))
         _checked(_libc.syscall(_MOVE_MOUNT, fd, b"", _HERE, target, _FROM_FD))
     finally:
         os.close(fd)

@@ -34,7 +34,7 @@ Request = tuple[
     int,  # Landlock scopes
     bytes | None,  # seccomp program
     tuple[tuple[int, int, int], ...],  # limits
-    tuple[tuple[bytes, tuple[bytes, ...]], ...],  # folders, and links in them to hold in place
+    kernel.Linked,  # what must not be replaced
     bool,  # the command is a launcher with a pid namespace of its own
 ]
 
