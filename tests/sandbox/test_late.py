@@ -20,6 +20,7 @@ from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
 from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.sandbox.guarded import Guarded
 from toolrest.sandbox.late import LONGEST, Late
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -46,7 +47,7 @@ async def main():
     confined = sandbox.confine(command, late=True)
     ready = confined.command.ready
     engine = sandbox.choose()[1]
-    held = engine._hold
+    held = engine._guarded.hold
 
     def hold():
         found = held()
@@ -54,7 +55,7 @@ async def main():
             die()
         return found
 
-    engine._hold = hold
+    engine._guarded.hold = hold
 
     def early():
         if moment == "sent":
@@ -145,12 +146,11 @@ async def test_what_cannot_be_held_is_an_error_and_ends_the_launcher(
     sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confined = late(sandbox, "touch ran")
-    engine = sandbox.choose()[1]
 
-    def fails() -> None:
+    def fails(_: Guarded) -> None:
         raise SandboxUnavailable("no room")
 
-    monkeypatch.setattr(engine, "_hold", fails)
+    monkeypatch.setattr(Guarded, "hold", fails)
     with pytest.raises(SandboxUnavailable, match="no room"):
         await run(owner, confined.command)
     confined.release()

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.links import Links
-from toolrest.policy.names import prefixes
 from toolrest.process.command import Command, Linked
 from toolrest.sandbox import landlock, seccomp
 from toolrest.sandbox.bubblewrap import (
@@ -29,7 +28,8 @@ from toolrest.sandbox.chroot import check_rootfs
 from toolrest.sandbox.engine import Prepared
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
-from toolrest.sandbox.kinds import Kinds, kind_of
+from toolrest.sandbox.guarded import Guarded, let_go
+from toolrest.sandbox.kinds import Kinds
 from toolrest.sandbox.late import Late
 from toolrest.sandbox.linked import by_folder, check, linked
 from toolrest.sandbox.mountpoints import MountPoints
@@ -41,7 +41,6 @@ from toolrest.sandbox.programs import (
     own_prefixes,
     signal_launchers,
 )
-from toolrest.sandbox.root import Root
 from toolrest.sandbox.sockets import Mounts, Overlays, socket_paths
 from toolrest.sandbox.view import RUN, TMP, VAR_TMP, Show, View
 
@@ -98,14 +97,8 @@ class BubblewrapEngine:
         self._covered: tuple[str, ...] = ()
         """Placeholders and new files that the view masks."""
         self._arguments = b""
-        self._registry = registry
-        self._points: dict[str, MountPoints] = {}
-        """By the folder that the placeholders are in."""
-        self._roots = [
-            Root(root, tuple(p for p in policy.protected if policy.in_root(p) == root))
-            for root in policy.roots
-        ]
-        self._links = self._look_for_links()
+        self._guarded = Guarded(policy, registry)
+        self._links = self._guarded.links()
         self._linked: Linked = ()
         for path in own_files_around(policy.roots):
             raise SandboxUnavailable(
@@ -182,14 +175,15 @@ class BubblewrapEngine:
     def _join(self, variables: bytes) -> tuple[bytes, Linked, list[MountPoints]]:
         """One more command runs: what bubblewrap is told, which links stay, what to let go."""
         with self._mutex:
-            present, held = self._looked_and_held()
+            looked = self._guarded.look_and_hold if self._running == 0 else self._guarded.hold
+            present, held = looked()
             try:
                 if self._running == 0:
                     self._refresh(present)
                 else:
                     self._refuse_to_show(present)
             except BaseException:
-                _let_go(held)
+                let_go(held)
                 raise
             self._running += 1
             return self._arguments + variables, self._linked, held
@@ -223,47 +217,10 @@ class BubblewrapEngine:
             ready=ready,
         )
 
-    def _looked_and_held(self) -> tuple[tuple[str, ...], list[MountPoints]]:
-        if self._running > 0:
-            return self._hold()
-        for root in self._roots:
-            root.look()
-        try:
-            return self._hold()
-        except SandboxUnavailable as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-        for root in self._roots:  # a folder in `.git` is gone, a submodule's for one
-            root.look(again=True)
-        return self._hold()
-
-    def _hold(self) -> tuple[tuple[str, ...], list[MountPoints]]:
-        """Take the names that must stay missing; what exists of them, and what to let go later."""
-        present: list[str] = []
-        held: list[MountPoints] = []
-        try:
-            for root in self._roots:
-                for folder, wanted in root.wanted().items():
-                    points = self._points_in(root, folder)
-                    present += points.acquire((), wanted.missing, wanted.there)
-                    held.append(points)
-        except OSError as error:
-            _let_go(held)
-            raise SandboxUnavailable(
-                f"sandbox: cannot keep a protected name from being created: {error}."
-            ) from error
-        return tuple(present), held
-
-    def _points_in(self, root: Root, folder: str) -> MountPoints:
-        points = self._points.get(folder)
-        if points is None:
-            points = self._points[folder] = MountPoints(self._registry, root.path, folder)
-        return points
-
     def _release(self, held: list[MountPoints]) -> None:
         with self._mutex:
             self._running -= 1
-            _let_go(held)
+            let_go(held)
 
     def _refresh(self, present: tuple[str, ...]) -> None:
         """Work out the view again, if anything it depends on has changed."""
@@ -272,7 +229,7 @@ class BubblewrapEngine:
             kept = (*self.policy.roots, TMP, VAR_TMP, RUN)
             self._overlaid = self._mounts.overlays(kept)
         sockets = socket_paths()
-        kinds, links = self._look_at_names(present)
+        kinds, links = self._guarded.look(present)
         check(links, self.policy.roots, present)
         hidden = self._newly_hidden.look(present)
         seen = (present, sockets, kinds, links, hidden, self._kinds.look(), self._mounts.points)
@@ -282,28 +239,9 @@ class BubblewrapEngine:
             self._links, self._seen = links, seen
             self._covered = (*present, *hidden)
 
-    def _look_at_names(self, present: tuple[str, ...]) -> tuple[tuple[int, ...], Links]:
-        """What kind the protected names are that were not made just now, and the links to them."""
-        others = [path for root in self._roots for path in root.top if path not in present]
-        others += [path for root in self._roots for path in root.missing]
-        kinds = tuple(map(kind_of, others))
-        if stat.S_IFLNK in kinds or any(root.deeper for root in self._roots):
-            return kinds, self._look_for_links()
-        return kinds, Links()
-
-    def _look_for_links(self) -> Links:
-        paths = [path for root in self._roots for path in (*root.top, *root.missing, *root.deeper)]
-        writable = prefixes(self._writable())
-        return Links.towards(paths, lambda path: (path + "/").startswith(writable))
-
-    def _writable(self) -> list[str]:
-        caches = () if self.policy.cache_dir is None else (self.policy.cache_dir,)
-        gits = (path for root in self._roots for path in root.git.writable)
-        return [*self.policy.roots, *caches, *gits]
-
     def _refuse_to_show(self, present: tuple[str, ...]) -> None:
         """A mask for a new file could be led astray by the command that runs already."""
-        if self._look_at_names(present)[1] != self._links:
+        if self._guarded.look(present)[1] != self._links:
             raise SandboxBusy(
                 "sandbox: a symbolic link that leads to a protected name came or went while a"
                 " command was running.",
@@ -332,10 +270,10 @@ class BubblewrapEngine:
             view.put(policy.workspace, Show.READ)
         if policy.cache_dir is not None:
             view.put(policy.cache_dir, Show.WRITE)
-        view.git([root.git for root in self._roots], present)
-        for root in self._roots:
+        view.git([root.git for root in self._guarded.roots], present)
+        for root in self._guarded.roots:
             view.read_only(root.protected)
-        found = by_folder(links, self._writable())
+        found = by_folder(links, self._guarded.writable())
         view.hold(found, links)
         view.read_only(self._own)
         masked = (*self._hidden, *hidden)
@@ -363,15 +301,6 @@ class BubblewrapEngine:
                 os.mkdir(own, 0o755)
             if os.path.islink(own):
                 raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
-
-
-def _let_go(held: list[MountPoints]) -> None:
-    for number, points in enumerate(held, 1):
-        try:
-            points.release()
-        except BaseException:
-            _let_go(held[number:])
-            raise
 
 
 def _once(action: Callable[[], None]) -> Callable[[], None]:
