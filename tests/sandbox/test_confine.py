@@ -191,3 +191,15 @@ def test_importing_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_probe_that_does_not_end_is_ended_with_all_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backends, "_PATIENCE", 0.3)
+    line = "sleep 61.25 & echo $! > pid; exec sleep 61.25"
+    command = Command(("/bin/sh", "-c", line), str(tmp_path), {"PATH": "/usr/bin:/bin"})
+    assert "did not finish" in backends.run_probe(command)
+    pid = int((tmp_path / "pid").read_text())
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"

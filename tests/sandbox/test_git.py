@@ -233,6 +233,76 @@ def test_links_of_submodules_stay(clone: Person, super_project: Path) -> None:
     assert [result.code == 0 for result in results] == [False] * 4, results
 
 
+EVIL_HERE = "printf '[core]\\n fsmonitor = /bin/evil\\n' >> {config}"
+
+
+def evil(clone: Person, folder: Path) -> str:
+    return clone.do("git config core.fsmonitor || echo none", folder).strip()
+
+
+def test_a_submodule_does_not_stop_to_be_one(clone: Person, super_project: Path) -> None:
+    module = ".git/modules/sub"
+    results = clone.confined(
+        f"mv {module}/HEAD {module}/H; chmod 750 .git",
+        f"{EVIL_HERE.format(config=f'{module}/config')} && echo wrote",
+        f"mv {module}/H {module}/HEAD; ln -s HEAD {module}/H; chmod 755 .git",
+        f"{EVIL_HERE.format(config=f'{module}/config')} && echo wrote",
+        "echo 'gitdir: ../elsewhere' > sub/.git && echo wrote",
+        workspace=str(super_project),
+    )
+    assert "wrote" not in "".join(result.text for result in results), results
+    assert evil(clone, super_project / "sub") == "none"
+
+
+def test_submodules_are_found_among_many_folders(clone: Person, super_project: Path) -> None:
+    workspace = str(super_project)
+    many = "for i in $(seq 99); do mkdir -p .git/modules/!$i .git/worktrees/!$i; done"
+    clone.confined(many, workspace=workspace)
+    module = ".git/modules/sub"
+    config = EVIL_HERE.format(config=f"{module}/config")
+    lines = [f"echo x > {module}/hooks/x", config, "echo x > sub/.git"]
+    results = clone.confined(*lines, workspace=workspace)
+    assert [result.code == 0 for result in results] == [False] * 3, results
+    more = "for i in $(seq 20); do mkdir .git/modules/m$i; touch .git/modules/m$i/HEAD; done"
+    clone.do(more, super_project)
+    results = clone.confined(*lines, workspace=workspace)
+    assert [result.code == 0 for result in results] == [False] * 3, results
+    clone.do("mkdir .git/modules/x; cd .git/modules/x; seq 1100 | xargs mkdir", super_project)
+    (result,) = clone.confined("true", workspace=workspace)
+    assert "too many folders" in result.refused
+
+
+def test_submodules_of_submodules(clone: Person, super_project: Path) -> None:
+    add = f"git -c protocol.file.allow=always submodule -q add {clone.workspace} inner"
+    clone.do(f"{add} && git commit -qm 2", super_project / "sub")
+    inner = ".git/modules/sub/modules/inner"
+    lines = [f"echo x > {inner}/hooks/x", EVIL_HERE.format(config=f"{inner}/config")]
+    *results, last = clone.confined(
+        *lines, f"cd sub/inner && {COMMIT}", workspace=str(super_project)
+    )
+    assert [result.code == 0 for result in results] == [False] * 2, results
+    assert last.code == 0, last.text
+
+
+@pytest.mark.parametrize("pointer", ["link/store", "d/../link/store", "$PWD/link/store"])
+def test_links_in_what_a_pointer_says_stay(clone: Person, pointer: str) -> None:
+    clone.do(
+        f"mkdir real d; mv .git real/store; ln -s real link; echo gitdir: {pointer} > .git",
+        clone.workspace,
+    )
+    works, *results = clone.confined(
+        COMMIT,
+        "rm link && mkdir link",
+        "ln -sfn d link",
+        "mv real r2",
+        "mv d d2 || false",
+        EVIL_HERE.format(config="real/store/config"),
+    )
+    assert works.code == 0, works.text
+    failed = [result.code != 0 for result in results]
+    assert failed == [True, True, True, "d/.." in pointer, True], results
+
+
 def test_a_linked_config_is_read(clone: Person) -> None:
     """With this setting `config.worktree` counts as well."""
     clone.do(

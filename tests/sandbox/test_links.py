@@ -289,7 +289,7 @@ async def test_many_at_the_bottom_of_deep_folders(workspace: Path, owner: Owner)
     assert (workspace / ".envrc").read_text() == "here"
 
 
-@pytest.mark.parametrize(("links", "depth"), [(65, 1), (1, 260)])
+@pytest.mark.parametrize(("links", "depth"), [(65, 1), (1, 130)])
 def test_too_many_are_refused_and_nothing_weaker_is_used(
     workspace: Path, links: int, depth: int
 ) -> None:
@@ -299,7 +299,7 @@ def test_too_many_are_refused_and_nothing_weaker_is_used(
     for number in range(links):
         (bottom / str(number)).symlink_to("end")
     names = [str(bottom / str(number)) for number in range(links)]
-    with pytest.raises(SandboxUnavailable, match="too many symbolic links or folders"):
+    with pytest.raises(SandboxUnavailable, match=r"too many symbolic links|too deep"):
         confined(opened(workspace, None, protected=names))
 
 

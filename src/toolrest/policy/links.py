@@ -22,17 +22,34 @@ class Links(NamedTuple):
     held: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
+    moving: tuple[str, ...] = ()
+    """Names behind a link of `/proc`, which leads everybody elsewhere."""
 
     @classmethod
-    def towards(cls, paths: Iterable[str], writable: Callable[[str], bool]) -> Links:
-        """The links on the way to these names, as far as somebody could write there."""
-        found: tuple[list[str], list[str], list[str]] = ([], [], [])
-        for path in paths:
-            links, ends, passed = _walk(path)
-            if links:
-                for names, more in zip(found, (links, ends, passed), strict=True):
-                    names += filter(writable, more)
-        return cls(*map(unique, found))
+    def towards(
+        cls,
+        paths: Iterable[str],
+        writable: Callable[[str], bool],
+        through: Iterable[str] = (),
+    ) -> Links:
+        """The links on the way to these names, as far as somebody could write there.
+
+        `through` are more names on whose way links must stay; their ends are another matter.
+        """
+        held: list[str] = []
+        ends: list[str] = []
+        passed: list[str] = []
+        moving: list[str] = []
+        for number, names in enumerate((paths, through)):
+            for path in names:
+                links, end, left = _walk(path)
+                if not links:
+                    continue
+                held += filter(writable, links)
+                passed += filter(writable, left)
+                ends += filter(writable, () if number else end)
+                moving += [path] if any(link.startswith("/proc/") for link in links) else []
+        return cls(unique(held), unique(ends), unique(passed), unique(moving))
 
 
 def _walk(path: str) -> tuple[list[str], list[str], list[str]]:

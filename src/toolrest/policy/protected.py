@@ -48,6 +48,7 @@ HOME_FILES: tuple[str, ...] = (
 READ_ONLY_GIT: tuple[str, ...] = (".git/hooks", ".git/config", ".git/info/attributes")
 """What of `.git` the sandbox keeps read-only: programs may commit, file tools may not."""
 
+_LONGEST = 255
 _NAMES = frozenset(NAMES)
 _GIT_PARTS = frozenset(GIT_PARTS)
 
@@ -90,12 +91,21 @@ class ProtectedPlaces:
         self._prefixes = prefixes(fold(place) for place in self.places)
 
     def _behind_links(self, roots: Sequence[str]) -> Iterator[str]:
-        """Links on the way to these places, and where they end: what is there is what counts."""
+        """Links on the way to these places, and where they end: what is there is what counts.
+
+        An end that cannot be kept as it is, since its folder is missing too, is none: with such a
+        link no command runs.
+        """
         within = prefixes(roots)
-        names = (name for root in roots for name in self.within(root))
+        parts = (f".git/{part}" for part in (*GIT_PARTS, "modules", "worktrees"))
+        names = [os.path.join(root, part) for part in parts for root in roots]
+        names += [name for root in roots for name in self.within(root)]
         links = Links.towards(names, lambda path: (path + "/").startswith(within))
         yield from links.held
-        yield from (end for end in links.ends if not any(inside(root, end) for root in roots))
+        for end in links.ends:
+            kept = os.path.lexists(os.path.dirname(end)) and len(os.path.basename(end)) <= _LONGEST
+            if kept and not any(inside(root, end) for root in roots):
+                yield end
 
     def covers(self, path: str) -> bool:
         """Whether a real path is one of these places or beneath one."""

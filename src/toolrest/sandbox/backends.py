@@ -6,8 +6,10 @@ cannot enforce it says; what the policy requires and nothing enforces means that
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,8 +85,10 @@ def probe_bubblewrap(
 def _basic_problem(policy: SandboxPolicy, program: str, overlays: bool) -> str:
     """Why this bubblewrap cannot even show what is there; empty when it can."""
     layers = ("--overlay-src", "/usr/bin", "--overlay-src", "/usr/lib", "--ro-overlay", "/usr/bin")
-    view = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *(layers * overlays))
-    return run_probe(Command((program, *namespaces(policy), *view, "--", "/bin/true"), "/", {}))
+    view = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
+    blank = ("--perms", "0755", "--tmpfs", "/tmp", *(layers * overlays))  # noqa: S108
+    argv = (program, *namespaces(policy), *view, *blank, "--", PROBE)
+    return run_probe(Command(argv, "/", {}))
 
 
 def _unshowable(problem: str) -> SandboxUnavailable:
@@ -180,6 +184,7 @@ def run_probe(command: Command) -> str:
             cwd=command.cwd,
             env=dict(command.env),
             pass_fds=tuple(placed.values()),
+            start_new_session=True,
         ) as child:
             return _outcome(child)
     except OSError as error:
@@ -212,8 +217,10 @@ def _outcome(child: subprocess.Popen[bytes]) -> str:
     try:
         _, errors = child.communicate(timeout=_PATIENCE)
     except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
+        # Bubblewrap's own child may not be bound to its life yet, and holds the pipe.
+        os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=1)
         return f"did not finish in {_PATIENCE:.0f} s"
     if child.returncode == 0:
         return ""

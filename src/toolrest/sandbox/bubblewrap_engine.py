@@ -287,7 +287,7 @@ class BubblewrapEngine:
         mounts = view.settle()
         self._claim_tmp([mount.path for mount in mounts])
         arguments = view_arguments(policy, mounts, self._blanks, self.rootfs)
-        return packed(arguments), linked(found, view.pinned, mounts)
+        return packed(arguments), linked(found, view.pinned)
 
     def _claim_tmp(self, paths: list[str]) -> None:
         """Mount points in the private `/tmp` exist before any command could put a link there."""

@@ -12,21 +12,20 @@ back-pointer names this root: a `.git` file that was merely put there opens noth
 from __future__ import annotations
 
 import os
-import re
-import stat
+from collections.abc import Iterator
 
 from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
+from toolrest.sandbox.gitfiles import Nested, checkouts, config, kind, pointer
 
-_POINTER_MOST = 4096
-_CONFIG_MOST = 1 << 20
 _NESTED_MOST = 16
 """So many submodules or worktrees get mounts of their own; beyond, all of them are read-only."""
 
+_POINTERS_MOST = 256
+"""So many checkouts of submodules keep their `.git`, as no other nested repository does."""
+
 COMMON_DIR_HERE = b".\n"
 """What a plain repository's `commondir` says when it is there at all: this very folder."""
-
-_WORKTREE = re.compile(rb"^\s*worktree\s*=\s*(.*?)\s*$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -43,6 +42,8 @@ class GitPlan:
 
     Somebody may remove one; and what looked like one may have been another session's placeholder.
     """
+    followed: list[str] = field(default_factory=list)
+    """Where git is sent by what its files say, as it is written there."""
     refusal: str | None = None
     """Why nothing may run in this root."""
 
@@ -51,21 +52,30 @@ class GitPlan:
         self.read_only.append(path)
         self.there[path] = blank
 
+    def target(self, file: str, label: bytes) -> str | None:
+        """The real path that a one-line file names; links on its way must stay."""
+        found = pointer(file, label)
+        if found is None:
+            return None
+        if found.real != os.path.normpath(found.spelled):
+            self.followed.append(found.spelled)
+        return found.real
+
 
 def git_plan(root: str) -> GitPlan:
     """Look at the root's `.git` once, at the start of a session."""
     plan = GitPlan()
     entry = os.path.join(root, ".git")
-    kind = _kind(entry)
-    if kind is None:
+    what = kind(entry)
+    if what is None:
         plan.missing_folders.append(entry)
-    elif kind == "link":
+    elif what == "link":
         plan.refusal = _link(entry)
-    elif kind == "folder" and _kind(os.path.join(entry, "HEAD")) is None:
+    elif what == "folder" and kind(os.path.join(entry, "HEAD")) is None:
         plan.keep(entry, None)  # not a repository; nobody makes it one unasked
-    elif kind == "folder":
+    elif what == "folder":
         plan.pinned.append(entry)
-        _folder(plan, entry)
+        plan.refusal = _folder(plan, entry)
         _nested(plan, root, entry)
     else:
         plan.keep(entry, None)
@@ -76,7 +86,7 @@ def git_plan(root: str) -> GitPlan:
 def only(entry: str) -> GitPlan:
     """For a `.git` that points elsewhere since the session began: nobody changes it."""
     plan = GitPlan()
-    if _kind(entry) == "link":
+    if kind(entry) == "link":
         plan.refusal = _link(entry)
     plan.keep(entry, None)
     return plan
@@ -84,20 +94,21 @@ def only(entry: str) -> GitPlan:
 
 def _pointed(plan: GitPlan, root: str, entry: str) -> None:
     """`.git` is a file: a worktree or a submodule, or something that only looks like one."""
-    folder = _target(entry, b"gitdir:")
+    folder = plan.target(entry, b"gitdir:")
     if folder is None:
         return
     if not os.path.isfile(os.path.join(folder, "HEAD")):
         if inside(folder, root):
             plan.refusal = f"{entry} points at {folder}, which is not there; repair or remove it"
         return
-    common = _target(os.path.join(folder, "commondir"), b"")
+    common = plan.target(os.path.join(folder, "commondir"), b"")
     if common in (None, folder):  # a session beside this one may hold the name, pointing nowhere
-        if _checkout(folder) == entry or inside(folder, root):
+        if entry in checkouts(folder) or inside(folder, root):
             plan.writable.append(folder)
-            _folder(plan, folder)
+            plan.refusal = _folder(plan, folder)
+            _nested(plan, root, folder)
         return
-    ours = _target(os.path.join(folder, "gitdir"), b"") == entry
+    ours = plan.target(os.path.join(folder, "gitdir"), b"") == entry
     if os.path.dirname(os.path.dirname(folder)) == common and ours:
         _worktree(plan, common, folder)
     elif inside(folder, root):
@@ -107,47 +118,51 @@ def _pointed(plan: GitPlan, root: str, entry: str) -> None:
 def _worktree(plan: GitPlan, common: str, folder: str) -> None:
     """The root's worktree folder, and the repository that it shares with others."""
     plan.writable += [common, folder]
-    _folder(plan, common)
+    plan.refusal = _folder(plan, common)
     for name in ("HEAD", "index", "worktrees", "modules"):
         path = os.path.join(common, name)
-        if _kind(path) == "link":
+        if kind(path) == "link":
             plan.keep(path, None)
-        elif _kind(path) is not None:
+        elif kind(path) is not None:
             plan.read_only.append(path)  # the main checkout and other worktrees are not its own
     for name in ("commondir", "gitdir"):
         plan.keep(os.path.join(folder, name), b"")
     _worktree_config(plan, common, folder)
 
 
-def _folder(plan: GitPlan, folder: str) -> None:
-    """One git folder: everything but the parts that make git run something."""
+def _folder(plan: GitPlan, folder: str) -> str | None:
+    """One git folder: everything but the parts that make git run something.
+
+    Returns what is wrong with it, if it must not be used like this.
+    """
     for name in ("hooks", "info"):
         path = os.path.join(folder, name)
-        if _kind(path) is None:
+        if kind(path) is None:
             plan.missing_folders.append(path)
         else:
             plan.keep(path, None)
-    _file(plan, os.path.join(folder, "config"), b"")
-    _file(plan, os.path.join(folder, "commondir"), COMMON_DIR_HERE)
     common = os.path.join(folder, "commondir")
-    if _kind(common) == "link":
-        plan.refusal = _link(common)
-    elif _target(common, b"") not in (None, folder):
-        plan.refusal = f"{common} points elsewhere, but this is no worktree's folder"
+    _file(plan, os.path.join(folder, "config"), b"")
+    _file(plan, common, COMMON_DIR_HERE)
     _worktree_config(plan, folder, folder)
     alternates = os.path.join(folder, "objects", "info", "alternates")
-    if _kind(alternates) == "file":
+    if kind(alternates) == "file":
         plan.read_only.append(alternates)
+    if kind(common) == "link":
+        return _link(common)
+    if plan.target(common, b"") not in (None, folder):
+        return f"{common} points elsewhere, but this is no worktree's folder"
+    return None
 
 
 def _worktree_config(plan: GitPlan, common: str, folder: str) -> None:
     """`config.worktree` counts only where the config switches it on."""
-    if b"worktreeconfig" in _config(common).lower():
+    if b"worktreeconfig" in config(common).lower():
         _file(plan, os.path.join(folder, "config.worktree"), b"")
 
 
 def _file(plan: GitPlan, path: str, blank: bytes) -> None:
-    if _kind(path) is None:
+    if kind(path) is None:
         plan.missing_files[path] = blank
     else:
         plan.keep(path, blank)
@@ -155,104 +170,49 @@ def _file(plan: GitPlan, path: str, blank: bytes) -> None:
 
 def _nested(plan: GitPlan, root: str, folder: str) -> None:
     """Submodules and further worktrees keep their git folders inside this one."""
-    modules = _nested_in(plan, root, os.path.join(folder, "modules"), 3)
-    for module in modules:
-        _folder(plan, module)
+    nested = Nested()
+    nested.search_all(folder)
+    if not nested.is_whole:
+        plan.refusal = f"{folder} has too many folders in `modules` or `worktrees` to look at"
+        return
+    for link in nested.links:
+        plan.keep(link, None)
+    for module in (*nested.modules, *_behind(nested.links)):
         _keep_pointer(plan, root, module)
-    worktrees = _nested_in(plan, root, os.path.join(folder, "worktrees"), 1)
-    for worktree in worktrees:
+    plan.read_only += nested.deep
+    if len(nested.modules) + len(nested.worktrees) > _NESTED_MOST:
+        parents = (os.path.join(folder, name) for name in ("modules", "worktrees"))
+        plan.read_only += [parent for parent in parents if kind(parent) == "folder"]
+        return
+    for module in nested.modules:
+        if _folder(plan, module) is not None:
+            plan.read_only.append(module)
+    for worktree in nested.worktrees:
         for name in ("commondir", "gitdir"):
             _file(plan, os.path.join(worktree, name), b"")
-        _worktree_config(plan, folder, worktree)
+        _worktree_config(plan, os.path.dirname(os.path.dirname(worktree)), worktree)
+
+
+def _behind(links: list[str]) -> Iterator[str]:
+    """Submodules' git folders that are links, or in a folder that is one."""
+    for link in links[:_NESTED_MOST]:
+        yield link
+        found = Nested()
+        found.search(os.path.realpath(link))
+        found.search_all(os.path.realpath(link))
+        yield from found.modules
 
 
 def _keep_pointer(plan: GitPlan, root: str, module: str) -> None:
     """The `.git` of a submodule's checkout, if that is in this root."""
-    pointer = _checkout(module)
-    if pointer is None or not inside(pointer, root):
-        return
-    if _kind(pointer) == "link":
-        plan.keep(pointer, None)
-    elif _kind(pointer) == "file":
-        plan.read_only.append(pointer)
-
-
-def _nested_in(plan: GitPlan, root: str, parent: str, levels: int) -> list[str]:
-    """The git folders there; none where all of it is read-only instead."""
-    if _kind(parent) == "link":
-        plan.keep(parent, None)
-        return []
-    found = _git_folders(plan, root, parent, levels)
-    if len(found) <= _NESTED_MOST:
-        return found
-    plan.read_only.append(parent)
-    return []
-
-
-def _git_folders(plan: GitPlan, root: str, parent: str, levels: int) -> list[str]:
-    """Folders with a HEAD beneath this one; submodule names may contain slashes."""
-    found: list[str] = []
-    try:
-        with os.scandir(parent) as entries:
-            names = sorted((e.path, e.is_symlink()) for e in entries if e.is_dir())
-    except OSError:
-        return found
-    for path, is_link in names[: 4 * _NESTED_MOST]:
-        if is_link:
+    for path in checkouts(module):
+        if not inside(path, root) or len(plan.read_only) > _POINTERS_MOST:
+            continue
+        if kind(path) == "link":
             plan.keep(path, None)
-            _keep_pointer(plan, root, path)
-        elif _kind(os.path.join(path, "HEAD")) == "file":
-            found.append(path)
-        elif levels > 1:
-            found += _git_folders(plan, root, path, levels - 1)
-    return found
-
-
-def _checkout(module: str) -> str | None:
-    """The `.git` file of the checkout that belongs to a submodule's git folder."""
-    match = _WORKTREE.search(_config(module))
-    if match is None or not match[1] or b'"' in match[1]:
-        return None
-    place = os.path.normpath(os.path.join(module, os.fsdecode(match[1])))
-    return os.path.join(place, ".git") if os.path.realpath(place) == place else None
-
-
-def _target(file: str, label: bytes) -> str | None:
-    """The real path that a one-line pointer file names."""
-    if _kind(file) != "file":
-        return None
-    text = _read(file, _POINTER_MOST)
-    if not text.startswith(label) or b"\0" in text:
-        return None
-    name = os.fsdecode(text[len(label) :].strip())
-    return os.path.realpath(os.path.join(os.path.dirname(file), name)) if name else None
-
-
-def _config(folder: str) -> bytes:
-    """A git folder's config; one that is a link is held in place, and so may be followed."""
-    return _read(os.path.realpath(os.path.join(folder, "config")), _CONFIG_MOST)
-
-
-def _read(path: str, most: int) -> bytes:
-    """The start of a regular file; nothing for anything else."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, most) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-    finally:
-        os.close(fd)
-
-
-def _kind(path: str) -> str | None:
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return None
-    if stat.S_ISLNK(mode):
-        return "link"
-    return "folder" if stat.S_ISDIR(mode) else "file"
+        elif kind(path) == "file":
+            plan.read_only.append(path)
+            plan.target(path, b"gitdir:")
 
 
 def _link(path: str) -> str:

@@ -68,15 +68,16 @@ class Guarded:
         others = [path for root in self.roots for path in root.top if path not in present]
         others += [path for root in self.roots for path in root.missing]
         kinds = tuple(map(kind_of, others))
-        if stat.S_IFLNK in kinds or any(root.deeper for root in self.roots):
+        if stat.S_IFLNK in kinds or any(root.deeper or root.git.followed for root in self.roots):
             return kinds, self.links()
         return kinds, Links()
 
     def links(self) -> Links:
         """The links that lead to a protected name, and could be replaced."""
         names = (path for root in self.roots for path in (*root.top, *root.missing, *root.deeper))
+        followed = (path for root in self.roots for path in root.git.followed)
         writable = prefixes(self.writable())
-        return Links.towards(names, lambda path: (path + "/").startswith(writable))
+        return Links.towards(names, lambda path: (path + "/").startswith(writable), followed)
 
     def writable(self) -> Iterator[str]:
         """The folders that a command may write."""

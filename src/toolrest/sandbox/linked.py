@@ -13,9 +13,7 @@ from collections.abc import Iterable
 from toolrest.policy.links import Links
 from toolrest.policy.names import inside
 from toolrest.process.command import Linked
-from toolrest.process.helper import wire
 from toolrest.sandbox.errors import SandboxUnavailable
-from toolrest.sandbox.view import BINDS, Mount
 
 _MOST_LINKS = 64
 _MOST_FOLDERS = 256
@@ -33,6 +31,11 @@ def by_folder(links: Links, writable: Iterable[str]) -> dict[str, list[str]]:
 def check(links: Links, roots: Iterable[str], present: Iterable[str]) -> None:
     """Raises where a link leads to what cannot be protected; `present` cannot be written anyway."""
     roots, present = tuple(roots), tuple(present)
+    for name in links.moving:
+        raise SandboxUnavailable(
+            f"sandbox: {name} leads through /proc, which is another place for every process.",
+            remedy="Remove the symbolic link.",
+        )
     for end in (*links.passed, *links.ends):
         link = _towards(links, end)
         if not os.path.lexists(end) and not any(inside(end, path) for path in present):
@@ -50,8 +53,8 @@ def check(links: Links, roots: Iterable[str], present: Iterable[str]) -> None:
             )
 
 
-def linked(found: dict[str, list[str]], folders: Iterable[str], mounts: Iterable[Mount]) -> Linked:
-    """What the starting process must know; raises where that would be too much, or be seen."""
+def linked(found: dict[str, list[str]], folders: Iterable[str]) -> Linked:
+    """What the starting process must know; raises where that would be too much."""
     pinned = sorted(folders)
     if len(pinned) > _MOST_FOLDERS or sum(map(len, found.values())) > _MOST_LINKS:
         raise SandboxUnavailable(
@@ -60,23 +63,10 @@ def linked(found: dict[str, list[str]], folders: Iterable[str], mounts: Iterable
             f" {next(iter(found.values()))[0]}.",
             remedy="Put there what they lead to.",
         )
-    for mount in mounts if found else ():
-        source = mount.source or mount.path
-        ours = any(source.startswith(f"{wire.COPIES}/{number}") for number in range(len(found)))
-        if mount.show in BINDS and not ours and _touches(source):
-            raise SandboxUnavailable(
-                f"sandbox: {source} cannot be shown where symbolic links lead to protected names"
-                f" ({next(iter(found.values()))[0]}): {wire.COPIES} is needed for holding them.",
-                remedy="Move it elsewhere, or put there what the link leads to.",
-            )
     return tuple(
         (folder, tuple(path for path in pinned if inside(path, folder)), tuple(links))
         for folder, links in found.items()
     )
-
-
-def _touches(source: str) -> bool:
-    return source != "/" and (inside(source, wire.COPIES) or inside(wire.COPIES, source))
 
 
 def _towards(links: Links, end: str) -> str:

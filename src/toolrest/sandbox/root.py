@@ -78,7 +78,7 @@ def _identity(root: str) -> _Identity | None:
         info = os.lstat(os.path.join(root, ".git"))
     except OSError:
         return None
-    return info.st_ino, info.st_mode
+    return info.st_ino, stat.S_IFMT(info.st_mode)
 
 
 def _by_folder(

@@ -17,6 +17,8 @@ from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.links import Links
 from toolrest.policy.names import inside
 from toolrest.process.command import copy_of
+from toolrest.process.helper import wire
+from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.gitdirs import GitPlan
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -54,6 +56,8 @@ class Mount:
 TMP = "/tmp"  # noqa: S108
 VAR_TMP = "/var/tmp"  # noqa: S108
 RUN = "/run"
+_DEEPEST = 120
+"""Mounts in each other take bubblewrap longer and longer."""
 _WRITABLE = (Show.ROOT, Show.WRITE)
 BINDS = (*_WRITABLE, Show.READ)
 """What shows the host's own files."""
@@ -191,8 +195,29 @@ class View:
         passed = (os.path.join(folder, ".") for folder in self._passed)
         for path in (*self._mounts, *held, *passed):
             self._pin(path)
+        self._check()
         order = sorted(self._mounts, key=lambda path: path.split("/"))
         return [self._from_copy(self._mounts[path]) for path in order]
+
+    def _check(self) -> None:
+        """Raises where bubblewrap would take for ever, or show where links are held."""
+        for path in self._mounts:
+            if path.count("/") > _DEEPEST:
+                raise SandboxUnavailable(
+                    f"sandbox: {path[:100]}…{path[-100:]} is more than {_DEEPEST} folders deep: too"
+                    " deep for being hidden or kept from commands.",
+                    remedy="Remove it.",
+                )
+        for mount in self._mounts.values() if self._linked else ():
+            source = mount.source or mount.path
+            shown = inside(source, wire.COPIES) or inside(wire.COPIES, source)
+            if mount.show in (*BINDS, Show.PRIVATE) and shown and source != "/":
+                raise SandboxUnavailable(
+                    f"sandbox: {source} cannot be shown where symbolic links lead to protected"
+                    f" names ({next(iter(self._linked.values()))[0]}): {wire.COPIES} is needed for"
+                    " holding them.",
+                    remedy="Move it elsewhere, or put there what the link leads to.",
+                )
 
     def _from_copy(self, mount: Mount) -> Mount:
         """Where links are held, the copy in which they are is what is shown."""
