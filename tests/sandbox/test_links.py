@@ -352,6 +352,16 @@ def test_a_container_does_not_run_with_one(workspace: Path) -> None:
     options = ContainerOptions("image")
     with pytest.raises(SandboxUnavailable, match="vscode is a symbolic link"):
         ContainerEngine(opened(workspace).policy, options, "/usr/bin/docker")
+    (workspace / ".vscode").unlink()
+    subprocess.run(
+        "git init -q . && mkdir real && mv .git real/store && ln -s real l"
+        " && echo gitdir: l/store > .git",
+        shell=True,
+        check=True,
+        cwd=workspace,
+    )
+    with pytest.raises(SandboxUnavailable, match="/l is a symbolic link"):
+        ContainerEngine(opened(workspace).policy, options, "/usr/bin/docker")
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

@@ -221,13 +221,15 @@ def _mask(path: str, there: str) -> list[str]:
 def _read_only(policy: SandboxPolicy) -> list[str]:
     """What exists of the guarded places, each once."""
     found: dict[str, None] = {}
+    followed: list[str] = []
     for root in policy.roots:
         plan = git_plan(root)
         if plan.refusal is not None:
             raise SandboxUnavailable(f"sandbox: {plan.refusal}")
         found |= dict.fromkeys(path for path in plan.read_only if inside(path, root))
+        followed += plan.followed
     found |= dict.fromkeys(policy.protected)
-    links = Links.towards(found, lambda path: policy.in_root(path) is not None).held
+    links = Links.towards(found, lambda path: policy.in_root(path) is not None, followed).held
     if links:
         raise SandboxUnavailable(
             f"sandbox: {links[0]} is a symbolic link: a command in a container could replace it.",
