@@ -270,3 +270,16 @@ def test_paths_given_to_the_policy_may_be_links(places: Any) -> None:
     assert files.read_denied(alias / ".env")
     assert files.read_bytes(alias / "a.txt") == b"plain"
     assert isinstance(Path(files.workspace), Path)
+
+
+def test_a_folder_that_cannot_be_searched_is_hidden_as_a_whole(places: Any) -> None:
+    closed = places.workspace / "closed"
+    closed.mkdir()
+    (closed / ".env").write_text("SECRET")
+    closed.chmod(0)
+    try:
+        found = list(places.policy().hidden_paths())
+    finally:
+        closed.chmod(0o755)
+    wanted = closed if os.geteuid() != 0 else closed / ".env"
+    assert str(wanted) in found

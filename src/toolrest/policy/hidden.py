@@ -204,6 +204,11 @@ class HiddenList:
             hidden = self.filter(directory)
             try:
                 entries = os.scandir(directory)
+            except PermissionError:
+                # A command may have closed it, and could open it again.
+                if directory not in self.roots:
+                    yield directory
+                continue
             except OSError:
                 continue
             with entries:

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 
 from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
-from toolrest.sandbox.gitfiles import Nested, checkouts, config, kind, pointer
+from toolrest.sandbox.gitfiles import Nested, checkouts, kind, pointer
 
 _NESTED_MOST = 16
 """So many submodules or worktrees get mounts of their own; beyond, all of them are read-only."""
 
 _POINTERS_MOST = 256
-"""So many checkouts of submodules keep their `.git`, as no other nested repository does."""
+"""So many checkouts of submodules can keep their `.git`, as no other nested repository does."""
 
 COMMON_DIR_HERE = b".\n"
 """What a plain repository's `commondir` says when it is there at all: this very folder."""
@@ -44,6 +44,8 @@ class GitPlan:
     """
     followed: list[str] = field(default_factory=list)
     """Where git is sent by what its files say, as it is written there."""
+    watched: list[str] = field(default_factory=list)
+    """What a plan depends on besides `.git` itself: made again when one of these changes."""
     refusal: str | None = None
     """Why nothing may run in this root."""
 
@@ -86,9 +88,12 @@ def git_plan(root: str) -> GitPlan:
 def only(entry: str) -> GitPlan:
     """For a `.git` that points elsewhere since the session began: nobody changes it."""
     plan = GitPlan()
+    plan.keep(entry, None)
+    target = plan.target(entry, b"gitdir:")
     if kind(entry) == "link":
         plan.refusal = _link(entry)
-    plan.keep(entry, None)
+    elif target is not None and inside(target, os.path.dirname(entry)):
+        plan.refusal = f"{entry} points at {target} since this session began; start another one"
     return plan
 
 
@@ -110,12 +115,12 @@ def _pointed(plan: GitPlan, root: str, entry: str) -> None:
         return
     ours = plan.target(os.path.join(folder, "gitdir"), b"") == entry
     if os.path.dirname(os.path.dirname(folder)) == common and ours:
-        _worktree(plan, common, folder)
+        _worktree(plan, root, common, folder)
     elif inside(folder, root):
         plan.refusal = f"{entry} points at {folder}, which is not a worktree that git made"
 
 
-def _worktree(plan: GitPlan, common: str, folder: str) -> None:
+def _worktree(plan: GitPlan, root: str, common: str, folder: str) -> None:
     """The root's worktree folder, and the repository that it shares with others."""
     plan.writable += [common, folder]
     plan.refusal = _folder(plan, common)
@@ -125,9 +130,12 @@ def _worktree(plan: GitPlan, common: str, folder: str) -> None:
             plan.keep(path, None)
         elif kind(path) is not None:
             plan.read_only.append(path)  # the main checkout and other worktrees are not its own
+    if kind(os.path.join(common, "modules")) is None:
+        plan.missing_folders.append(os.path.join(common, "modules"))
     for name in ("commondir", "gitdir"):
         plan.keep(os.path.join(folder, name), b"")
-    _worktree_config(plan, common, folder)
+    _file(plan, os.path.join(folder, "config.worktree"), b"")
+    _nested(plan, root, folder)
 
 
 def _folder(plan: GitPlan, folder: str) -> str | None:
@@ -143,8 +151,9 @@ def _folder(plan: GitPlan, folder: str) -> str | None:
             plan.keep(path, None)
     common = os.path.join(folder, "commondir")
     _file(plan, os.path.join(folder, "config"), b"")
+    _file(plan, os.path.join(folder, "config.worktree"), b"")
     _file(plan, common, COMMON_DIR_HERE)
-    _worktree_config(plan, folder, folder)
+    plan.watched.append(os.path.join(folder, "config"))
     alternates = os.path.join(folder, "objects", "info", "alternates")
     if kind(alternates) == "file":
         plan.read_only.append(alternates)
@@ -153,12 +162,6 @@ def _folder(plan: GitPlan, folder: str) -> str | None:
     if plan.target(common, b"") not in (None, folder):
         return f"{common} points elsewhere, but this is no worktree's folder"
     return None
-
-
-def _worktree_config(plan: GitPlan, common: str, folder: str) -> None:
-    """`config.worktree` counts only where the config switches it on."""
-    if b"worktreeconfig" in config(common).lower():
-        _file(plan, os.path.join(folder, "config.worktree"), b"")
 
 
 def _file(plan: GitPlan, path: str, blank: bytes) -> None:
@@ -172,47 +175,52 @@ def _nested(plan: GitPlan, root: str, folder: str) -> None:
     """Submodules and further worktrees keep their git folders inside this one."""
     nested = Nested()
     nested.search_all(folder)
-    if not nested.is_whole:
+    plan.watched += nested.searched
+    if not nested.is_whole or len(nested.links) > _POINTERS_MOST:
         plan.refusal = f"{folder} has too many folders in `modules` or `worktrees` to look at"
         return
     for link in nested.links:
         plan.keep(link, None)
-    for module in (*nested.modules, *_behind(nested.links)):
-        _keep_pointer(plan, root, module)
-    plan.read_only += nested.deep
-    if len(nested.modules) + len(nested.worktrees) > _NESTED_MOST:
-        parents = (os.path.join(folder, name) for name in ("modules", "worktrees"))
-        plan.read_only += [parent for parent in parents if kind(parent) == "folder"]
+    _keep_pointers(plan, root, nested)
+    whole = [os.path.join(folder, name) for name in ("modules", "worktrees")]
+    if max(len(nested.modules) + len(nested.worktrees), len(nested.deep)) > _NESTED_MOST:
+        plan.read_only += [parent for parent in whole if kind(parent) == "folder"]
         return
+    plan.read_only += nested.deep
     for module in nested.modules:
         if _folder(plan, module) is not None:
             plan.read_only.append(module)
     for worktree in nested.worktrees:
-        for name in ("commondir", "gitdir"):
+        for name in ("commondir", "gitdir", "config.worktree"):
             _file(plan, os.path.join(worktree, name), b"")
-        _worktree_config(plan, os.path.dirname(os.path.dirname(worktree)), worktree)
 
 
-def _behind(links: list[str]) -> Iterator[str]:
-    """Submodules' git folders that are links, or in a folder that is one."""
-    for link in links[:_NESTED_MOST]:
-        yield link
-        found = Nested()
-        found.search(os.path.realpath(link))
-        found.search_all(os.path.realpath(link))
-        yield from found.modules
-
-
-def _keep_pointer(plan: GitPlan, root: str, module: str) -> None:
-    """The `.git` of a submodule's checkout, if that is in this root."""
-    for path in checkouts(module):
-        if not inside(path, root) or len(plan.read_only) > _POINTERS_MOST:
-            continue
+def _keep_pointers(plan: GitPlan, root: str, nested: Nested) -> None:
+    """The `.git` of the checkouts of submodules and worktrees, as far as these are in the root."""
+    paths = {path for module in _modules(nested) for path in checkouts(module)}
+    back = (pointer(os.path.join(worktree, "gitdir"), b"") for worktree in nested.worktrees)
+    paths |= {found.real for found in back if found is not None}
+    paths = {path for path in paths if inside(path, root) and kind(path) in ("link", "file")}
+    if len(paths) > _POINTERS_MOST:
+        plan.refusal = f"{root} has more than {_POINTERS_MOST} checkouts of submodules"
+        return
+    for path in sorted(paths):
         if kind(path) == "link":
             plan.keep(path, None)
-        elif kind(path) == "file":
+        else:
             plan.read_only.append(path)
             plan.target(path, b"gitdir:")
+
+
+def _modules(nested: Nested) -> Iterator[str]:
+    """The git folders of submodules, also those that are links or behind one."""
+    yield from nested.modules
+    for link in nested.links:
+        yield link
+        behind = Nested()
+        behind.search(os.path.realpath(link))
+        behind.search_all(os.path.realpath(link))
+        yield from behind.modules
 
 
 def _link(path: str) -> str:

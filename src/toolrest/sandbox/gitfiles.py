@@ -1,19 +1,42 @@
-"""What do git's own small files say? Read with care: anybody may have written them."""
+"""What do git's own small files say, and where are its folders? Anybody may have written them.
+
+What cannot be looked at is not taken for missing: a command may have seen to it that it cannot.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+from errno import ELOOP, ENAMETOOLONG
 from typing import NamedTuple
 
+from toolrest.sandbox.errors import SandboxUnavailable
+
 _POINTER_MOST = 4096
-_CONFIG_MOST = 1 << 20
-_WORKTREE = re.compile(rb"^\s*worktree\s*=\s*(.*?)\s*$", re.IGNORECASE | re.MULTILINE)
-_SIGNS = ("config", "hooks", "info", "commondir", "gitdir", "objects", "HEAD")
+_CONFIG_MOST = 1 << 16
+_WORKTREE = re.compile(rb"[ \t]*(?:\[[^\]]*\][ \t]*)?worktree[ \t]*=(.*)", re.IGNORECASE)
+_SIGNS_FILES = ("config", "commondir", "gitdir", "HEAD")
+_SIGNS_FOLDERS = ("hooks", "info", "objects")
 """What tells a git folder: some of these no command can remove, and one is enough."""
 
-_LEVELS = 4
+_INSIDE = frozenset(
+    [
+        "branches",
+        "hooks",
+        "info",
+        "lfs",
+        "logs",
+        "modules",
+        "objects",
+        "refs",
+        "rr-cache",
+        "worktrees",
+    ]
+)
+"""Folders of git's own, in which there is no other git folder unless it looks like one."""
+
+_LEVELS = 16
 _MOST_FOLDERS = 1024
 
 
@@ -27,6 +50,7 @@ class Nested:
         """Links where there could be one."""
         self.deep: list[str] = []
         """Folders that were not looked into: too far down."""
+        self.searched: list[str] = []
         self._left = _MOST_FOLDERS
 
     @property
@@ -34,32 +58,51 @@ class Nested:
         """Whether everything was looked at."""
         return self._left >= 0
 
-    def search_all(self, folder: str) -> None:
+    def search_all(self, folder: str, levels: int = _LEVELS) -> None:
         """Look at everything in one git folder where there may be others."""
-        self.search(os.path.join(folder, "modules"))
-        self._search(os.path.join(folder, "worktrees"), self.worktrees, 1)
+        self.search(os.path.join(folder, "modules"), levels)
+        self._search(os.path.join(folder, "worktrees"), self.worktrees, levels)
 
-    def search(self, parent: str) -> None:
+    def search(self, parent: str, levels: int = _LEVELS) -> None:
         """Look for submodules right in this folder, and below it."""
-        self._search(parent, self.modules, _LEVELS)
+        self._search(parent, self.modules, levels)
 
     def _search(self, parent: str, found: list[str], levels: int) -> None:
-        if os.path.islink(parent):
+        self.searched.append(parent)
+        if kind(parent) == "link":
             self.links.append(parent)
             return
         for path, is_link in _folders(parent):
             self._left -= 1
             if self._left < 0:
                 return
+            looks_like_one = not is_link and is_git_folder(path)
             if is_link:
                 self.links.append(path)
-            elif is_git_folder(path):
-                found.append(path)
-                self.search_all(path)
-            elif levels > 1:  # a submodule's name may contain slashes
-                self._search(path, found, levels - 1)
-            else:
+            elif levels <= 1:
                 self.deep.append(path)
+            elif looks_like_one:
+                found.append(path)
+                self.search_all(path, levels - 1)
+                self._search_beside(path, found, levels - 1)
+            else:  # a submodule's name may contain slashes
+                self._search(path, found, levels - 1)
+
+    def _search_beside(self, folder: str, found: list[str], levels: int) -> None:
+        """What looks like a git folder may only lead to some."""
+        for path, is_link in _folders(folder):
+            own = os.path.basename(path) in _INSIDE
+            if is_link and not own:
+                self.links.append(path)
+            elif not is_link and (not own or is_git_folder(path)):
+                self._left -= 1
+                if is_git_folder(path):
+                    found.append(path)
+                    self.search_all(path, levels - 1)
+                if levels > 1:
+                    self._search(path, found, levels - 1)
+                else:
+                    self.deep.append(path)
 
 
 class Pointer(NamedTuple):
@@ -71,18 +114,25 @@ class Pointer(NamedTuple):
 
 def is_git_folder(path: str) -> bool:
     """Whether git could take this folder for one of its own."""
-    return any(os.path.lexists(os.path.join(path, sign)) for sign in _SIGNS)
+    if any(kind(os.path.join(path, sign)) in ("file", "link") for sign in _SIGNS_FILES):
+        return True
+    return any(kind(os.path.join(path, sign)) is not None for sign in _SIGNS_FOLDERS)
 
 
 def checkouts(module: str) -> set[str]:
-    """The `.git` of the checkout that belongs to a submodule's git folder, if it says so."""
-    match = _WORKTREE.search(config(module))
-    if match is None or not match[1] or b'"' in match[1]:
-        return set()
+    """The `.git` of the checkouts that a submodule's git folder says belong to it."""
+    found: set[str] = set()
     # Where the folder is a link, git goes by the real one; whoever wrote it may have not.
-    bases = {module, os.path.realpath(module)}
-    places = {os.path.normpath(os.path.join(base, os.fsdecode(match[1]))) for base in bases}
-    return {os.path.join(place, ".git") for place in places if os.path.realpath(place) == place}
+    for base in {module, os.path.realpath(module)}:
+        for line in config(module).split(b"\n"):
+            match = _WORKTREE.match(line)
+            value = match[1].strip().strip(b'"').replace(b"\\\\", b"\\") if match else b""
+            if not value or b"\0" in value:
+                continue
+            place = os.path.normpath(os.path.join(base, os.fsdecode(value)))
+            if os.path.realpath(place) == place:
+                found.add(os.path.join(place, ".git"))
+    return found
 
 
 def pointer(file: str, label: bytes) -> Pointer | None:
@@ -92,7 +142,7 @@ def pointer(file: str, label: bytes) -> Pointer | None:
     text = read(file, _POINTER_MOST)
     if not text.startswith(label) or b"\0" in text:
         return None
-    name = os.fsdecode(text[len(label) :].strip())
+    name = os.fsdecode(text[len(label) :].removeprefix(b" " if label else b"").rstrip(b"\r\n"))
     if not name:
         return None
     spelled = os.path.join(os.path.dirname(file), name)
@@ -101,13 +151,22 @@ def pointer(file: str, label: bytes) -> Pointer | None:
 
 def config(folder: str) -> bytes:
     """A git folder's config; one that is a link is held in place, and so may be followed."""
-    return read(os.path.realpath(os.path.join(folder, "config")), _CONFIG_MOST)
+    path = os.path.realpath(os.path.join(folder, "config"))
+    text = read(path, _CONFIG_MOST + 1)
+    if len(text) > _CONFIG_MOST:
+        raise SandboxUnavailable(
+            f"sandbox: {path} has more than {_CONFIG_MOST} bytes: too many to look through.",
+            remedy="Make it shorter, or remove it if it is not yours.",
+        )
+    return text
 
 
 def read(path: str, most: int) -> bytes:
     """The start of a regular file; nothing for anything else."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError as error:
+        raise unseen(path) from error
     except OSError:
         return b""
     try:
@@ -120,6 +179,8 @@ def kind(path: str) -> str | None:
     """Whether there is a link, a folder or a file."""
     try:
         mode = os.lstat(path).st_mode
+    except PermissionError as error:
+        raise unseen(path) from error
     except OSError:
         return None
     if stat.S_ISLNK(mode):
@@ -127,10 +188,26 @@ def kind(path: str) -> str | None:
     return "folder" if stat.S_ISDIR(mode) else "file"
 
 
+def unseen(path: str) -> SandboxUnavailable:
+    """For what must be protected, and cannot even be looked at."""
+    return SandboxUnavailable(
+        f"sandbox: {path} cannot be looked at, so nobody could protect it.",
+        remedy="Give yourself the right to (`chmod u+rwx` on its folder), or remove it.",
+    )
+
+
 def _folders(parent: str) -> list[tuple[str, bool]]:
-    """The folders in one, and the links to folders, with whether it is one."""
+    """The folders and links in one, with whether it is a link."""
     try:
         with os.scandir(parent) as entries:
-            return sorted((e.path, e.is_symlink()) for e in entries if e.is_dir() or e.is_symlink())
-    except OSError:
+            return sorted(
+                (entry.path, entry.is_symlink())
+                for entry in entries
+                if entry.is_symlink() or entry.is_dir(follow_symlinks=False)
+            )
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        if error.errno in (ELOOP, ENAMETOOLONG):
+            return []  # nothing can be there
+        raise unseen(parent) from error

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 
 from toolrest.policy.links import Links
 from toolrest.policy.names import prefixes
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.gitdirs import GitPlan
+from toolrest.sandbox.gitfiles import unseen
 from toolrest.sandbox.kinds import kind_of
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
@@ -26,11 +29,14 @@ class Guarded:
         self._registry = registry
         self._points: dict[str, MountPoints] = {}
         """By the folder that the placeholders are in."""
+        self._planned: list[GitPlan] = []
+        self._ways: list[str] = []
 
     def look_and_hold(self) -> tuple[tuple[str, ...], list[MountPoints]]:
         """As `hold`, when nothing runs that could be in the way of a look."""
         for root in self.roots:
             root.look()
+        self._check_ways()
         try:
             return self.hold()
         except SandboxUnavailable as error:
@@ -39,6 +45,35 @@ class Guarded:
         for root in self.roots:  # a folder in `.git` is gone, a submodule's for one
             root.look(again=True)
         return self.hold()
+
+    def _check_ways(self) -> None:
+        """Raises where a folder of a guarded or hidden name cannot be looked into.
+
+        A command that makes one so would have its name count as missing.
+        """
+        plans = [root.git for root in self.roots]
+        if plans != self._planned:
+            self._planned, self._ways = plans, self._find_ways()
+        for folder in self._ways:
+            try:
+                os.stat(folder + "/.")
+            except PermissionError as error:
+                raise unseen(folder) from error
+            except OSError:
+                continue
+
+    def _find_ways(self) -> list[str]:
+        names = [*self._policy.protected, *self._policy.hidden, *self._policy.exceptions]
+        for root in self.roots:
+            names += (*root.git.read_only, *root.git.writable, *root.missing, *root.top)
+        writable = prefixes(self.writable())
+        found: dict[str, None] = dict.fromkeys(self.writable())
+        for name in names:
+            folder = os.path.dirname(name)
+            while (folder + "/").startswith(writable) and folder not in found:
+                found[folder] = None
+                folder = os.path.dirname(folder)
+        return list(found)
 
     def hold(self) -> tuple[tuple[str, ...], list[MountPoints]]:
         """Take the names that must stay missing; what exists of them, and what to let go later."""

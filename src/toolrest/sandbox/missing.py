@@ -16,6 +16,8 @@ _FILES: dict[str, bytes] = {
     ".bash_logout": b"",
     ".bash_profile": b"if [ -r ~/.bash_login ]; then . ~/.bash_login\nelse " + _SH + b"fi\n",
     ".bashrc": b"",
+    "commondir": b".\n",
+    "config.worktree": b"",
     ".gitconfig": b"",
     ".inputrc": b"$include /etc/inputrc\n",
     ".pam_environment": b"",

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from toolrest.policy.names import inside
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.gitdirs import GitPlan, git_plan, only
+from toolrest.sandbox.gitfiles import unseen
 from toolrest.sandbox.missing import at_depth, at_top
 
-_Identity = tuple[int, int]
+_Identity = tuple[int, int, int]
 
 
 class Wanted(NamedTuple):
@@ -32,19 +33,22 @@ class Root:
         self._protect(git_plan(path))
 
     def look(self, *, again: bool = False) -> None:
-        """Has `.git` been replaced from outside since the last command?"""
+        """Has `.git` been replaced from outside since the last command, or changed inside?"""
         identity = _identity(self.path)
         if again or identity != self._identity:
             pointer = identity is not None and not stat.S_ISDIR(identity[1])
             entry = os.path.join(self.path, ".git")
             self._identity = identity
             self._protect(only(entry) if pointer else git_plan(self.path))
+        elif self._stamps != tuple(map(_stamp, self.git.watched)):
+            self._protect(git_plan(self.path))
         if self.git.refusal is not None:
             raise SandboxUnavailable(f"sandbox: {self.git.refusal}")
 
     def _protect(self, git: GitPlan) -> None:
         """Keep the protected names as they are, there or not; git's are in its plan."""
         self.git = git
+        self._stamps = tuple(map(_stamp, git.watched))
         kept = (os.path.join(self.path, ".git"), *git.writable)
         self.protected = tuple(p for p in self._names if not any(inside(p, k) for k in kept))
         # The names right in the root and git's, with what stands for one that is missing.
@@ -74,11 +78,19 @@ class Root:
 
 
 def _identity(root: str) -> _Identity | None:
+    """Of `.git`: another one is another; a pointer is also another when it says something else."""
+    found = _stamp(os.path.join(root, ".git"))
+    return (*found[:2], 0) if found is not None and stat.S_ISDIR(found[1]) else found
+
+
+def _stamp(path: str) -> _Identity | None:
     try:
-        info = os.lstat(os.path.join(root, ".git"))
+        info = os.lstat(path)
+    except PermissionError as error:
+        raise unseen(path) from error
     except OSError:
         return None
-    return info.st_ino, stat.S_IFMT(info.st_mode)
+    return info.st_ino, stat.S_IFMT(info.st_mode), info.st_ctime_ns
 
 
 def _by_folder(
