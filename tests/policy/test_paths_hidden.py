@@ -283,3 +283,33 @@ def test_a_folder_that_cannot_be_searched_is_hidden_as_a_whole(places: Any) -> N
         closed.chmod(0o755)
     wanted = closed if os.geteuid() != 0 else closed / ".env"
     assert str(wanted) in found
+
+
+def test_a_link_that_is_called_env_hides_no_folder(places: Any) -> None:
+    secret = places.outside / "app.env"
+    secret.write_text("SECRET")
+    (places.workspace / ".git").mkdir()
+    for name, target in {
+        ".env.root": "/",
+        ".env.up": "..",
+        ".env.git": ".git",
+        ".env.loop": ".env.loop",
+        ".env.proc": "/proc/1/root",
+        ".env.file": str(secret),
+        ".env.later": "later",
+    }.items():
+        (places.workspace / name).symlink_to(target)
+    found = places.policy().hidden_paths()
+    linked = {os.path.basename(path) for path in found if path.startswith(str(places.workspace))}
+    assert linked == {".env.file", ".env.later"}
+
+
+def test_a_root_that_cannot_be_searched_is_an_error(places: Any) -> None:
+    places.workspace.chmod(0o300)
+    try:
+        if os.geteuid() == 0:
+            return
+        with pytest.raises(ConfigError, match="cannot be searched for hidden files"):
+            places.policy().hidden_paths()
+    finally:
+        places.workspace.chmod(0o755)

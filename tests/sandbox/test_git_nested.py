@@ -149,3 +149,27 @@ def test_folders_that_nobody_may_look_into_are_hidden_with_what_is_in_them(perso
     assert "SECRET" not in "".join(result.text for result in results)
     person.do("chmod 755 d e", person.workspace)
     assert (person.workspace / "e/prot").read_text() == "kept\n"
+
+
+def test_parts_of_git_that_look_like_git_are_left_alone(project: Person) -> None:
+    """`logs` has a HEAD, `objects` an `info`."""
+    project.do("git -C sub commit -q --allow-empty -m 2; git -C sub gc -q", project.workspace)
+    lines = ["git -C sub gc -q && git -C sub fsck && git -C sub reflog && git gc -q && git fsck"]
+    lines += ["find .git -name config.worktree -o -name commondir | sort"]
+    works, placeholders = project.confined(*lines)
+    assert works.code == 0, works.text
+    assert "bad ref" not in works.text
+    assert not [
+        path for path in placeholders.text.split() if "/logs/" in path or "/objects/" in path
+    ]
+    project.do("for i in $(seq 1100); do mkdir -p .git/modules/sub/lfs/objects/$i; done",
+               project.workspace)  # fmt: skip
+    assert project.confined("true")[0].code == 0
+
+
+def test_a_link_to_everything_hides_nothing_less(person: Person) -> None:
+    person.do("ln -s / .env.x; mkdir -p ../secret; echo SECRET > ../secret/s", person.workspace)
+    wish = {"hidden": [f"{person.workspace}/.env.x", f"{person.place}/secret"]}
+    (result,) = person.confined(f"cat {person.place}/secret/s; ls /run /tmp", **wish)
+    assert "SECRET" not in result.text
+    assert "Permission denied" in result.text

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 
 from toolrest.agent.locks import is_locked
 from toolrest.agent.store import stored_sessions
+from toolrest.gate.private import remove_tree
 from toolrest.lazy_dataclass import dataclass
 
 DAY = 86_400.0
@@ -60,13 +60,15 @@ def _folders(place: str, *, only_sessions: bool = False) -> Iterator[_Entry]:
             continue
         if only_sessions and len(name) < 32:
             continue  # not a session's: what all of them share
-        sizes = [
-            entry.size
-            for folder, _, names in os.walk(path)
-            for file in names
-            if (entry := _entry(os.path.join(folder, file))) is not None
-        ]
-        yield _Entry(path, sum(sizes), os.stat(path).st_mtime)
+        yield _Entry(path, _size(path), os.stat(path).st_mtime)
+
+
+def _size(path: str) -> int:
+    entries = (_entry(os.path.join(top, file)) for top, _, names in os.walk(path) for file in names)
+    try:
+        return sum(entry.size for entry in entries if entry is not None)
+    except RecursionError:
+        return 0  # folders in folders without end: not worth more than being removed
 
 
 def _files(place: str) -> Iterator[_Entry]:
@@ -120,9 +122,9 @@ def _trim(
 def _remove(path: str) -> bool:
     try:
         if os.path.isdir(path):
-            shutil.rmtree(path)
+            remove_tree(path)
         else:
             os.unlink(path)
     except OSError:
         return False
-    return True
+    return not os.path.lexists(path)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.agent.places import shared_tmp
+from toolrest.gate.private import remove_tree
 from toolrest.mcp.errors import McpUnavailable
 
 if TYPE_CHECKING:
@@ -111,11 +112,9 @@ class ServerBoxes:
 
     async def aclose(self) -> None:
         """Close the proxies and remove the private folders."""
-        import shutil
-
         for proxy in self._proxies:
             await proxy.aclose()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_tree(self._folder)
 
 
 def network_of(server: Server) -> Network:

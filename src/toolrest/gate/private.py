@@ -51,6 +51,19 @@ def write_all(descriptor: int, data: bytes) -> None:
         written += os.write(descriptor, memoryview(data)[written:])
 
 
+def remove_tree(folder: str) -> None:
+    """Remove a folder that commands wrote to, as far as that can be done."""
+    import shutil
+
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:  # there are more folders in each other than Python can follow
+        import subprocess
+
+        argv = ["/bin/rm", "-rf", "--", folder]
+        subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)
+
+
 reason = os_words
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.gate.enclosure import Confinement, Enclosure
 from toolrest.gate.gaps import Gaps
+from toolrest.gate.private import remove_tree
 from toolrest.gate.ran import Executed, Ran, without_launcher
 from toolrest.gate.stops import Stops
 from toolrest.gate.tally import Tally
@@ -320,7 +320,7 @@ class Runner:
         await self._stops.settle()
         await self._owner.aclose()
         await self.enclosure.aclose()
-        shutil.rmtree(self._session_dir, ignore_errors=True)
+        remove_tree(self._session_dir)
 
 
 def _folder(path: str) -> tuple[str, int, int] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -206,8 +207,12 @@ class HiddenList:
                 entries = os.scandir(directory)
             except PermissionError:
                 # A command may have closed it, and could open it again.
-                if directory not in self.roots:
-                    yield directory
+                if directory in self.roots:
+                    raise ConfigError(
+                        f"{directory} cannot be searched for hidden files: give yourself the right"
+                        " to read it (`chmod u+rx`)"
+                    ) from None
+                yield directory
                 continue
             except OSError:
                 continue
@@ -215,11 +220,26 @@ class HiddenList:
                 for entry in entries:
                     limit -= 1
                     if hidden is not None and hidden(entry.name):
-                        yield entry.path
+                        if not self._leads_astray(entry):
+                            yield entry.path
                     elif _worth_entering(entry):
                         pending.append(entry.path)
                     if limit <= 0:
                         break
+
+    def _leads_astray(self, entry: os.DirEntry[str]) -> bool:
+        """Whether this is a link that only looks like an `.env`, and would hide a folder."""
+        if not entry.is_symlink():
+            return False
+        hit = self.hit(entry.path)
+        if hit is None or hit.kind != "env":
+            return False
+        try:
+            return stat.S_ISDIR(entry.stat().st_mode)
+        except FileNotFoundError:
+            return False  # it may come yet
+        except OSError:
+            return True
 
 
 def _worth_entering(entry: os.DirEntry[str]) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
-from toolrest.sandbox.gitfiles import Nested, checkouts, kind, pointer
+from toolrest.sandbox.gitfiles import Nested, checkouts, kind, pointer, real
 
 _NESTED_MOST = 16
 """So many submodules or worktrees get mounts of their own; beyond, all of them are read-only."""
@@ -197,7 +197,7 @@ def _nested(plan: GitPlan, root: str, folder: str) -> None:
 
 def _keep_pointers(plan: GitPlan, root: str, nested: Nested) -> None:
     """The `.git` of the checkouts of submodules and worktrees, as far as these are in the root."""
-    paths = {path for module in _modules(nested) for path in checkouts(module)}
+    paths = {path for module in _modules(plan, root, nested) for path in checkouts(module)}
     back = (pointer(os.path.join(worktree, "gitdir"), b"") for worktree in nested.worktrees)
     paths |= {found.real for found in back if found is not None}
     paths = {path for path in paths if inside(path, root) and kind(path) in ("link", "file")}
@@ -212,14 +212,19 @@ def _keep_pointers(plan: GitPlan, root: str, nested: Nested) -> None:
             plan.target(path, b"gitdir:")
 
 
-def _modules(nested: Nested) -> Iterator[str]:
-    """The git folders of submodules, also those that are links or behind one."""
+def _modules(plan: GitPlan, root: str, nested: Nested) -> Iterator[str]:
+    """The git folders of submodules, also those that are links or behind one in this root."""
     yield from nested.modules
     for link in nested.links:
+        place = real(link)
+        if not inside(place, root):
+            continue
         yield link
         behind = Nested()
-        behind.search(os.path.realpath(link))
-        behind.search_all(os.path.realpath(link))
+        behind.search(place)
+        behind.search_all(place)
+        if not behind.is_whole:
+            plan.refusal = f"{link} leads to too many folders to look at"
         yield from behind.modules
 
 

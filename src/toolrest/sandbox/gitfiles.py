@@ -94,7 +94,7 @@ class Nested:
             own = os.path.basename(path) in _INSIDE
             if is_link and not own:
                 self.links.append(path)
-            elif not is_link and (not own or is_git_folder(path)):
+            elif not is_link and (not own or _has_config(path)):
                 self._left -= 1
                 if is_git_folder(path):
                     found.append(path)
@@ -119,18 +119,31 @@ def is_git_folder(path: str) -> bool:
     return any(kind(os.path.join(path, sign)) is not None for sign in _SIGNS_FOLDERS)
 
 
+def _has_config(path: str) -> bool:
+    """`logs` has a HEAD and `objects` an `info`, but only a git folder has this."""
+    return kind(os.path.join(path, "config")) in ("file", "link")
+
+
+def real(path: str) -> str:
+    """The real path; some links of `/proc` cannot even be followed."""
+    try:
+        return os.path.realpath(path)
+    except OSError as error:
+        raise unseen(path) from error
+
+
 def checkouts(module: str) -> set[str]:
     """The `.git` of the checkouts that a submodule's git folder says belong to it."""
     found: set[str] = set()
     # Where the folder is a link, git goes by the real one; whoever wrote it may have not.
-    for base in {module, os.path.realpath(module)}:
+    for base in {module, real(module)}:
         for line in config(module).split(b"\n"):
             match = _WORKTREE.match(line)
             value = match[1].strip().strip(b'"').replace(b"\\\\", b"\\") if match else b""
             if not value or b"\0" in value:
                 continue
             place = os.path.normpath(os.path.join(base, os.fsdecode(value)))
-            if os.path.realpath(place) == place:
+            if real(place) == place:
                 found.add(os.path.join(place, ".git"))
     return found
 
@@ -146,12 +159,12 @@ def pointer(file: str, label: bytes) -> Pointer | None:
     if not name:
         return None
     spelled = os.path.join(os.path.dirname(file), name)
-    return Pointer(spelled, os.path.realpath(spelled))
+    return Pointer(spelled, real(spelled))
 
 
 def config(folder: str) -> bytes:
     """A git folder's config; one that is a link is held in place, and so may be followed."""
-    path = os.path.realpath(os.path.join(folder, "config"))
+    path = real(os.path.join(folder, "config"))
     text = read(path, _CONFIG_MOST + 1)
     if len(text) > _CONFIG_MOST:
         raise SandboxUnavailable(

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterator
 
 from toolrest.policy.names import unique
+from toolrest.sandbox.gitfiles import unseen
 from toolrest.sandbox.policy import SandboxPolicy
 
 _MOST_FOLDERS = 32
@@ -33,6 +34,8 @@ class NewlyHidden:
         for folder, hidden in self._tests:
             try:
                 names = os.listdir(folder)
+            except PermissionError as error:
+                raise unseen(folder) from error  # a command may have closed it
             except OSError:
                 continue
             for name in names:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 
 from toolrest.config.rights_model import Control as Control
 from toolrest.config.rights_model import Sandbox
-from toolrest.errors import ConfigError
+from toolrest.errors import ConfigError, os_words
 from toolrest.lazy_dataclass import dataclass, field, replace
 from toolrest.policy.hidden import home_folders
 from toolrest.policy.names import inside, unique
@@ -162,7 +162,10 @@ def _absolute(path: str, key: str, base: str) -> str:
     text = os.fspath(path)
     if not text or "\0" in text:
         raise ConfigError(f"{key}: a path may not be empty or contain a NUL character")
-    return os.path.realpath(os.path.join(base, os.path.expanduser(text)))
+    try:
+        return os.path.realpath(os.path.join(base, os.path.expanduser(text)))
+    except OSError as error:
+        raise ConfigError(f"{key}: {text} cannot be followed: {os_words(error)}") from None
 
 
 def _folder(path: str, key: str) -> str:

@@ -164,8 +164,8 @@ class View:
         """Places that nobody may read. What does not exist needs no mask."""
         for path in paths:
             info = _lstat(path)
-            if info is None or stat.S_ISLNK(info.st_mode):
-                continue
+            if path == "/" or info is None or stat.S_ISLNK(info.st_mode):
+                continue  # nothing is mounted on `/`, so nothing in it would be hidden
             if self.policy.in_root(path) and os.path.realpath(path) != path:
                 continue
             if info.st_uid != os.geteuid() and not os.access(path, os.R_OK):
