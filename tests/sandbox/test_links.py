@@ -171,11 +171,11 @@ def test_what_is_not_there_at_the_end_of_one_is_not_made(person: Person, target:
     assert person.do("ls -lAR", person.workspace) == before
 
 
-@pytest.mark.parametrize("target", ["nothing/../d", "."])
+@pytest.mark.parametrize("target", ["nothing/../d", ".", "/proc/self/cwd/d"])
 def test_one_whose_end_cannot_be_protected_stops_everything(person: Person, target: str) -> None:
     person.do(f"mkdir d; ln -s {target} .envrc", person.workspace)
     (result,) = person.confined("touch ran")
-    assert f"{person.workspace}/.envrc leads to" in result.refused
+    assert f"{person.workspace}/.envrc leads t" in result.refused
     assert not (person.workspace / "ran").exists()
 
 
