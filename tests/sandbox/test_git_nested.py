@@ -173,3 +173,15 @@ def test_a_link_to_everything_hides_nothing_less(person: Person) -> None:
     (result,) = person.confined(f"cat {person.place}/secret/s; ls /run /tmp", **wish)
     assert "SECRET" not in result.text
     assert "Permission denied" in result.text
+
+
+def test_a_submodule_below_what_looks_like_one_keeps_its_own_parts(project: Person) -> None:
+    project.do("touch .git/modules/libs/HEAD; cd .git/modules/libs/inner/objects; seq 1100 | xargs"
+               " mkdir", project.workspace)  # fmt: skip
+    hook, config, works = project.confined(
+        HOOK.format(".git/modules/libs/inner"),
+        CONFIG.format(".git/modules/libs/inner"),
+        "cd libs/inner && touch f && git add f && git commit -qm 1 && git gc -q && git fsck",
+    )
+    assert (hook.code == 0, config.code == 0) == (False, False)
+    assert works.code == 0, works

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,18 +179,31 @@ async def test_a_large_environment_goes_the_other_way(sandbox: Sandbox, owner: O
     assert "Read-only" in text
 
 
-async def test_a_kernel_with_small_buffers_too(
-    sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sandbox.choose()
+@pytest.fixture
+def small_buffers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Late], None]], None]:
+    """From now on the kernel takes little at once; what else is done to each one is given."""
     real = Late.__init__
 
-    def small(self: Late) -> None:
-        real(self)
-        self._here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-        self.room = self._here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2 - 1024
+    def shrink(more: Callable[[Late], None]) -> None:
+        def small(self: Late) -> None:
+            real(self)
+            self._here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+            more(self)
 
-    monkeypatch.setattr(Late, "__init__", small)
+        monkeypatch.setattr(Late, "__init__", small)
+
+    return shrink
+
+
+async def test_a_kernel_with_small_buffers_too(
+    sandbox: Sandbox, owner: Owner, small_buffers: Callable[[Callable[[Late], None]], None]
+) -> None:
+    sandbox.choose()
+
+    def known(late: Late) -> None:
+        late.room = late._here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2 - 1024
+
+    small_buffers(known)
     confined = late(sandbox, "touch .codex/x")
     assert confined.command.ready is None
     assert "Read-only" in await said(owner, confined)
@@ -267,17 +280,10 @@ def in_memory() -> int:
 
 
 async def test_a_message_that_is_cut_short_ends_the_launcher(
-    sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, owner: Owner, small_buffers: Callable[[Callable[[Late], None]], None]
 ) -> None:
     sandbox.choose()
-    real = Late.__init__
-
-    def small(self: Late) -> None:
-        real(self)
-        self._here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-        self._here.setblocking(False)
-
-    monkeypatch.setattr(Late, "__init__", small)
+    small_buffers(lambda late: late._here.setblocking(False))
     confined = late(sandbox, "touch ran", BIG="x" * 8000)
     assert confined.command.ready is not None
     with pytest.raises(SandboxBusy, match="changed while it was starting"):

@@ -19,3 +19,11 @@ class SandboxUnavailable(ToolrestError):
 
 class SandboxBusy(SandboxUnavailable):
     """Not while another command of the session runs; later the same command may be confined."""
+
+
+def unseen(path: str) -> SandboxUnavailable:
+    """For what must be protected, and cannot even be looked at."""
+    return SandboxUnavailable(
+        f"sandbox: {path} cannot be looked at, so nobody could protect it.",
+        remedy="Give yourself the right to (`chmod u+rwx` on its folder), or remove it.",
+    )

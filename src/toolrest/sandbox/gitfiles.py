@@ -11,7 +11,7 @@ import stat
 from errno import ELOOP, ENAMETOOLONG
 from typing import NamedTuple
 
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.errors import SandboxUnavailable, unseen
 
 _POINTER_MOST = 4096
 _CONFIG_MOST = 1 << 16
@@ -67,42 +67,29 @@ class Nested:
         """Look for submodules right in this folder, and below it."""
         self._search(parent, self.modules, levels)
 
-    def _search(self, parent: str, found: list[str], levels: int) -> None:
-        self.searched.append(parent)
+    def _search(self, parent: str, found: list[str], levels: int, *, in_one: bool = False) -> None:
+        """`in_one`: the parent looks like a git folder itself, and may only lead to some."""
+        if not in_one:  # git writes to its own folders all the time
+            self.searched.append(parent)
         if kind(parent) == "link":
             self.links.append(parent)
             return
         for path, is_link in _folders(parent):
+            if in_one and _is_own(path, is_link):
+                continue
             self._left -= 1
             if self._left < 0:
                 return
-            looks_like_one = not is_link and is_git_folder(path)
             if is_link:
                 self.links.append(path)
             elif levels <= 1:
                 self.deep.append(path)
-            elif looks_like_one:
+            elif is_git_folder(path):
                 found.append(path)
                 self.search_all(path, levels - 1)
-                self._search_beside(path, found, levels - 1)
+                self._search(path, found, levels - 1, in_one=True)
             else:  # a submodule's name may contain slashes
                 self._search(path, found, levels - 1)
-
-    def _search_beside(self, folder: str, found: list[str], levels: int) -> None:
-        """What looks like a git folder may only lead to some."""
-        for path, is_link in _folders(folder):
-            own = os.path.basename(path) in _INSIDE
-            if is_link and not own:
-                self.links.append(path)
-            elif not is_link and (not own or _has_config(path)):
-                self._left -= 1
-                if is_git_folder(path):
-                    found.append(path)
-                    self.search_all(path, levels - 1)
-                if levels > 1:
-                    self._search(path, found, levels - 1)
-                else:
-                    self.deep.append(path)
 
 
 class Pointer(NamedTuple):
@@ -119,9 +106,14 @@ def is_git_folder(path: str) -> bool:
     return any(kind(os.path.join(path, sign)) is not None for sign in _SIGNS_FOLDERS)
 
 
-def _has_config(path: str) -> bool:
-    """`logs` has a HEAD and `objects` an `info`, but only a git folder has this."""
-    return kind(os.path.join(path, "config")) in ("file", "link")
+def _is_own(path: str, is_link: bool) -> bool:
+    """Whether this is a part of a git folder and no other git folder.
+
+    `logs` has a HEAD and `objects` an `info`, but only a git folder has a config.
+    """
+    if os.path.basename(path) not in _INSIDE:
+        return False
+    return is_link or kind(os.path.join(path, "config")) not in ("file", "link")
 
 
 def real(path: str) -> str:
@@ -199,14 +191,6 @@ def kind(path: str) -> str | None:
     if stat.S_ISLNK(mode):
         return "link"
     return "folder" if stat.S_ISDIR(mode) else "file"
-
-
-def unseen(path: str) -> SandboxUnavailable:
-    """For what must be protected, and cannot even be looked at."""
-    return SandboxUnavailable(
-        f"sandbox: {path} cannot be looked at, so nobody could protect it.",
-        remedy="Give yourself the right to (`chmod u+rwx` on its folder), or remove it.",
-    )
 
 
 def _folders(parent: str) -> list[tuple[str, bool]]:

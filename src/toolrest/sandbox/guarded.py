@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from toolrest.policy.links import Links
 from toolrest.policy.names import prefixes
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.errors import SandboxUnavailable, unseen
 from toolrest.sandbox.gitdirs import GitPlan
-from toolrest.sandbox.gitfiles import unseen
 from toolrest.sandbox.kinds import kind_of
 from toolrest.sandbox.mountpoints import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterator
 
 from toolrest.policy.names import unique
-from toolrest.sandbox.gitfiles import unseen
+from toolrest.sandbox.errors import unseen
 from toolrest.sandbox.policy import SandboxPolicy
 
 _MOST_FOLDERS = 32

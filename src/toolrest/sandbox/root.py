@@ -7,9 +7,8 @@ import stat
 from typing import NamedTuple
 
 from toolrest.policy.names import inside
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.errors import SandboxUnavailable, unseen
 from toolrest.sandbox.gitdirs import GitPlan, git_plan, only
-from toolrest.sandbox.gitfiles import unseen
 from toolrest.sandbox.missing import at_depth, at_top
 
 _Identity = tuple[int, int, int]
