@@ -176,7 +176,7 @@ def test_a_link_to_everything_hides_nothing_less(person: Person) -> None:
 
 
 def test_a_submodule_below_what_looks_like_one_keeps_its_own_parts(project: Person) -> None:
-    project.do("touch .git/modules/libs/HEAD; cd .git/modules/libs/inner/objects; seq 1100 | xargs"
+    project.do("touch .git/modules/libs/HEAD; cd .git/modules/libs/inner/objects; seq -f n%g 1100 | xargs"
                " mkdir", project.workspace)  # fmt: skip
     hook, config, works = project.confined(
         HOOK.format(".git/modules/libs/inner"),
