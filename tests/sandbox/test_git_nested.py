@@ -176,8 +176,8 @@ def test_a_link_to_everything_hides_nothing_less(person: Person) -> None:
 
 
 def test_a_submodule_below_what_looks_like_one_keeps_its_own_parts(project: Person) -> None:
-    project.do("touch .git/modules/libs/HEAD; cd .git/modules/libs/inner/objects; seq -f n%g 1100 | xargs"
-               " mkdir", project.workspace)  # fmt: skip
+    many = "cd .git/modules/libs/inner/objects; seq -f n%g 1100 | xargs mkdir"
+    project.do(f"touch .git/modules/libs/HEAD; {many}", project.workspace)
     hook, config, works = project.confined(
         HOOK.format(".git/modules/libs/inner"),
         CONFIG.format(".git/modules/libs/inner"),
