@@ -1,18 +1,24 @@
 # Every target does its own set-up. uv is used when it is there, else venv + pip.
+# All that is made lies in VENV: `make test VENV=/elsewhere` leaves the checkout as it is.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
+CACHE := $(VENV)/cache
 STAMP := $(VENV)/.stamp
 DEV := $(VENV)/.stamp-dev
 # uv and pip both read dependency groups from pyproject.toml; pip only since 25.1.
 UV := $(shell command -v uv 2>/dev/null)
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal -o cache_dir=$(CACHE)/pytest
+CONTAINER := $(BIN)/python tests/plain_container.py
 
-.PHONY: install demo test test-full lint bench clean
+.PHONY: install demo test test-full test-container lint bench clean
 
 install: $(STAMP)
 
 $(BIN)/python:
-	@if [ -n "$(UV)" ]; then $(UV) venv -q --python $(PYTHON) $(VENV); \
+	@mkdir -p $(VENV) || { echo "cannot write here; name a folder that can be written: make VENV=/some/folder $(MAKECMDGOALS)"; exit 1; }
+	@echo "making $(VENV) and installing what is needed (half a minute, longer on a slow line)"
+	@if [ -n "$(UV)" ]; then $(UV) venv -q --allow-existing --python $(PYTHON) $(VENV); \
 	else $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install -q --upgrade 'pip>=25.1'; fi
 
 $(STAMP): pyproject.toml | $(BIN)/python
@@ -29,16 +35,26 @@ demo: $(STAMP)
 	@$(BIN)/toolrest demo
 
 lint: $(DEV)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	@echo "lint: ruff, mypy (a minute the first time), import-linter"
+	@$(BIN)/ruff check -q --cache-dir $(CACHE)/ruff .
+	@$(BIN)/ruff format -q --check --cache-dir $(CACHE)/ruff .
+	@$(BIN)/mypy --cache-dir $(CACHE)/mypy
+	@$(BIN)/lint-imports --no-logo --cache-dir $(CACHE)/imports
 
 test: $(DEV) lint
-	$(BIN)/pytest -q -n 2 --dist worksteal
+	@$(PYTEST)
 
 test-full: $(DEV) lint
-	TOOLREST_TEST_FULL=1 $(BIN)/pytest -q -n 2 --dist worksteal
+	@TOOLREST_TEST_FULL=1 $(PYTEST)
+
+# The demo and the tests with the rights of a plain container, with and without Landlock.
+test-container: $(DEV)
+	@echo "plain container: no namespaces, no mounts, Landlock"
+	@$(CONTAINER) -- $(BIN)/toolrest demo
+	@$(CONTAINER) -- $(PYTEST)
+	@echo "plain container: no namespaces, no mounts, no Landlock"
+	@$(CONTAINER) --no-landlock -- $(BIN)/toolrest demo
+	@$(CONTAINER) --no-landlock -- $(PYTEST)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py

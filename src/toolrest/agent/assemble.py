@@ -91,7 +91,7 @@ def assemble(
     def make_runner() -> Runner:
         from toolrest.agent.runner_setup import confinement_of, session_runner
 
-        confinement = known.confined(confinement_of(settings))
+        confinement = known.confined(confinement_of(settings, external=config.external))
         tally = services.tally
         return session_runner(config, files, session_id, environ, confinement, bus, tally)
 

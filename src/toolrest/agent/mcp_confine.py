@@ -70,6 +70,7 @@ class ServerBoxes:
                 host_tmp=shared_tmp(settings),
                 cache_dir=os.path.join(self._config.home, "mcp", "cache", slug),
                 require=settings.sandbox.require,
+                external=self._config.external,
             )
         )
         proxy = await self._proxy(hosts, own) if network == "allowlist" else None

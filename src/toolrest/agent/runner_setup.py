@@ -56,11 +56,11 @@ def session_runner(
     )
 
 
-def confinement_of(settings: Settings) -> Confinement:
-    """What the settings say about programs."""
+def confinement_of(settings: Settings, *, external: bool = False) -> Confinement:
+    """What the settings say about programs; `external` where something else confines them."""
     variables = settings.shell_environment_policy
     return Confinement(
-        network=network_of(settings),
+        network="on" if external else network_of(settings),
         allowed_hosts=settings.tool_security.allowed_network_domains,
         tmp=settings.sandbox_tmp,
         host_tmp=shared_tmp(settings),
@@ -78,6 +78,7 @@ def confinement_of(settings: Settings) -> Confinement:
         require=settings.sandbox.require,
         max_commands=settings.tool_security.max_shell_commands_per_session,
         limits=Limits(settings.limits.processes, settings.limits.memory, settings.limits.file_size),
+        external=external,
     )
 
 

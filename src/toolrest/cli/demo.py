@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from toolrest.events import Event, TurnDiff
 if TYPE_CHECKING:
     from toolrest.agent.result import TurnResult
     from toolrest.agent.session import AgentSession
+    from toolrest.cli.demo_sandbox import DemoSandbox
     from toolrest.config import Config
 
 
@@ -28,7 +30,8 @@ def command(as_json: bool, live: bool, model: str | None) -> None:
     """Watch a model repair a small project: real tools, real sandbox, a temporary folder.
 
     Without --live the model follows a script, so that neither key nor network is needed. Nothing
-    of yours is changed: the project and what is recorded are temporary.
+    of yours is changed: the project and what is recorded are temporary. The first lines say which
+    sandbox this machine has, and what that one cannot enforce.
     """
     with tempfile.TemporaryDirectory(prefix="toolrest-demo-") as folder:
         result = asyncio.run(_play(folder, as_json, live, model))
@@ -36,11 +39,16 @@ def command(as_json: bool, live: bool, model: str | None) -> None:
 
 
 async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> TurnResult:
+    from toolrest.cli.demo_sandbox import find_sandbox
     from toolrest.cli.demo_task import PROMPT, write_project
     from toolrest.cli.timeline import Timeline
 
     project = write_project(folder)
-    session = _live(project, model) if live else _scripted(folder, project)
+    config, env = _live(project, model) if live else _own(folder, project)
+    found = await asyncio.to_thread(find_sandbox, config, folder, live=live)
+    for line in found.lines:
+        click.secho(line, dim=True, err=as_json)
+    session = _open(config, env, found, live=live)
     diffs: list[str] = []
 
     def note(event: Event) -> None:
@@ -61,12 +69,10 @@ async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> Tu
     return result
 
 
-def _scripted(folder: str, project: str) -> AgentSession:
-    """A session that nothing of the user's own settings takes part in."""
-    from toolrest.agent.opened import open_session
-    from toolrest.cli.demo_task import SECRET, script
+def _own(folder: str, project: str) -> tuple[Config, Mapping[str, str]]:
+    """Settings and an environment in which nothing of the user's own takes part."""
+    from toolrest.cli.demo_task import SECRET
     from toolrest.config.loader import Config
-    from toolrest.testing.scripted_model import ScriptedModel
 
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -74,17 +80,29 @@ def _scripted(folder: str, project: str) -> AgentSession:
         "TOOLREST_HOME": os.path.join(folder, "home"),
         "SHOP_API_KEY": SECRET,
     }
-    config = Config.default({"model_family": "gpt-5.5"}, workspace=project, env=env)
-    return open_session(config, ScriptedModel(script(), name="a scripted model"), env=env)
+    return Config.default({"model_family": "gpt-5.5"}, workspace=project, env=env), env
 
 
-def _live(project: str, model: str | None) -> AgentSession:
-    from toolrest.agent.opened import open_session
+def _live(project: str, model: str | None) -> tuple[Config, Mapping[str, str]]:
     from toolrest.config.loader import load
 
     flags = {"model": model, "sandbox_mode": "workspace-write"}
-    config: Config = load(workspace=project, flags=flags, surface="cli")
-    return open_session(config, ephemeral=True, trusted=False)
+    return load(workspace=project, flags=flags, surface="cli"), os.environ
+
+
+def _open(
+    config: Config, env: Mapping[str, str], found: DemoSandbox, *, live: bool
+) -> AgentSession:
+    from toolrest.agent.opened import open_session
+
+    if live:
+        return open_session(config, ephemeral=True, trusted=False)
+    from toolrest.cli.demo_task import script
+    from toolrest.testing.scripted_model import ScriptedModel
+
+    config.external = not found.backend
+    model = ScriptedModel(script(hides=found.hides), name="a scripted model")
+    return open_session(config, model, env=env)
 
 
 def _print_json(event: Event) -> None:

@@ -93,8 +93,15 @@ def _run(line: str, **more: str) -> Call:
     return Call("exec_command", {"cmd": line, "login": False, **more})
 
 
-def script() -> Script:
-    """The replies, one for each request."""
+_HIDDEN = "No, and I cannot write outside. Now the tests again."
+_REDACTED = (
+    "Nothing hides .env from commands on this machine, but the key was taken out before I saw it;"
+    " and a system file I may not write without approval. Now the tests again."
+)
+
+
+def script(*, hides: bool = True) -> Script:
+    """The replies, one for each request; `hides` is whether commands cannot read `.env`."""
     escalated = {
         "sandbox_permissions": "require_escalated",
         "justification": "May I install pytest from the internet?",
@@ -125,7 +132,7 @@ def script() -> Script:
             _run("echo key=$SHOP_API_KEY; cat .env"),
             _run("echo '# tidy' >> /etc/hosts"),
         ],
-        [Say("No, and I cannot write outside. Now the tests again."), _run(_TESTS)],
+        [Say(_HIDDEN if hides else _REDACTED), _run(_TESTS)],
         [Call("update_plan", _plan(3))],
         "Repaired: `Cart.total` in cart.py multiplied nothing by the count and subtracted the "
         "discount as if it were cents. Both tests pass now. pytest could not be installed "

@@ -43,6 +43,8 @@ class Config:
     """Whether the user's files were read: settings, rules and stored grants count together."""
     rules_folders: tuple[str, ...] = ()
     """Folders of trusted projects whose rules files count, outermost first."""
+    external: bool = False
+    """Something else confines the session's programs. No setting says so, only a program can."""
 
     @classmethod
     def default(

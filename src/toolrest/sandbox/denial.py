@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from toolrest.lazy_dataclass import dataclass
 from toolrest.policy.names import inside
 from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.programs import own_files_in
 
 Op: TypeAlias = Literal["write", "read", "network", "call"]
 
@@ -188,7 +189,9 @@ def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op
         return None if _plainly_unreadable(real) else "write"
     if backend == "landlock" and outside and refusal in wording:
         return "write"
-    return "write" if refusal == "failed to write file" and outside else None
+    if refusal == "failed to write file" and outside and not _private_tmp(real, policy, backend):
+        return "write"
+    return None
 
 
 def _plainly_unreadable(path: str) -> bool:
@@ -199,13 +202,25 @@ def _plainly_unreadable(path: str) -> bool:
 def _writable(path: str, policy: SandboxPolicy) -> bool:
     places = [*policy.roots, *([policy.cache_dir] if policy.cache_dir else []), "/dev"]
     if policy.tmp == "private":
-        places += ["/tmp", "/var/tmp", policy.session_dir]  # noqa: S108
+        places.append(policy.session_dir)
     return any(inside(path, place) for place in places)
+
+
+def _private_tmp(path: str, policy: SandboxPolicy, backend: str) -> bool:
+    """Whether a command has a folder of its own there, in which it may write.
+
+    That folder is never read-only; only what is shown of the host below it is, such as a workspace
+    that lies in /tmp, and the folders on the way to it.
+    """
+    if policy.tmp != "private" or backend == "landlock":
+        return False
+    return inside(path, "/tmp") or inside(path, "/var/tmp")  # noqa: S108
 
 
 def _protected(path: str, policy: SandboxPolicy) -> bool:
     gits = (os.path.join(root, ".git") for root in policy.roots)
-    return any(inside(path, place) for place in (*policy.protected, *gits))
+    places = (*policy.protected, *gits, *own_files_in(policy.roots))
+    return any(inside(path, place) for place in places)
 
 
 def _paths(line: str, cwd: str, at: int) -> Iterator[str]:

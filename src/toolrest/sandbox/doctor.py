@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from toolrest.lazy_dataclass import dataclass, field
 from toolrest.policy.names import inside
@@ -50,6 +50,8 @@ class Report:
     hints: tuple[str, ...]
     hard_links: int
     """Files in the writable roots that have another name, perhaps outside; -1: too many to look."""
+    why_none: tuple[str, ...] = ()
+    """Why a session would use nothing: a reason for each backend that it would have tried."""
 
 
 HARD_LINK = {"hardlink_preexisting": landlock.OPEN["hardlink_preexisting"]}
@@ -68,13 +70,26 @@ def examine(policy: SandboxPolicy, registry: str | None = None) -> Report:
     ]
     usable = (f for f in findings if f.stops or (f.works and not unmet(f.controls, policy.require)))
     first = next((f for f in usable if f.stops or f.controls), None)
+    chosen = first.name if first is not None and not first.stops else ""
     return Report(
         tuple(findings),
-        first.name if first is not None and not first.stops else "",
+        chosen,
         tuple(_warnings(policy)),
         tuple(_hints(findings)),
         count_hard_links(policy.roots),
+        () if chosen else tuple(_why_none(findings, policy)),
     )
+
+
+def _why_none(findings: Sequence[Finding], policy: SandboxPolicy) -> Iterator[str]:
+    """For each backend that a session tries by itself, why it would not do."""
+    for finding in findings:
+        if not finding.name.startswith(("bubblewrap", "landlock")):
+            continue  # the others are used only where the settings name them
+        lacking = unmet(finding.controls, policy.require) if finding.works else [finding.detail]
+        yield f"{finding.name}: {'; '.join(lacking)}"
+        if finding.stops:
+            return
 
 
 def _bubblewraps(policy: SandboxPolicy, registry: str) -> list[Finding]:
@@ -197,7 +212,7 @@ def _hints(findings: Sequence[Finding]) -> list[str]:
         hints.append(
             "this is a container, which usually forbids namespaces; either allow them (docker run"
             " --security-opt seccomp=unconfined --security-opt systempaths=unconfined) or let the"
-            " container be the sandbox (mode `external`)"
+            ' container be the sandbox: sandbox_mode = "danger-full-access"'
         )
     if (
         "microsoft" in _read("/proc/version").lower()
@@ -258,6 +273,7 @@ def lines(report: Report) -> list[str]:
         if finding.remedy:
             out.append(f"  to do: {finding.remedy}")
     out.append(f"a session uses: {report.chosen or 'nothing; commands are refused'}")
+    out += [f"  because of {reason}" for reason in report.why_none]
     if report.hard_links:
         number = "very many" if report.hard_links < 0 else str(report.hard_links)
         out.append(

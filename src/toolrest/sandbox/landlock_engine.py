@@ -63,11 +63,11 @@ def controls(policy: SandboxPolicy) -> dict[Control, Enforced]:
     found["writes"] = Enforced(
         "partial", "mode, owner, times and extended attributes of files outside can be changed"
     )
-    if any(policy.in_root(path) for path in policy.hidden if os.path.lexists(path)):
-        found["reads"] = Enforced(
-            "partial", "hidden files inside a writable root can be read; names can be listed"
-        )
     if policy.roots:
+        found["reads"] = Enforced(
+            "partial",
+            "hidden files inside a writable root, such as .env, can be read; names can be listed",
+        )
         found["protected_paths"] = Enforced(
             "none", "names like .git/hooks inside a writable root cannot be protected"
         )

@@ -126,13 +126,17 @@ class SandboxPolicy:
         host_tmp: Sequence[str] | None = None,
         cache_dir: str | None = None,
         require: Iterable[Control] = REQUIRED,
+        external: bool = False,
     ) -> SandboxPolicy:
-        """The same rules that the file tools obey, for the sandbox."""
+        """The same rules that the file tools obey, for the sandbox.
+
+        With `external` something else confines, and programs are started as they are.
+        """
         roots = paths.writable_roots if paths.mode == "workspace-write" else ()
         built = cls.build(
             paths.workspace,
             session_dir,
-            mode=paths.mode,
+            mode="external" if external else paths.mode,
             writable_roots=roots,
             read_roots=paths.read_roots,
             hidden=paths.hidden_paths() if paths.mode != "danger-full-access" else (),
