@@ -12,14 +12,18 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-NOBODY = 65534
+from tests import machine
+from tests.machine import NOBODY
+from tests.progress import Progress
+from tests.watchdog import Watchdog
+
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 
 # A shared machine is no stopwatch; the default run is the same every time, the full run explores.
@@ -34,6 +38,47 @@ settings.load_profile("full" if FULL else "quick")
 # A shell's background job is started with Ctrl-C ignored, and so would be all that we start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker takes over what the machine was found to have; the first process prepares."""
+    worker = getattr(config, "workerinput", None)
+    config.stash[_WATCHDOG] = Watchdog()
+    if worker is not None:
+        machine.known(worker["lacking"])
+        return
+    public = machine.publish()
+    if public is not None:
+        config.add_cleanup(lambda: shutil.rmtree(public))
+    if config.option.verbose < 0:
+        config.pluginmanager.register(Progress(config))
+
+
+_WATCHDOG = pytest.StashKey[Watchdog]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """No test outlives its time limit by much."""
+    watchdog = item.config.stash[_WATCHDOG]
+    mark = item.get_closest_marker("timeout")
+    watchdog.begin(item.nodeid, float(mark.args[0] if mark else item.config.getini("timeout")))
+    try:
+        return (yield)
+    finally:
+        watchdog.end()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """What the machine has is found out once a run, before the first worker starts."""
+    node.workerinput["lacking"] = machine.lacking()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot run on this machine."""
+    for mark in item.iter_markers("needs"):
+        machine.require(*mark.args)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -63,20 +108,67 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return told
 
 
+@pytest.fixture(scope="session")
+def user_home() -> Iterator[str]:
+    """An empty home, outside /tmp."""
+    made = tempfile.mkdtemp(prefix="toolrest-test-home-", dir=machine.solid_ground())
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
 @pytest.fixture(autouse=True)
 def toolrest_home(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, user_home: str
 ) -> Path:
     """Nobody's real settings take part in a test, and no test writes into a real home."""
     home = tmp_path_factory.mktemp("toolrest-home", numbered=True)
     monkeypatch.setenv("TOOLREST_HOME", str(home))
+    monkeypatch.setenv("HOME", user_home)  # a login shell reads its profile there
     for name in list(os.environ):
         if name.startswith("MEMO_") or (name.startswith("TOOLREST_") and name not in _KEPT):
             monkeypatch.delenv(name)
     return home
 
 
-_KEPT = ("TOOLREST_HOME", "TOOLREST_TEST_FULL")
+_KEPT = ("TOOLREST_HOME", "TOOLREST_TEST_FULL", "TOOLREST_TEST_PUBLIC")
+
+
+@pytest.fixture(autouse=True)
+def landlock_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only Landlock works, results do not say what it leaves open.
+
+    Layouts are compared to the letter; tests/gate/test_gaps.py has what is said.
+    """
+    if machine.lacking()["namespaces"]:
+        from toolrest.gate import runner
+
+        monkeypatch.setattr(runner, "Gaps", _SilentGaps)
+
+
+@pytest.fixture
+def any_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs of sessions run even where no sandbox works: as they are.
+
+    For tests that are not about confinement, and whose programs do no harm without it.
+    """
+    if machine.lacking()["sandbox"]:
+        from toolrest.config.resolved import Config
+
+        def default(*arguments: Any, **options: Any) -> Config:
+            config = make(*arguments, **options)
+            config.external = True
+            return config
+
+        make = Config.default
+        monkeypatch.setattr(Config, "default", default)
+
+
+class _SilentGaps:
+    def __init__(self, limits: object) -> None:
+        pass
+
+    def news(self, confined: object, taken: object) -> tuple[str, ...]:
+        return ()
 
 
 @pytest.fixture
@@ -142,7 +234,8 @@ def npm(node: str) -> Callable[..., Path]:
             fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may want it at once
             if not (folder / "done").exists():
                 command = [node, str(Path(node).parent.parent / _NPM), "install", "--silent"]
-                environment = {**os.environ, "PATH": f"{Path(node).parent}:{os.environ['PATH']}"}
+                path = f"{Path(node).parent}:{os.environ['PATH']}"
+                environment = {**os.environ, "PATH": path, "HOME": machine.OWN_HOME}
                 folder.mkdir(exist_ok=True)
                 (folder / "package.json").write_text("{}")
                 command += ["--no-audit", "--no-fund", "--ignore-scripts", *packages]

@@ -293,6 +293,7 @@ async def test_auto_asks_about_running_whatever_was_granted_elsewhere(tmp_path: 
         assert rest.explain("apply_patch", patch("a")).verdict == "allow"
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_an_answer_that_was_not_offered_counts_once(tmp_path: Path) -> None:
     asked = Asked("approved_for_user")
     async with Toolrest(tmp_path, approval_policy="auto", on_ask=asked) as rest:
@@ -302,6 +303,7 @@ async def test_an_answer_that_was_not_offered_counts_once(tmp_path: Path) -> Non
     assert len(asked) == 2
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_a_yes_with_a_rule_is_written_and_in_force_at_once(
     tmp_path: Path, toolrest_home: Path
 ) -> None:
@@ -421,6 +423,7 @@ async def test_rules_in_the_settings_only_tighten(tmp_path: Path) -> None:
         Toolrest(tmp_path, settings={"rules.prefix_rules": [{**row, "decision": "allow"}]})
 
 
+@pytest.mark.needs("namespaces")
 async def test_network_rules_open_and_close_hosts_for_commands(
     tmp_path: Path, toolrest_home: Path
 ) -> None:
@@ -511,6 +514,7 @@ async def test_overrides_for_folders(tmp_path: Path) -> None:
     assert rest.explain("apply_patch", patch("docs/a", "b")).verdict == "ask"
 
 
+@pytest.mark.needs("namespaces")
 async def test_a_denied_folder_is_closed_to_tools_and_programs(tmp_path: Path) -> None:
     (tmp_path / "vendor").mkdir()
     async with with_override(tmp_path, "paths", "vendor", "deny", approval_policy="never") as rest:
@@ -662,6 +666,7 @@ async def test_words_never_lower_what_is_declared(tmp_path: Path) -> None:
 BLOCKED = "echo x > {}"
 
 
+@pytest.mark.needs("sandbox")
 async def test_the_second_try_is_not_asked_about_when_the_first_question_said_so(
     tmp_path: Path,
 ) -> None:
@@ -688,6 +693,7 @@ async def test_the_second_try_is_not_asked_about_when_the_first_question_said_so
         target.unlink(missing_ok=True)
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_session_grant_does_not_reach_the_second_try(tmp_path: Path) -> None:
     target = Path.home() / f".toolrest-test-grant-{os.getpid()}"
     line = sh(f"python3 -c \"open({str(target)!r}, 'w')\"")
@@ -707,6 +713,7 @@ async def test_a_session_grant_does_not_reach_the_second_try(tmp_path: Path) -> 
     assert not target.exists()
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("mode", ["on-request", "never", "on-failure"])
 async def test_only_where_a_model_may_ask_to_leave_is_it_told_how(
     tmp_path: Path, mode: str
@@ -742,6 +749,7 @@ def test_scopes_have_answers() -> None:
 # A new repository
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize(
     ("command", "asks"),
     [

@@ -84,6 +84,7 @@ def test_the_corpus_is_large_and_knows_every_tool(work: Path, rows: list[dict[st
     assert offered <= counts.keys(), "record at least ten calls of a new tool in calls.jsonl"
 
 
+@pytest.mark.needs("sandbox")
 def test_never_asks_nothing_and_denials_still_deny(work: Path, rows: list[dict[str, Any]]) -> None:
     rest = session(work, "never", Asked())
     verdicts = [(row, rest.explain(row["tool"], row["arguments"])) for row in rows]
@@ -117,6 +118,7 @@ def test_strict_asks_about_everything_that_touches_anything(
     assert bothered == []
 
 
+@pytest.mark.needs("sandbox")
 async def test_running_them_in_never_asks_nobody_and_harms_nothing(
     work: Path, rows: list[dict[str, Any]]
 ) -> None:

@@ -456,6 +456,7 @@ async def test_specs_are_the_callers_own(tmp_path: Path) -> None:
         assert rest.specs("chat")[0]
 
 
+@pytest.mark.needs("sandbox")
 async def test_the_audit_names_the_sandbox_and_refused_calls_have_a_line(
     tmp_path: Path, toolrest_home: Path
 ) -> None:

@@ -36,6 +36,7 @@ def own(seen: list[dict[str, Any]]) -> list[str]:
 RUN = ["exec_command_begin", "exec_command_output_delta", "exec_command_end"]
 
 
+@pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize(
     ("name", "arguments", "names"),
     [
@@ -61,6 +62,7 @@ async def test_each_tool_is_told_by_its_events(
     assert {event.get("call_id", "c") for event in seen} == {"c"}
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_typing_is_told(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:
         arguments = {"cmd": "cat", "tty": True, "login": False, "yield_time_ms": 250}
@@ -121,6 +123,7 @@ async def test_agents_are_told_in_pairs(tmp_path: Path, toolrest_home: Path) -> 
     assert roles == {"default"}
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_commands_that_look_say_what_they_look_at(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x\n")
     expected = [{"type": "read", "cmd": "cat a.txt", "name": "a.txt", "path": "a.txt"}]

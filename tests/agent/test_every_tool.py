@@ -124,6 +124,7 @@ def opened(project: Path, toolrest_home: Path) -> Open:
     return make
 
 
+@pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("name", CALLS)
 async def test_every_tool_on_every_wire(opened: Open, name: str, wire: Any) -> None:
@@ -147,6 +148,7 @@ def answered(server: ScriptedServer) -> str:
     return json.dumps(said[begun + 1 :])
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("name", MORE)
 async def test_tools_that_need_settings_on_every_wire(

@@ -122,6 +122,7 @@ async def test_a_yes_lets_it_and_the_switch_turns_it_off(tmp_path: Path, evil: A
     assert (output.success, asked) == (True, 0)
 
 
+@pytest.mark.needs("sandbox")
 async def test_what_a_command_fetched_is_somebody_elses_words_too(
     tmp_path: Path, evil: Any
 ) -> None:

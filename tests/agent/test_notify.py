@@ -108,6 +108,7 @@ async def test_each_turn_is_told_once(
     assert (second["last-assistant-message"], second["turn-id"]) == ("two", turns[1])
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_a_failed_turn_is_told_and_a_stopped_one_is_not(
     agent: Make, listener: Listener
 ) -> None:

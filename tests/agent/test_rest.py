@@ -559,6 +559,7 @@ def children() -> set[str]:
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_the_host_program_is_left_alone(tmp_path: Path) -> None:
     import logging
     import os

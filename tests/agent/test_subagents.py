@@ -64,6 +64,7 @@ async def wait(rest: Toolrest, *ids: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_a_child_works_and_reports(parent: Make, workspace: Path) -> None:
     rest = parent(
         [Call("exec_command", {"cmd": "echo made > by_child"}), Say("all done")],
@@ -357,6 +358,7 @@ def test_no_role_widens_anything(
             assert is_on(name, config.value.tools), name
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("policy", ["never", "on-request", "strict"])
 @pytest.mark.parametrize("sandbox", MODES)
 async def test_no_child_call_runs_that_the_ceiling_denies(

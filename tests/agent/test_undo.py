@@ -52,6 +52,7 @@ def tree(folder: Path) -> dict[str, tuple[int, str | bytes]]:
     return found
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_deleted_files_come_back_and_a_persons_new_one_stays(work: Path) -> None:
     for name in ("a", "b", "c"):
         (work / name).write_text(name)
@@ -65,6 +66,7 @@ async def test_deleted_files_come_back_and_a_persons_new_one_stays(work: Path) -
         assert [path.name for path in work.iterdir()] == ["mine"]
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_a_patch_and_a_command_of_one_turn_go_back_together(work: Path) -> None:
     (work / "a.txt").write_text("one\n")
     before = tree(work)
@@ -91,6 +93,7 @@ async def test_a_reading_turn_saves_nothing(work: Path, toolrest_home: Path) -> 
     assert not (toolrest_home / "checkpoints").exists()
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_a_command_that_only_looks_saves_nothing(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("x")
     async with Toolrest(work) as rest:
@@ -104,6 +107,7 @@ async def test_a_command_that_only_looks_saves_nothing(work: Path, toolrest_home
     assert set(tree(work)) == {"a"}
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_what_a_command_changed_is_in_the_audit(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("x")
     async with Toolrest(work) as rest:
@@ -120,6 +124,7 @@ async def test_what_a_command_changed_is_in_the_audit(work: Path, toolrest_home:
     ]
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_without_room_for_the_checkpoint_nothing_runs(
     work: Path, toolrest_home: Path
 ) -> None:
@@ -335,6 +340,7 @@ def test_contents_are_private(work: Path, saved: Checkpoints, toolrest_home: Pat
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
+@pytest.mark.needs("sandbox")
 async def test_no_tool_reaches_the_saved_contents(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("needle-7311")
     async with Toolrest(work) as rest:
@@ -424,6 +430,7 @@ def test_any_turn_can_be_gone_back_to_and_forth(turns: list[object], data: st.Da
         assert tree(work) == end
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_cancelling_a_call_does_not_wait_for_a_slow_checkpoint(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_folder_that_was_moved_away_is_made_anew(
     assert (work / "a").read_text() == "one"
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_commands_in_a_small_workspace_need_no_thread(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from toolrest.testing import Call, Cut, Fail, Garbage, Incomplete, Pause, Say, Think, context_full
 
 
+@pytest.mark.needs("sandbox")
 def test_the_answer_alone_is_on_stdout(desk: Any, serve: Any) -> None:
     serve([[Say("let me see"), Call("exec_command", {"cmd": "echo hi"})], "It says hi."])
     ran = desk.run("exec", "-s", "workspace-write", "what does echo do?")
@@ -25,6 +26,7 @@ def test_the_answer_alone_is_on_stdout(desk: Any, serve: Any) -> None:
     assert "It says hi." not in ran.err
 
 
+@pytest.mark.needs("sandbox")
 def test_json_lines(desk: Any, serve: Any) -> None:
     plan = {"plan": [{"step": "look", "status": "completed"}]}
     serve(
@@ -161,6 +163,7 @@ def test_ephemeral_leaves_nothing_behind(desk: Any, serve: Any) -> None:
     assert not (desk.home / "sessions").exists()
 
 
+@pytest.mark.needs("sandbox")
 def test_sessions_are_listed_shown_forked_and_exported(desk: Any, serve: Any) -> None:
     serve([[Call("exec_command", {"cmd": "echo hi"})], "all done"])
     thread = desk.run("exec", "--json", "please look").lines[0]["thread_id"]
@@ -207,6 +210,7 @@ ENDS: list[tuple[list[Any], tuple[str, ...], int, str]] = [
 SHORT = ENDS if os.environ.get("TOOLREST_TEST_FULL") == "1" else ENDS[::2]
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize(("script", "arguments", "code", "reason"), SHORT)
 def test_exit_codes(
     desk: Any, serve: Any, script: list[Any], arguments: tuple[str, ...], code: int, reason: str
@@ -259,6 +263,7 @@ def test_a_denial_is_told_with_the_setting_that_would_allow_it(desk: Any, serve:
     assert command["status"] == "declined"
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_the_tree_and_are_recorded(
     desk: Any, serve: Any, number: signal.Signals, code: int
@@ -328,6 +333,7 @@ def test_the_log_is_private_and_holds_no_secret(desk: Any, serve: Any, tmp_path:
     assert secret not in log.read_text() + ran.out + ran.err
 
 
+@pytest.mark.needs("sandbox")
 def test_more_folders_may_be_written(desk: Any, serve: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -42,6 +42,7 @@ def run(workspace: Path) -> Run:
     return call
 
 
+@pytest.mark.needs("sandbox")
 def test_a_server_from_add_to_remove(run: Run, toolrest_home: Path) -> None:
     assert "no MCP servers" in run("mcp", "list").stdout
     added = run(
@@ -75,6 +76,7 @@ def test_a_server_from_add_to_remove(run: Run, toolrest_home: Path) -> None:
     assert run("mcp", "remove", "fs").exit_code == 2
 
 
+@pytest.mark.needs("sandbox")
 def test_at_a_terminal_a_slow_server_is_named(run: Run, workspace: Path) -> None:
     run("mcp", "add", "slow", "--", sys.executable, "-S", "-c", "import time; time.sleep(60)")
     command = [TOOLREST, "mcp", "list", "-c", "mcp_servers.slow.startup_timeout_sec=2.5"]
@@ -93,6 +95,7 @@ def test_at_a_terminal_a_slow_server_is_named(run: Run, workspace: Path) -> None
     assert out.decode().startswith("slow  failed")
 
 
+@pytest.mark.needs("sandbox")
 def test_list_tells_the_truth(run: Run, workspace: Path) -> None:
     run("mcp", "add", "bad", "--", sys.executable, "-S", "server.py", "crash")
     run("mcp", "add", "gone", "--", "no-such-program")
@@ -110,6 +113,7 @@ def test_list_tells_the_truth(run: Run, workspace: Path) -> None:
     assert not listed.stderr
 
 
+@pytest.mark.needs("sandbox")
 def test_a_changed_server_is_approved_by_hand(run: Run) -> None:
     run("mcp", "add", "fs", "--", sys.executable, "-S", "server.py")
     assert run("mcp", "list").exit_code == 0
@@ -123,6 +127,7 @@ def test_a_changed_server_is_approved_by_hand(run: Run) -> None:
     assert run("mcp", "list").exit_code == 0
 
 
+@pytest.mark.needs("sandbox")
 def test_a_yes_to_one_server_is_none_to_another(
     run: Run, tmp_path: Path, toolrest_home: Path
 ) -> None:
@@ -184,6 +189,7 @@ def test_login_and_logout_of_a_program() -> None:
     assert "there was no login" in runner.invoke(app, ["mcp", "logout", "fs"]).output
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("waits", [True, False])
 def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, waits: bool) -> None:
     model = serve(["done"])

@@ -120,6 +120,7 @@ def test_explain_tells_the_rule_and_the_choices(work: Path) -> None:
     assert (bad["verdict"], bad["rule"]) == ("deny", "input_invalid")
 
 
+@pytest.mark.needs("namespaces")
 @pytest.mark.parametrize("mode", ["on-request", "never", "untrusted"])
 def test_canaries_are_held(work: Path, mode: str) -> None:
     result = run("policy", "test", "--json", "-a", mode)

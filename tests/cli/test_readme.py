@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toolrest.testing import Call
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -21,6 +23,7 @@ def shown() -> list[list[str]]:
     return [shlex.split(line.split(" | ")[0], comments=True) for line in lines]
 
 
+@pytest.mark.needs("sandbox")
 def test_every_command_runs(desk: Any, serve: Any, full: bool) -> None:
     serve(["looked", Call("exec_command", {"cmd": "echo x > made"}), "fixed", "one"])
     (desk.workspace / "tasks.jsonl").write_text('{"id": "a", "prompt": "go"}\n')

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access"])
 def test_the_exit_code_is_the_commands_or_a_shells(desk: Any, mode: str) -> None:
     plain = desk.workspace / "plain.txt"
@@ -29,6 +30,7 @@ def test_the_exit_code_is_the_commands_or_a_shells(desk: Any, mode: str) -> None
     assert "./plain.txt: Permission denied" in words
 
 
+@pytest.mark.needs("sandbox")
 def test_the_arguments_arrive_as_they_were_typed(desk: Any) -> None:
     odd = ["a b", "$HOME", "`true`", "'", "-e", "", "*"]
     ran = desk.run("sandbox", "--", "printf", "[%s]", *odd)

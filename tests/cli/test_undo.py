@@ -27,6 +27,7 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.needs("sandbox")
 def test_list_look_undo_and_back(work: Path) -> None:
     call = ("call", "exec_command", '{"cmd": "echo after > a; echo new > b"}')
     assert toolrest(work, *call, "-s", "workspace-write").returncode == 0
@@ -51,6 +52,7 @@ def test_list_look_undo_and_back(work: Path) -> None:
     assert (work / "b").exists()
 
 
+@pytest.mark.needs("sandbox")
 def test_what_stays_is_named_and_is_exit_code_1(work: Path) -> None:
     call = ("call", "exec_command", '{"cmd": "echo after > a"}', "-s", "workspace-write")
     assert toolrest(work, *call).returncode == 0
@@ -67,6 +69,7 @@ def test_nothing_to_undo_is_said(work: Path) -> None:
     assert "nothing to undo" in done.stderr
 
 
+@pytest.mark.needs("sandbox")
 def test_a_folder_below_points_to_the_one_with_checkpoints(work: Path) -> None:
     call = ("call", "exec_command", '{"cmd": "mkdir d"}', "-s", "workspace-write")
     assert toolrest(work, *call).returncode == 0
@@ -75,6 +78,7 @@ def test_a_folder_below_points_to_the_one_with_checkpoints(work: Path) -> None:
     assert f"-C {work}" in done.stderr
 
 
+@pytest.mark.needs("sandbox")
 def test_what_is_not_saved_is_listed_before_anything_happens(work: Path) -> None:
     (work / ".gitignore").write_text("*.bin\n")
     (work / "big.bin").write_bytes(b"b" * (1 << 20) + b"!")
@@ -91,6 +95,7 @@ def test_what_is_not_saved_is_listed_before_anything_happens(work: Path) -> None
     assert (work / "a").exists()
 
 
+@pytest.mark.needs("sandbox")
 def test_names_of_files_cannot_act_on_the_terminal(work: Path) -> None:
     call = ("call", "exec_command", '{"cmd": "touch $(printf \'x\\\\033[2Ky\')"}')
     assert toolrest(work, *call, "-s", "workspace-write").returncode == 0

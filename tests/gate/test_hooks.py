@@ -484,6 +484,7 @@ async def test_a_hook_answers_a_question(
         assert output.failure.kind == "approval_denied"
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_hooks_yes_is_none_to_a_second_try_outside(tmp_path: Path, script: Script) -> None:
     """Inside the sandbox it was asked about, and inside it stays until somebody is asked again."""
     outside = Path("/usr/local/toolrest-must-not-be-there")  # /tmp is the sandbox's own

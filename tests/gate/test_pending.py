@@ -423,6 +423,7 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([TOOLREST, *words], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.needs("sandbox")
 async def test_the_command(tmp_path: Path, toolrest_home: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     call = ("call", "-C", str(tmp_path), "-a", "untrusted", "-c", "on_ask=defer", "exec_command")

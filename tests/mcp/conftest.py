@@ -24,6 +24,11 @@ def fake(mode: str = "plain", *more: str, **settings: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": args, **settings}
 
 
+@pytest.fixture(autouse=True)
+def anywhere(any_sandbox: None) -> None:
+    """These servers do no harm; the tests that try what confines them say what they need."""
+
+
 @pytest.fixture
 def fake_server() -> Callable[..., dict[str, Any]]:
     """Makes a server's settings."""

@@ -133,6 +133,7 @@ async def test_a_server_is_confined_to_the_sessions_files(
         assert (await rest.call("fs/files", {"text": str(inside)})).failed
 
 
+@pytest.mark.needs("namespaces")
 async def test_the_network_of_a_server(open_rest: Open, fake_server: Fake) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = {"text": str(listener.getsockname()[1])}
@@ -284,6 +285,7 @@ def test_the_import_of_the_sdk_waits_for_a_server() -> None:
     assert threading.active_count() >= 1
 
 
+@pytest.mark.needs("namespaces")
 async def test_folders_of_its_own_lift_no_denial(
     open_rest: Open, fake_server: Fake, tmp_path: Path
 ) -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.machine import NOBODY, interpreter, packages
 
-import toolrest
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-NOBODY = 65534
 
 
 def living(mark: str) -> list[int]:
@@ -94,20 +91,6 @@ async def owner() -> AsyncIterator[Owner]:
     assert len(os.listdir("/proc/self/fd")) <= len(before)
 
 
-def open_to_all(path: str) -> bool:
-    """Whether every user can get to this program."""
-    real = Path(path).resolve()
-    return all(place.stat().st_mode & stat.S_IXOTH for place in (real, *real.parents))
-
-
-def interpreter() -> str:
-    """A Python that an ordinary user can start."""
-    for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        if os.path.exists(path) and open_to_all(path):
-            return path
-    pytest.skip("no Python that an ordinary user can start: apt install python3")
-
-
 def users() -> list[str]:
     """As root there are two of them; an ordinary user has only itself."""
     return ["root", "nobody"] if os.geteuid() == 0 else ["self"]
@@ -115,8 +98,8 @@ def users() -> list[str]:
 
 def starter(nobody: bool) -> Callable[..., subprocess.Popen[str]]:
     """How to start a Python program, as this user or as an ordinary one."""
-    python = interpreter() if nobody else sys.executable
-    source = os.path.dirname(os.path.dirname(toolrest.__file__))
+    python = interpreter(ordinary=nobody)
+    source = packages().split(os.pathsep)[0]
 
     def start(text: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -381,12 +380,10 @@ async def test_a_full_table(
     assert mark.count() == 0
 
 
+@pytest.mark.needs("namespaces")
 async def test_a_launcher_with_its_own_pids(table: Sessions, sh: Sh, mark: Any) -> None:
-    unshare = shutil.which("unshare")
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    argv = (unshare or "", *user, "--pid", "--fork", "--kill-child", "bash", "-c")
-    if not unshare or subprocess.run([*argv, "true"], capture_output=True).returncode:
-        pytest.skip("no pid namespaces here: apt install util-linux, or allow user namespaces")
+    argv = ("unshare", *user, "--pid", "--fork", "--kill-child", "bash", "-c")
     line = (
         f'trap "echo caught" INT; (setsid sleep {mark} &); echo ready; while :; do sleep 0.05; done'
     )

@@ -6,24 +6,22 @@ import json
 import os
 import shutil
 import socket
-import stat
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import NOBODY, interpreter, packages, require, script, solid_ground
 
 from toolrest.sandbox.denial import disturbed
 
 HERE = Path(__file__).parent
-REPOSITORY = HERE.parents[1]
-NOBODY = 65534
+NEEDS = {"bubblewrap": "namespaces", "landlock": "landlock", "none": "mounts"}
+"""What each backend needs; without one, root's probes run where they may mount something."""
 GIT = {
     "GIT_AUTHOR_NAME": "a",
     "GIT_AUTHOR_EMAIL": "a@b",
@@ -49,36 +47,20 @@ def user(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session", params=["bubblewrap", "landlock"])
 def backend(request: pytest.FixtureRequest) -> str:
     """What confines."""
+    require(NEEDS[request.param])
     return str(request.param)
-
-
-def open_to_all(path: str) -> bool:
-    """Whether every user can get to this file."""
-    real = Path(path).resolve()
-    return all(p.stat().st_mode & stat.S_IXOTH for p in (real, *real.parents))
-
-
-@cache
-def interpreter(name: str) -> str:
-    """A Python that this user can start."""
-    for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        if os.path.exists(path) and (name == "root" or os.geteuid() != 0 or open_to_all(path)):
-            return path
-    pytest.skip("no Python that an ordinary user can start: apt install python3")
 
 
 @pytest.fixture(scope="session")
 def python(user: str) -> str:
     """A Python that the user of this test can start."""
-    return interpreter(user)
+    return interpreter(ordinary=user == "user")
 
 
 @pytest.fixture(scope="session")
 def ground() -> Iterator[Path]:
     """A place that a sandbox shows as it is, unlike /tmp, and that every user can get to."""
-    parent = Path("/var/lib") if os.geteuid() == 0 else REPOSITORY / "build"
-    parent.mkdir(exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix="toolrest-test-", dir=parent))
+    made = Path(tempfile.mkdtemp(prefix="toolrest-test-", dir=solid_ground()))
     made.chmod(0o755)
     yield made
     subprocess.run(["chmod", "-R", "u+rwX", str(made)], check=False)
@@ -118,6 +100,7 @@ def world(ground: Path) -> World:
     kept: dict[str, dict[str, Any]] = {}
 
     def run(user: str, **wish: Any) -> dict[str, Any]:
+        require(NEEDS[wish["backend"]])
         key = json.dumps([user, wish], sort_keys=True)
         tries = 0
         while key not in kept and (tries := tries + 1) < 5:
@@ -138,11 +121,10 @@ def as_user(user: str) -> dict[str, Any]:
 
 def environment(home: Path) -> dict[str, str]:
     """What a child needs to import Toolrest with another Python."""
-    packages = [str(REPOSITORY / "src"), *(p for p in sys.path if p.endswith("site-packages"))]
     return {
         "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": str(home),
-        "PYTHONPATH": os.pathsep.join(packages),
+        "PYTHONPATH": packages(),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TOOLREST_HOME": str(home / ".toolrest"),
     }
@@ -173,8 +155,9 @@ def _run(ground: Path, user: str, wish: dict[str, Any]) -> dict[str, Any]:
     if user == "user" and os.geteuid() == 0:
         os.chown(base, NOBODY, NOBODY)
     suid_program(base / "outside", user)
+    settings = {"base": str(base), **wish}
     done = subprocess.run(
-        [interpreter(user), str(HERE / "host.py"), json.dumps({"base": str(base), **wish})],
+        [interpreter(ordinary=user == "user"), script(HERE / "host.py"), json.dumps(settings)],
         cwd="/",
         env=environment(base / "home"),
         capture_output=True,
@@ -229,6 +212,7 @@ class Person:
         self, *lines: str, backend: str | None = "bubblewrap", **wish: Any
     ) -> list[Result]:
         """Shell lines in one sandboxed session, one command each."""
+        require(NEEDS.get(backend or "", "sandbox"))
         settings = {
             "workspace": str(self.workspace),
             "session_dir": str(self.place / "session"),
@@ -238,7 +222,11 @@ class Person:
             "env": {"PATH": "/usr/bin:/bin", "HOME": str(self.home), **GIT, **wish.pop("env", {})},
         }
         done = subprocess.run(
-            [interpreter(self.name), str(HERE / "session.py"), json.dumps(settings | wish)],
+            [
+                interpreter(ordinary=self.name == "user"),
+                script(HERE / "session.py"),
+                json.dumps(settings | wish),
+            ],
             cwd="/",
             env=environment(self.home) | self.env,
             capture_output=True,

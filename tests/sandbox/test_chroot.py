@@ -48,6 +48,7 @@ def sandbox(ground: Path, tmp_path: Path, rootfs: Path) -> Sandbox:
     return Sandbox(policy, backend="chroot", rootfs=str(rootfs))
 
 
+@pytest.mark.needs("namespaces")
 def test_links_in_the_workspace_stay(sandbox: Sandbox) -> None:
     workspace = Path(sandbox.policy.workspace)
     (workspace / "conf").mkdir()
@@ -66,6 +67,7 @@ def test_links_in_the_workspace_stay(sandbox: Sandbox) -> None:
     assert {path.name for path in workspace.iterdir()} == {".vscode", "conf", "new"}
 
 
+@pytest.mark.needs("namespaces")
 def test_a_command_sees_that_root_and_the_workspace(sandbox: Sandbox) -> None:
     workspace = sandbox.policy.workspace
 
@@ -87,6 +89,7 @@ def test_a_command_sees_that_root_and_the_workspace(sandbox: Sandbox) -> None:
     assert said("test -e /etc/passwd -o -e /usr/share -o -e /sys/kernel") != ""
 
 
+@pytest.mark.needs("namespaces")
 def test_the_folder_is_not_touched(sandbox: Sandbox, rootfs: Path) -> None:
     before = sorted(rootfs.rglob("*"))
     sandbox.choose()

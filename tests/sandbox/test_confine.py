@@ -44,6 +44,7 @@ def failing(path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.needs("namespaces")
 def test_bubblewrap_comes_first(policy: SandboxPolicy, command: Command) -> None:
     confined = Sandbox(policy).confine(command)
     assert confined.backend == "bubblewrap"
@@ -54,6 +55,7 @@ def test_bubblewrap_comes_first(policy: SandboxPolicy, command: Command) -> None
     confined.release()
 
 
+@pytest.mark.needs("namespaces")
 def test_the_plain_function(policy: SandboxPolicy, command: Command) -> None:
     first, second = confine.confine(command, policy), confine.confine(command, policy)
     assert first.backend == second.backend == "bubblewrap"
@@ -61,6 +63,7 @@ def test_the_plain_function(policy: SandboxPolicy, command: Command) -> None:
     second.release()
 
 
+@pytest.mark.needs("landlock")
 def test_a_bubblewrap_that_fails_leads_to_landlock(
     policy: SandboxPolicy, command: Command, bwrap: list[str], tmp_path: Path
 ) -> None:
@@ -75,6 +78,7 @@ def test_a_bubblewrap_that_fails_leads_to_landlock(
     assert "no namespaces for you" in sandbox.tried[0].detail
 
 
+@pytest.mark.needs("namespaces")
 def test_a_second_bubblewrap_is_tried_before_landlock(
     policy: SandboxPolicy, command: Command, bwrap: list[str], tmp_path: Path
 ) -> None:
@@ -108,6 +112,7 @@ def test_not_installed_is_said(
         Sandbox(policy).confine(command)
 
 
+@pytest.mark.needs("landlock")
 @pytest.mark.parametrize("control", ["protected_paths", "pids"])
 def test_what_is_required_and_missing_refuses(
     tmp_path: Path, command: Command, bwrap: list[str], control: str
@@ -122,6 +127,7 @@ def test_what_is_required_and_missing_refuses(
         Sandbox(strict).confine(command)
 
 
+@pytest.mark.needs("landlock")
 def test_landlock_refuses_when_its_own_files_could_be_changed(
     tmp_path: Path, bwrap: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +181,7 @@ def test_programs_are_never_taken_from_a_writable_root(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.needs("sandbox")
 def test_probing_costs_nothing_the_second_time(
     policy: SandboxPolicy, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

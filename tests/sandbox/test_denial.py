@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -164,3 +168,42 @@ def test_any_output_is_judged(stdout: str, stderr: str, code: int) -> None:
     policy = SandboxPolicy(workspace="/ws", session_dir="/s", roots=("/ws",), hidden=("/h",))
     words = blocked_words(stdout, stderr + ": Permission denied", code, "landlock", policy, "/ws")
     assert words is None or "\n" not in words
+
+
+def test_a_workspace_below_tmp(tmp_path: Path) -> None:
+    """A command has a /tmp of its own; what is shown of the host's in there is not writable."""
+    base = Path(tempfile.mkdtemp(prefix="toolrest-test-", dir="/tmp"))
+    try:
+        (base / "ws").mkdir()
+        reading = SandboxPolicy.build(str(base / "ws"), str(tmp_path / "s"), mode="read-only")
+        inside = f"touch: cannot touch '{base}/ws/x': Read-only file system"
+        assert find_denials(inside, reading, "/") == (Denial("write", f"{base}/ws/x"),)
+        writing = SandboxPolicy.build(str(base / "ws"), str(tmp_path / "s"))
+        beside = f"touch: cannot touch '{base}/x': Read-only file system"
+        assert find_denials(beside, writing, "/") == (Denial("write", f"{base}/x"),)
+        refused = "touch: cannot touch '/tmp/never-there': Permission denied"
+        assert find_denials(refused, writing, "/") == ()
+        assert find_denials(refused, writing, "/", backend="landlock") == (
+            Denial("write", "/tmp/never-there"),
+        )
+    finally:
+        shutil.rmtree(base)
+
+
+def test_toolrests_own_files_in_a_root(tmp_path: Path) -> None:
+    policy = SandboxPolicy.build(sys.prefix, str(tmp_path / "s"))
+    text = f"ERROR: Read-only file system: '{sys.prefix}/bin/python'"
+    assert find_denials(text, policy, "/") == (Denial("write", f"{sys.prefix}/bin/python"),)
+
+
+@pytest.mark.needs("namespaces")
+def test_the_sandbox_says_so_for_a_workspace_below_tmp(person: Any, tmp_path: Path) -> None:
+    base = person.do("mktemp -d /tmp/toolrest-test-XXXXXX").strip()
+    try:
+        person.do(f"mkdir {base}/ws")
+        policy = SandboxPolicy.build(f"{base}/ws", str(tmp_path / "s"))
+        results = person.confined(f"touch {base}/x", "touch /tmp/x", workspace=f"{base}/ws")
+        assert [result.code for result in results] == [1, 0]
+        assert find_denials(results[0].text, policy, base) == (Denial("write", f"{base}/x"),)
+    finally:
+        person.do(f"rm -r {base}")

@@ -19,6 +19,7 @@ def policy(tmp_path: Path) -> SandboxPolicy:
     return SandboxPolicy.build(str(tmp_path / "ws"), str(tmp_path / "session"))
 
 
+@pytest.mark.needs("namespaces")
 def test_a_report(policy: SandboxPolicy, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     os.link(tmp_path / "file", tmp_path / "ws/linked")

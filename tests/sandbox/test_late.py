@@ -24,6 +24,8 @@ from toolrest.sandbox.guarded import Guarded
 from toolrest.sandbox.late import LONGEST, Late
 from toolrest.sandbox.policy import SandboxPolicy
 
+pytestmark = pytest.mark.needs("namespaces")
+
 ENV = {"PATH": "/usr/bin:/bin"}
 
 KILLED = """

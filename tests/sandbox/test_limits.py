@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import require
 
 from toolrest.process.limits import Limits
 
@@ -59,6 +60,8 @@ def session(place: Path, run_as: Callable[..., str], python: str) -> Session:
     workspace = place / "work"
 
     def run(mode: str, limits: dict[str, Any], *calls: dict[str, Any]) -> list[str]:
+        if mode == "workspace-write":
+            require("sandbox")
         wish = {"workspace": str(workspace), "mode": mode, "limits": limits, "calls": calls}
         said = run_as(python, "-c", HOST, json.dumps(wish))
         texts: list[str] = json.loads(said)

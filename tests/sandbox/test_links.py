@@ -218,6 +218,7 @@ async def code(sandbox: Sandbox, owner: Owner, line: str) -> int | None:
         command.release()
 
 
+@pytest.mark.needs("namespaces")
 async def test_one_that_comes_between_two_commands(workspace: Path, owner: Owner) -> None:
     sandbox = opened(workspace)
     assert await code(sandbox, owner, "true") == 0
@@ -236,6 +237,7 @@ async def test_one_that_comes_between_two_commands(workspace: Path, owner: Owner
     assert [path.name for path in workspace.iterdir()] == ["conf"]
 
 
+@pytest.mark.needs("namespaces")
 async def test_one_in_place_of_a_part_of_git_that_was_missing(
     workspace: Path, owner: Owner
 ) -> None:
@@ -250,6 +252,7 @@ async def test_one_in_place_of_a_part_of_git_that_was_missing(
         assert await code(sandbox, owner, line) != 0
 
 
+@pytest.mark.needs("namespaces")
 async def test_one_that_changes_while_a_command_runs(workspace: Path) -> None:
     (workspace / "other").mkdir()
     (workspace / ".vscode").symlink_to("conf")
@@ -263,6 +266,7 @@ async def test_one_that_changes_while_a_command_runs(workspace: Path) -> None:
     confined(sandbox).release()
 
 
+@pytest.mark.needs("namespaces")
 async def test_one_that_is_gone_when_the_command_starts(workspace: Path, owner: Owner) -> None:
     (workspace / ".vscode").symlink_to("conf")
     command = confined(opened(workspace))
@@ -273,6 +277,7 @@ async def test_one_that_is_gone_when_the_command_starts(workspace: Path, owner: 
     assert "symbolic links" in (result.error or "")
 
 
+@pytest.mark.needs("namespaces")
 async def test_many_at_the_bottom_of_deep_folders(workspace: Path, owner: Owner) -> None:
     bottom = workspace.joinpath(*("a" * 1 for _ in range(100)))
     bottom.mkdir(parents=True)
@@ -303,6 +308,7 @@ def test_too_many_are_refused_and_nothing_weaker_is_used(
         confined(opened(workspace, None, protected=names))
 
 
+@pytest.mark.needs("namespaces")
 def test_where_none_can_be_held_nothing_runs_not_even_with_less(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +318,7 @@ def test_where_none_can_be_held_nothing_runs_not_even_with_less(
         confined(opened(workspace, None))
 
 
+@pytest.mark.needs("namespaces")
 def test_a_view_that_cannot_be_shown_is_no_reason_for_a_weaker_backend(workspace: Path) -> None:
     names = [workspace / f".env.{number}" for number in range(3100)]
     for name in names:
@@ -329,6 +336,7 @@ def test_a_view_that_cannot_be_shown_is_no_reason_for_a_weaker_backend(workspace
     assert command.backend == "bubblewrap"
 
 
+@pytest.mark.needs("namespaces")
 @pytest.mark.parametrize("exceptions", [["/dev/shm"], ["/dev"]])
 def test_the_place_where_they_are_held_is_not_shown(workspace: Path, exceptions: list[str]) -> None:
     confined(opened(workspace, exceptions=exceptions)).release()
@@ -337,6 +345,7 @@ def test_the_place_where_they_are_held_is_not_shown(workspace: Path, exceptions:
         confined(opened(workspace, exceptions=exceptions))
 
 
+@pytest.mark.needs("namespaces")
 async def test_ends_in_the_cache(workspace: Path, owner: Owner) -> None:
     cache = workspace.parent / "cache"
     (cache / "v").mkdir(parents=True)

@@ -96,6 +96,7 @@ async def test_on(policy: Callable[[Network], SandboxPolicy], port: int, backend
     assert await run(sandbox, "-c", FETCH, f"http://127.0.0.1:{port}/") == "hello"
 
 
+@pytest.mark.needs("namespaces")
 async def test_the_allowlist(
     policy: Callable[[Network], SandboxPolicy], port: int, tmp_path: Path
 ) -> None:
@@ -132,6 +133,7 @@ async def test_the_allowlist(
     assert set(asked) == {"ok.test"}
 
 
+@pytest.mark.needs("namespaces")
 async def test_a_command_that_is_not_there_and_exit_codes_pass_the_forwarder(
     policy: Callable[[Network], SandboxPolicy], tmp_path: Path
 ) -> None:
@@ -149,6 +151,7 @@ def test_an_allowlist_needs_its_proxy(policy: Callable[[Network], SandboxPolicy]
         Sandbox(policy("allowlist")).choose()
 
 
+@pytest.mark.needs("landlock")
 async def test_landlock_cannot_do_allowlists(
     policy: Callable[[Network], SandboxPolicy], tmp_path: Path
 ) -> None:
@@ -161,6 +164,7 @@ async def test_landlock_cannot_do_allowlists(
 ABSTRACT = "import socket, sys; s = socket.socket(1); s.connect(chr(0) + sys.argv[1]); s.send(b'x')"
 
 
+@pytest.mark.needs("namespaces")
 async def test_abstract_sockets_with_the_network_on(
     policy: Callable[[Network], SandboxPolicy], listen: Callable[[str], list[bytes]]
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from toolrest import Toolrest
 
+pytestmark = pytest.mark.needs("namespaces")
+
 
 @pytest.fixture
 def base(ground: Path) -> Path:

@@ -15,8 +15,11 @@ from toolrest.process.owner import Owner
 from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.policy import SandboxPolicy
 
+pytestmark = pytest.mark.needs("namespaces")
+
 ADVERSARY = """
 import os, sys, itertools
+
 ws, target = sys.argv[1:3]
 names = [".git", ".git/hooks", ".git/info", ".git/info/attributes", ".git/commondir", ".codex",
          ".envrc", ".vscode", "sub", "sub/.env", "sub/deep", "sub/deep/own", "."]

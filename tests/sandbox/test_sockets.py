@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,14 @@ def policy(ground: Path) -> SandboxPolicy:
     return SandboxPolicy.build(str(base / "ws"), str(base / "session"))
 
 
+@pytest.fixture
+async def owner() -> AsyncIterator[Owner]:
+    """Ends what a failed test leaves running."""
+    owner = Owner()
+    yield owner
+    await owner.aclose()
+
+
 async def start(sandbox: Sandbox, owner: Owner, *argv: str) -> asyncio.Task[str]:
     """Begin a Python command inside; the task ends with its output."""
     env = {"PATH": "/usr/bin:/bin"}
@@ -65,74 +73,78 @@ async def start(sandbox: Sandbox, owner: Owner, *argv: str) -> asyncio.Task[str]
     return asyncio.create_task(finish())
 
 
+@pytest.mark.needs("sandbox")
 async def test_sockets_that_are_there_before(
-    policy: SandboxPolicy, outside: Path, listen: Listen
+    owner: Owner, policy: SandboxPolicy, outside: Path, listen: Listen
 ) -> None:
-    owner, sandbox = Owner(), Sandbox(policy)
+    sandbox = Sandbox(policy)
     places = [outside / "before.sock", Path(policy.workspace) / "in-workspace.sock"]
     for place in places:
         seen = listen(str(place))
         assert await (await start(sandbox, owner, CONNECT, str(place))) != "connected"
         assert seen == []
-    await owner.aclose()
 
 
+@pytest.mark.needs("sandbox")
 async def test_sockets_that_come_while_a_command_runs(
-    policy: SandboxPolicy, outside: Path, listen: Listen
+    owner: Owner, policy: SandboxPolicy, outside: Path, listen: Listen
 ) -> None:
-    owner, sandbox = Owner(), Sandbox(policy)
+    sandbox = Sandbox(policy)
     late, go = outside / "late.sock", Path(policy.workspace) / "go"
     task = await start(sandbox, owner, CONNECT, str(late), str(go))
     seen = listen(str(late))
     go.touch()
     assert await task != "connected"
     assert seen == []
-    await owner.aclose()
 
 
+@pytest.mark.needs("sandbox")
 async def test_sockets_bound_by_a_relative_name(
-    policy: SandboxPolicy, outside: Path, listen: Listen, monkeypatch: pytest.MonkeyPatch
+    owner: Owner,
+    policy: SandboxPolicy,
+    outside: Path,
+    listen: Listen,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The kernel lists these by the name that was given, which says nothing about where."""
     monkeypatch.chdir(outside)
     seen = listen("relative.sock")
-    owner, sandbox = Owner(), Sandbox(policy)
+    sandbox = Sandbox(policy)
     answer = await (await start(sandbox, owner, CONNECT, str(outside / "relative.sock")))
     assert answer != "connected"
     assert seen == []
-    await owner.aclose()
 
 
+@pytest.mark.needs("namespaces")
 async def test_without_overlays_what_the_kernel_lists_is_masked(
-    policy: SandboxPolicy, outside: Path, listen: Listen, tmp_path: Path
+    owner: Owner, policy: SandboxPolicy, outside: Path, listen: Listen, tmp_path: Path
 ) -> None:
     bwrap = bundled_bwrap()
     assert bwrap is not None
     probe, engine = probe_bubblewrap(policy, bwrap, str(tmp_path), overlays=False)
     assert engine is not None
     assert probe.controls["unix_sockets"].level == "partial"
-    sandbox, owner = Sandbox(policy), Owner()
+    sandbox = Sandbox(policy)
     sandbox._chosen = probe, engine
     seen = listen(str(outside / "listed.sock"))
     assert await (await start(sandbox, owner, CONNECT, str(outside / "listed.sock"))) != "connected"
     assert seen == []
-    await owner.aclose()
 
 
-async def test_own_sockets_work_between_commands(policy: SandboxPolicy) -> None:
+@pytest.mark.needs("namespaces")
+async def test_own_sockets_work_between_commands(owner: Owner, policy: SandboxPolicy) -> None:
     serve = """
 import socket, sys
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1] + ".new"); s.listen()
 import os; os.rename(sys.argv[1] + ".new", sys.argv[1])
 c, _ = s.accept(); print(c.recv(1).decode())
 """
-    owner, sandbox = Owner(), Sandbox(policy)
+    sandbox = Sandbox(policy)
     path = policy.workspace + "/own.sock"
     server = await start(sandbox, owner, serve, path)
     client = await start(sandbox, owner, CONNECT, path, path)
     assert await client == "connected"
     assert await server == "x"
-    await owner.aclose()
 
 
 def test_the_table_of_sockets_is_read_as_the_kernel_writes_it(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.root import Root
 
+pytestmark = pytest.mark.needs("namespaces")
+
 ENV = {"PATH": "/usr/bin:/bin"}
 PLANT = """
 mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo x > .git/commondir; echo x > .git/config

@@ -85,6 +85,7 @@ def connect(workspace: Path, toolrest_home: Path) -> Connect:
     return start
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_prompt_from_start_to_end(connect: Connect, workspace: Path) -> None:
     script: list[Any] = [
         [Think("hm"), Say("I will look."), Call("exec_command", {"cmd": "echo hi > made"})],
@@ -118,6 +119,7 @@ async def test_a_strangers_folder_gives_no_instructions(
     assert told == [False, True]
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize(
     ("answer", "made"), [("approved", True), ("denied", False), ("cancelled", False)]
 )
@@ -163,6 +165,7 @@ async def test_a_session_is_loaded_again(connect: Connect, workspace: Path) -> N
             assert editor.said == "firstsecond"
 
 
+@pytest.mark.needs("sandbox")
 async def test_the_editors_own_mcp_servers(connect: Connect, workspace: Path) -> None:
     offered: list[str] = []
 

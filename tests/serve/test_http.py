@@ -53,6 +53,7 @@ async def test_who_gets_in(serving: Serving, headers: dict[str, str], status: in
         assert answer.status_code == status
 
 
+@pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_official_client(serving: Serving, workspace: Path, mode: Any) -> None:
     async with (

@@ -111,6 +111,7 @@ async def test_structured_content_and_images(make_server: Make) -> None:
     await tools.aclose()
 
 
+@pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("decision", ["approve", "deny"])
 async def test_a_call_is_asked_through_the_client(
@@ -159,6 +160,7 @@ async def test_a_state_answers_only_its_own_call(make_server: Make, workspace: P
     await tools.aclose()
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("mode", ERAS)
 async def test_roots_narrow_and_never_widen(
     make_server: Make, workspace: Path, tmp_path: Path, mode: Any
@@ -245,6 +247,7 @@ async def test_cancelling_ends_the_work(make_server: Make) -> None:
     await tools.aclose()
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_command_over_standard_input(stdio: Stdio, workspace: Path, mode: Any) -> None:
     async with stdio("-s", "workspace-write", "-a", "never", mode=mode) as client:
@@ -272,6 +275,7 @@ async def test_the_users_own_tools_are_served_too(stdio: Stdio, tmp_path: Path) 
         assert said(await client.call_tool("twice", {"number": 21})) == "42"
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_program_dies_with_the_client(stdio: Stdio, workspace: Path) -> None:
     async with stdio("-s", "workspace-write", "-a", "never") as client:
         result = await client.call_tool(

@@ -279,6 +279,7 @@ async def test_a_bare_patch_given_to_a_shell_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_words_about_patches_are_ordinary_commands(tmp_path: Path) -> None:
     async with Toolrest(workspace=tmp_path) as rest:
         output = await rest.call("exec_command", {"cmd": "echo apply_patch", "login": False})

@@ -65,6 +65,7 @@ def outside() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_exec_command_layout(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:
         done = parsed(await rest.call("exec_command", {"cmd": "echo hi", "login": False}))
@@ -75,6 +76,7 @@ async def test_exec_command_layout(tmp_path: Path) -> None:
     assert failed.success is True  # a non-zero exit is a normal result of this tool
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_shell_layout_is_json_and_a_failure_is_one(tmp_path: Path) -> None:
     async with rest_in(tmp_path, shell="shell") as rest:
         done = await rest.call("shell", {"command": ["sh", "-c", "echo out; echo err >&2"]})
@@ -92,6 +94,7 @@ async def test_shell_layout_is_json_and_a_failure_is_one(tmp_path: Path) -> None
     assert missing.success is False
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_shell_command_layout_and_timeout(tmp_path: Path) -> None:
     async with rest_in(tmp_path, shell="shell_command") as rest:
         done = await rest.call("shell_command", {"command": "echo hi", "login": False})
@@ -106,6 +109,7 @@ async def test_shell_command_layout_and_timeout(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_aliases_and_the_hosted_shell(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:
         for name in ("shell", "container.exec", "local_shell"):
@@ -128,6 +132,7 @@ async def test_aliases_and_the_hosted_shell(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.needs("sandbox")
 async def test_what_the_sandbox_blocks_is_said_and_nothing_is_written(
     tmp_path: Path, outside: Path
 ) -> None:
@@ -194,6 +199,7 @@ async def test_escalation_is_asked_with_the_reason_and_runs_outside_only_after_a
     assert outside.exists()
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("say", [True, False])
 async def test_on_failure_asks_to_run_once_more_outside(
     tmp_path: Path, say: bool, outside: Path
@@ -234,6 +240,7 @@ async def test_what_a_command_is_for_is_shown_told_and_written_down(
     assert "builds the manual" in log.read_text()
 
 
+@pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("mode", ["on-failure", "untrusted"])
 async def test_a_timeout_never_asks_to_run_outside(tmp_path: Path, mode: Any) -> None:
     asked: list[ApprovalRequest] = []
@@ -252,6 +259,7 @@ async def test_a_timeout_never_asks_to_run_outside(tmp_path: Path, mode: Any) ->
     assert [request for request in asked if request.retry_reason or request.leaves] == []
 
 
+@pytest.mark.needs("namespaces")
 @pytest.mark.parametrize("slash", [True, False])
 @pytest.mark.parametrize("named", [True, False])
 async def test_which_of_the_hosts_temporary_folders_are_shared(
@@ -286,6 +294,7 @@ async def test_untrusted_asks_before_a_command_runs(tmp_path: Path) -> None:
     assert output.failure.kind == "approval_denied"
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_secrets_do_not_reach_commands_and_no_state_survives_a_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +321,7 @@ async def test_secrets_do_not_reach_commands_and_no_state_survives_a_call(
         assert {"MY_SERVICE_TOKEN", "OPENAI_API_KEY"} <= set(event.to_json()["withheld"])
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_working_directory_never_becomes_writable(tmp_path: Path) -> None:
     work, other = tmp_path / "work", tmp_path / "other"
     work.mkdir()
@@ -326,6 +336,7 @@ async def test_a_working_directory_never_becomes_writable(tmp_path: Path) -> Non
     assert "is not a folder" in gone.text
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_the_session_may_run_only_so_many_commands(tmp_path: Path) -> None:
     settings = {"tool_security.max_shell_commands_per_session": 2}
     async with rest_in(tmp_path, settings=settings) as rest:
@@ -336,6 +347,7 @@ async def test_the_session_may_run_only_so_many_commands(tmp_path: Path) -> None
     assert "max_shell_commands_per_session" in outputs[2].text
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_a_terminal_session_lives_between_calls(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:
         arguments = {"cmd": "python3 -i -q", "tty": True, "login": False, "yield_time_ms": 3000}
@@ -365,6 +377,7 @@ def parsed_first(output: ToolOutput) -> dict[str, Any]:
     return match.groupdict()
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_stdin_is_closed_without_a_terminal(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:
         arguments = {"cmd": "sleep 30", "login": False, "yield_time_ms": 250}
@@ -397,6 +410,7 @@ async def gone(marker: str) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access"])
 @pytest.mark.parametrize("how", ["cancel", "timeout", "close"])
 async def test_the_whole_tree_dies(tmp_path: Path, mode: str, how: str) -> None:
@@ -425,6 +439,7 @@ async def test_the_whole_tree_dies(tmp_path: Path, mode: str, how: str) -> None:
     assert await gone(marker)
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_big_output_is_cut_with_exact_totals_and_kept_whole(tmp_path: Path) -> None:
     async with rest_in(tmp_path, shell="shell_command") as rest:
         output = await rest.call("shell_command", {"command": "seq 1 30000", "login": False})
@@ -437,6 +452,7 @@ async def test_big_output_is_cut_with_exact_totals_and_kept_whole(tmp_path: Path
     assert "chars truncated…" in output.text
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_events_of_a_command(tmp_path: Path) -> None:
     seen: list[Event] = []
     async with rest_in(tmp_path) as rest:
@@ -450,6 +466,7 @@ async def test_events_of_a_command(tmp_path: Path) -> None:
     assert deltas == {("stdout", "out\n"), ("stderr", "err\n")}
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_a_session_that_ends_after_its_call_says_so(tmp_path: Path) -> None:
     seen: list[Event] = []
     over = asyncio.Event()
@@ -489,6 +506,7 @@ async def test_a_session_that_ends_after_its_call_says_so(tmp_path: Path) -> Non
     assert base64.b64decode(delta["chunk"]) == b"early\n"
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_what_a_session_still_runs_at_its_end_is_told(tmp_path: Path) -> None:
     seen: list[Event] = []
     async with rest_in(tmp_path) as rest:
@@ -514,6 +532,7 @@ async def test_descriptions_tell_the_truth_about_this_session(tmp_path: Path) ->
     )
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_several_commands_in_one_reply_run_one_after_the_other(tmp_path: Path) -> None:
     items = [
         {
@@ -529,6 +548,7 @@ async def test_several_commands_in_one_reply_run_one_after_the_other(tmp_path: P
     assert (tmp_path / "f").read_text().split() == ["0", "1", "2", "3"]
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize(
     ("command", "mode", "kind"),
     [
@@ -549,6 +569,7 @@ async def test_what_a_command_line_does_decides(
     assert (output.failure.kind if output.failure else None) == kind, output.text
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_commands_that_only_look_may_run_together(tmp_path: Path) -> None:
     for n in range(12):
         (tmp_path / f"f{n}").write_text(str(n))
@@ -597,6 +618,7 @@ async def test_git_that_only_looks_runs_no_program_of_the_repository(tmp_path: P
     assert not marker.exists()
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_git_is_disarmed_in_every_folder_that_it_looks_into(tmp_path: Path) -> None:
     import subprocess
 
@@ -622,6 +644,7 @@ async def test_git_is_disarmed_in_every_folder_that_it_looks_into(tmp_path: Path
     assert not marker.exists()
 
 
+@pytest.mark.usefixtures("any_sandbox")
 async def test_typing_into_a_program_that_was_let_out_is_asked_about(tmp_path: Path) -> None:
     asked: list[ApprovalRequest] = []
 

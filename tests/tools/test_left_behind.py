@@ -14,8 +14,11 @@ import pytest
 
 from toolrest import Toolrest
 
+pytestmark = pytest.mark.needs("namespaces")
+
 GRABBER = """
 import os, sys, time
+
 for _ in range(3):
     if os.fork() == 0:
         os.setsid()

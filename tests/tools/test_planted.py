@@ -37,6 +37,7 @@ def environment(*entries: str) -> dict[str, str]:
     return {**os.environ, "PATH": ":".join([*entries, "/usr/bin", "/bin"])}
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access", "read-only"])
 @pytest.mark.parametrize("relative", [False, True])
 async def test_a_projects_ls_is_not_the_one_known_to_be_harmless(
@@ -64,6 +65,7 @@ async def test_what_comes_after_the_systems_own_is_not_suspected(workspace: Path
     assert "bin" in output.text
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_rule_lets_no_file_of_the_project_out_of_the_sandbox(
     workspace: Path, tmp_path: Path, toolrest_home: Path
 ) -> None:

