@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import pickle
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import machine
+from tests.clock import Clock
 from tests.machine import NOBODY
 from tests.progress import Progress
 from tests.watchdog import Watchdog
@@ -108,6 +110,15 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return told
 
 
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the test's event loop, which can be put forward."""
+    loop = asyncio.get_running_loop()
+    clock = Clock(loop)
+    monkeypatch.setattr(loop, "time", clock.time)
+    return clock
+
+
 @pytest.fixture(scope="session")
 def user_home() -> Iterator[str]:
     """An empty home, outside /tmp."""
@@ -152,15 +163,15 @@ def any_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     For tests that are not about confinement, and whose programs do no harm without it.
     """
     if machine.lacking()["sandbox"]:
-        from toolrest.config.resolved import Config
+        from toolrest.config import loader
 
-        def default(*arguments: Any, **options: Any) -> Config:
-            config = make(*arguments, **options)
+        def assembled(*arguments: Any) -> Any:
+            config = assemble(*arguments)
             config.external = True
             return config
 
-        make = Config.default
-        monkeypatch.setattr(Config, "default", default)
+        assemble = loader._assemble
+        monkeypatch.setattr(loader, "_assemble", assembled)
 
 
 class _SilentGaps:

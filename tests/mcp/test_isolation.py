@@ -103,6 +103,7 @@ async def test_a_missing_variable_is_named(
         assert "list it in mcp_servers.lame.env_vars" in rest.mcp.status()[0].reason
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_server_is_confined_to_the_sessions_files(
     open_rest: Open, fake_server: Fake, tmp_path: Path
 ) -> None:

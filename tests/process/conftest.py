@@ -51,9 +51,9 @@ class Marked:
         """How many they are."""
         return len(self.pids())
 
-    def expect(self, number: int, seconds: float = 10.0) -> None:
+    def expect(self, number: int) -> None:
         """Wait until exactly this many do."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + 60
         while self.count() != number:
             assert time.monotonic() < until, f"{self.count()} processes, expected {number}"
             time.sleep(0.01)

@@ -7,15 +7,18 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
+from toolrest.process import running
 from toolrest.process.command import Command
 from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
-from toolrest.process.run import run
+from toolrest.process.run import GRACE, run
 from toolrest.process.sessions import Sessions
 
 Sh = Callable[..., Command]
@@ -51,7 +54,7 @@ def shape(request: pytest.FixtureRequest, sh: Sh, mark: Any) -> tuple[Command, i
 
 
 async def until_running(mark: Any, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while mark.count() < count:
             await asyncio.sleep(0.01)
 
@@ -75,11 +78,12 @@ async def test_cancel_raises_only_after_the_tree_is_dead(
 
 async def test_cancelled_twice_is_still_dead_first(owner: Owner, sh: Sh, mark: Any) -> None:
     line = f"trap '' TERM; sleep {mark} & sleep {mark}"
-    task = asyncio.create_task(run(owner, sh(line), time_limit=None, grace=0.3))
+    task = asyncio.create_task(run(owner, sh(line), time_limit=None, grace=1))
     await until_running(mark, 2)
-    task.cancel()
-    await asyncio.sleep(0.05)
-    task.cancel()
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)  # it has heard of that, and the kill is under way
+    assert not task.done()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert mark.count() == 0
@@ -98,12 +102,14 @@ async def test_close(sh: Sh, shape: tuple[Command, int], mark: Any) -> None:
     assert not os.path.exists(f"/proc/{owner.pid}")
 
 
-async def test_background_lives_until_the_session_ends(sh: Sh, mark: Any) -> None:
+async def test_background_lives_until_the_session_ends(
+    sh: Sh, mark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "STUCK", 900)  # it is not a pipe's end that is waited for
     owner = Owner()
     result = await run(owner, sh(f"setsid sleep {mark} & echo hi"))
     assert (result.state, result.exit_code, result.stdout) == ("exited", 0, "hi\n")
     assert len(result.background_pids) == 1
-    assert result.duration < 2
     assert mark.count() == 1
     await owner.aclose()
     assert mark.count() == 0
@@ -164,31 +170,37 @@ async def test_many_at_once(owner: Owner, sh: Sh, mark: Any) -> None:
     assert mark.count() == 0
 
 
-async def test_git_style_cleanup_has_time(owner: Owner, sh: Sh, tmp_path: Any) -> None:
+async def test_git_style_cleanup_has_time(
+    owner: Owner, sh: Sh, tmp_path: Any, clock: Clock
+) -> None:
     lock = tmp_path / "index.lock"
-    line = f"trap 'rm {lock}; exit 1' TERM; touch {lock}; sleep 60 & wait"
-    result = await run(owner, sh(line), time_limit=0.4)
+    line = f"trap 'rm {lock}; exit 1' TERM; touch {lock}; echo locked; sleep 900 & wait"
+    assert GRACE >= 0.1, "what git needs; how long `rm` takes here is the machine's affair"
+    result = await run(
+        owner, sh(line), time_limit=600, grace=60, on_bytes=clock.once("locked\n", 600)
+    )
     assert result.state == "timed_out"
     assert not lock.exists()
 
 
 async def test_a_killed_keeper_takes_its_tree_along(owner: Owner, sh: Sh, mark: Any) -> None:
     line = f"(setsid sleep {mark} &) ; sleep 0.3; kill -9 $PPID; sleep {mark}"
-    result = await run(owner, sh(line), time_limit=10)
+    result = await run(owner, sh(line), time_limit=60)
     assert (result.state, result.signal) == ("signaled", 9)
     assert result.error
-    mark.expect(0, 2.0)
+    mark.expect(0)
     assert (await run(owner, sh("echo next"))).stdout == "next\n"
 
 
 async def test_a_killed_helper_takes_all_along_and_is_replaced(
     owner: Owner, sh: Sh, mark: Any
 ) -> None:
-    task = asyncio.create_task(run(owner, sh(f"setsid sleep {mark} & sleep {mark}"), time_limit=20))
+    command = sh(f"setsid sleep {mark} & sleep {mark}")
+    task = asyncio.create_task(run(owner, command, time_limit=None))
     await until_running(mark, 2)
     os.kill(owner.pid, signal.SIGKILL)
     assert (await task).state == "signaled"
-    mark.expect(0, 2.0)
+    mark.expect(0)
     assert (await run(owner, sh("echo next"))).stdout == "next\n"
 
 
@@ -202,7 +214,7 @@ async def test_a_dead_helper_gets_no_request_though_its_keeper_would_hear_it(
     try:
         os.kill(owner.pid, signal.SIGKILL)
         os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
-        done = await run(owner, sh("echo next"), time_limit=20)
+        done = await run(owner, sh("echo next"), time_limit=60)
         assert (done.state, done.stdout) == ("exited", "next\n")
     finally:
         for pid in keepers:
@@ -222,9 +234,9 @@ async def test_a_command_that_kills_helper_and_keeper(owner: Owner, sh: Sh, mark
     if owner.cgroup is None:
         pytest.skip("no control group can be made here")
     assert started.state == "exited"
-    line = f"(setsid sh -c 'sleep 0.3; kill -9 $0 {owner.pid}; exec sleep {mark}' $PPID &); sleep 9"
-    assert (await run(owner, sh(line))).state == "signaled"
-    mark.expect(0, 3.0)
+    line = f"(setsid sh -c 'sleep 0.3; kill -9 $0 {owner.pid}; exec sleep {mark}' $PPID &)"
+    assert (await run(owner, sh(f"{line}; sleep {mark}"), time_limit=60)).state == "signaled"
+    mark.expect(0)
     assert (await run(owner, sh("echo next"))).stdout == "next\n"
 
 
@@ -234,8 +246,8 @@ async def test_helper_and_keeper_killed_at_once(sh: Sh, mark: Any) -> None:
     for number in (signal.SIGSTOP, signal.SIGKILL):  # neither has time to end the other's tree
         for pid in (owner.pid, child.keeper):
             os.kill(pid, number)
-    assert (await child.wait(10)) is not None
-    mark.expect(0, 2.0)
+    assert (await child.wait(60)) is not None
+    mark.expect(0)
     for fd in child.outputs:
         os.close(fd)
     await owner.aclose()
@@ -258,7 +270,7 @@ async def main(lines):
     results = await asyncio.gather(*(sessions.exec(c, yield_ms=1000) for c in commands))
     assert all(result.state == "still_running" for result in results), results
     print("ready", owner.pid, flush=True)
-    await asyncio.sleep(60)
+    await asyncio.sleep(900)
 
 asyncio.run(main(sys.argv[2:]))
 """
@@ -273,22 +285,18 @@ def test_death_of_the_host(
     assert host.stdout is not None
     ready = host.stdout.readline().split()
     assert ready[:1] == ["ready"], host.communicate()[1]
-    assert mark.count() >= 2 * sum(count for _, count in SHAPES.values()) - 4
+    asyncio.run(until_running(mark, 2 * sum(count for _, count in SHAPES.values())))
     host.send_signal(number)
     host.communicate()
-    mark.expect(0, 2.0)
+    mark.expect(0)
     helper_gone(int(ready[1]))
 
 
 def helper_gone(pid: int) -> None:
-    for _ in range(200):
-        if not os.path.exists(f"/proc/{pid}"):
-            return
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            if b") Z" in file.read():
-                return  # dead; whoever adopted it has not looked yet
-        signal.sigtimedwait([], 0.01)
-    raise AssertionError("the helper outlived its host")
+    until = time.monotonic() + 60
+    while tree.alive(pid):  # a dead one may stay until whoever adopted it looks
+        assert time.monotonic() < until, "the helper outlived its host"
+        time.sleep(0.01)
 
 
 FORKED = """
@@ -302,10 +310,10 @@ async def main():
     await owner.start(Command(("sleep", sys.argv[1]), "/", {"PATH": "/usr/bin:/bin"}))
     copy = os.fork()
     if copy == 0:
-        time.sleep(30)
+        time.sleep(900)
         os._exit(0)
     print(copy, flush=True)
-    await asyncio.sleep(60)
+    await asyncio.sleep(900)
 
 asyncio.run(main())
 """
@@ -320,7 +328,7 @@ def test_a_forked_copy_of_the_host_keeps_nothing_alive(
     host.kill()
     host.wait()
     sleepers = [pid for pid in mark.pids() if pid != copy]
-    mark.expect(1, 2.0)  # the copy itself, which has the mark among its arguments
+    mark.expect(1)  # the copy itself, which has the mark among its arguments
     assert mark.pids() == [copy], sleepers
     os.kill(copy, signal.SIGKILL)
     host.communicate()
@@ -333,11 +341,11 @@ async def test_whoever_ends_while_others_are_collected_is_not_forgotten(
 
     async def worker() -> list[str]:
         line = "(true & true & true &) ; (true & true &) ; true"
-        return [(await run(owner, sh(line), time_limit=10)).state for _ in range(count)]
+        return [(await run(owner, sh(line), time_limit=60)).state for _ in range(count)]
 
     count = 400 if full else 60
     states = await asyncio.gather(*(worker() for _ in range(3)))
     assert {state for some in states for state in some} == {"exited"}
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while owner.children:
             await asyncio.sleep(0.01)
