@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 
 class Clock:
@@ -25,18 +26,18 @@ class Clock:
         """Let this much time pass at once."""
         self._ahead += seconds
 
-    def once(self, text: str, seconds: float) -> Callable[..., None]:
-        """For `on_bytes`: time passes once a command has said this, and only then."""
-        heard = b""
-        told = False
+    def once(self, text: str | bytes, seconds: float) -> Callable[..., None]:
+        """For `on_bytes` and `on_delta`: time passes once a command has said this."""
+        expected, heard = _bytes(text), bytearray()
 
-        def hear(*told_of: object) -> None:
-            nonlocal heard, told
-            data = told_of[-1]
-            assert isinstance(data, bytes)
-            heard += data
-            if not told and text.encode() in heard:
-                told = True
+        def hear(*told: Any) -> None:
+            known = expected in heard
+            heard.extend(_bytes(told[-1]))
+            if expected in heard and not known:
                 self.skip(seconds)
 
         return hear
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()

@@ -21,8 +21,7 @@ def run_tests(folder: Path, text: str, *options: str, **env: str) -> tuple[int, 
     """Run a test file under the same conftest; the exit code and all that was printed."""
     (folder / "conftest.py").write_text((REPOSITORY / "tests" / "conftest.py").read_text())
     (folder / "pytest.ini").write_text(
-        f"[pytest]\ntimeout = 1\npythonpath = {REPOSITORY}\n"
-        "asyncio_default_fixture_loop_scope = function\n"
+        "[pytest]\ntimeout = 1\nasyncio_default_fixture_loop_scope = function\n"
         "markers = needs(name): what it needs\n"
     )
     (folder / "test_x.py").write_text(text)
@@ -32,7 +31,7 @@ def run_tests(folder: Path, text: str, *options: str, **env: str) -> tuple[int, 
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **env},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
     )
     return done.returncode, done.stdout + done.stderr
 

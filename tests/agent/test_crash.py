@@ -21,6 +21,7 @@ from toolrest.agent.rollout import lines_of
 from toolrest.agent.session import AgentSession
 from toolrest.agent.store import stored_sessions
 from toolrest.config.loader import Config
+from toolrest.process.helper.tree import alive
 from toolrest.testing import ScriptedModel
 from toolrest.testing.server import ScriptedServer
 from toolrest.wire.pairing import OUTPUT_OF, call_id_of, is_call
@@ -43,19 +44,28 @@ class Crashes:
             text=True,
         )
 
-    def crash(self, resume: str | None, delay: float) -> None:
-        """One session, ended by SIGKILL that many seconds after its turn began."""
+    def crash(self, resume: str | None, effects: int, delay: float) -> None:
+        """One session, ended by SIGKILL that many seconds after so many effects of its turn."""
+        enough = len(self.done()) + effects
         job = {"home": str(self.home), "workspace": str(self.workspace), "log": str(self.log)}
         assert self.child.stdin is not None
         self.child.stdin.write(json.dumps(job | {"resume": resume}) + "\n")
         self.child.stdin.flush()
         pid = int(self._line())
         if (said := self._line()) == "running":
+            until = time.monotonic() + 60
+            while len(self.done()) < enough and alive(pid):
+                assert time.monotonic() < until, "the session does nothing"
+                time.sleep(0.001)
             time.sleep(delay)
             with suppress(ProcessLookupError):  # it was faster
                 os.kill(pid, signal.SIGKILL)
             said = self._line()
         assert said == "ended"
+
+    def done(self) -> list[str]:
+        """The calls that had an effect."""
+        return self.log.read_text().split() if self.log.exists() else []
 
     def _line(self) -> str:
         assert self.child.stdout is not None
@@ -103,14 +113,17 @@ async def test_killed_at_any_moment_it_goes_on(
 ) -> None:
     chance = random.Random(6)
     resume: str | None = None
+    expected = 0
     for number in range(200 if full else 20):
-        crashes.crash(resume, chance.uniform(0, 0.12))
+        effects = chance.randrange(6)
+        expected += effects
+        crashes.crash(resume, effects, chance.uniform(0, 0.02))
         (stored,) = stored_sessions(str(toolrest_home))
         resume = stored.path
         if number % 5 == 4:
             await check_goes_on(agent, resume, WIRES[number // 5 % 3])
-    done = crashes.log.read_text().split()
-    assert len(done) > 20
+    done = crashes.done()
+    assert len(done) >= expected > 20
     assert max(Counter(done).values()) == 1
     assert resume is not None
     # All lines of the file: the conversation itself was summarised on the way.

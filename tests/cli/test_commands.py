@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import time
@@ -242,7 +243,7 @@ def test_completion_scripts(run: Run, shell: str) -> None:
 
 def test_a_reader_that_goes_away_is_no_traceback(run: Run, tmp_path: Path) -> None:
     done = subprocess.run(
-        f"{TOOLREST} tools --wire chat --json | true",
+        f"{shlex.quote(str(TOOLREST))} tools --wire chat --json | true",
         shell=True, capture_output=True, text=True, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -194,7 +195,7 @@ def test_login_and_logout_of_a_program() -> None:
 def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, waits: bool) -> None:
     model = serve(["done"])
     (desk.workspace / "server.py").write_text(FAKE.read_text())
-    line = f"sleep 1; exec {sys.executable} -S -E server.py"
+    line = f"sleep 1; exec {shlex.quote(sys.executable)} -S -E server.py"
     settings = {"command": "/bin/sh", "args": ["-c", line]}
     flags = [f"-cmcp_servers.fs.{key}={json.dumps(value)}" for key, value in settings.items()]
     ran = desk.run("exec", *flags, *(["--wait-mcp"] if waits else []), "go")

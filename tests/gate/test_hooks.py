@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import stat
 import sys
 import time
@@ -487,7 +488,8 @@ async def test_a_hook_answers_a_question(
 @pytest.mark.needs("sandbox")
 async def test_a_hooks_yes_is_none_to_a_second_try_outside(tmp_path: Path, script: Script) -> None:
     """Inside the sandbox it was asked about, and inside it stays until somebody is asked again."""
-    outside = Path("/usr/local/toolrest-must-not-be-there")  # /tmp is the sandbox's own
+    name = f"toolrest-must-not-be-there-{secrets.token_hex(8)}"
+    outside = Path("/usr/local", name)  # /tmp is the sandbox's own
     body = (
         "if not told['leaves_sandbox']:\n"
         "    print(json.dumps({'hookSpecificOutput': {'decision': {'behavior': 'allow'}}}))"

@@ -21,7 +21,8 @@ def fake(mode: str = "plain", *more: str, **settings: Any) -> dict[str, Any]:
     """The settings of a server that behaves as told."""
     # -S -E: a test server needs no packages, and starts in a third of the time.
     args = ["-S", "-E", "fake_server.py", mode, *more]
-    return {"command": sys.executable, "args": args, **settings}
+    # A machine may take its time to start one; tests of the limit say what it is.
+    return {"command": sys.executable, "args": args, "startup_timeout_sec": 60.0, **settings}
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ async def test_a_required_server_is_waited_for_and_others_are_not(
 ) -> None:
     servers = {
         "needed": fake_server(required=True),
-        "slow": fake_server("hang", startup_timeout_sec=30.0),
+        "slow": fake_server("hang", startup_timeout_sec=900.0),
     }
     model = ScriptedModel([[Call("mcp__needed__echo", {"text": "hi"})], [Say("done")]])
     async with AgentSession(open_rest(servers), model) as agent:

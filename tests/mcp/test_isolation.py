@@ -8,45 +8,48 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from toolrest import Toolrest
+from toolrest.mcp import connection
 
 Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]
 
 
 async def test_twenty_servers_of_which_fifteen_are_broken(
-    open_rest: Open, fake_server: Fake
+    open_rest: Open, fake_server: Fake, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modes = ["plain", "hang", "crash", "junk"]
     servers = {
-        f"{mode}{number}": fake_server(mode, startup_timeout_sec=6.0)
+        f"{mode}{number}": fake_server(mode, startup_timeout_sec=300.0)
         for mode in modes
         for number in range(5)
     }
-    # What the first session of a process loads is not what these servers cost.
-    async with open_rest({"off": fake_server(enabled=False)}) as none:
-        none.specs("responses")
-    began = time.monotonic()
     rest = open_rest(servers)
     async with rest:
         async with rest.turn():
             specs = rest.specs("responses")
-        first_request = time.monotonic() - began
         assert "read_file" in json.dumps(specs)
-        assert first_request < 2  # bench/mcp.py has the figure; other tests run beside this one
+        assert rest.mcp is not None
+        # Nobody waited for those who never answer; bench/mcp.py has how long the rest takes.
+        states = {status.name: status for status in rest.mcp.status()}
+        assert not [name for name in states if states[name].state == "failed" and "hang" in name]
         await rest.wait_for_mcp(*(f"plain{number}" for number in range(5)))
         for number in range(5):
             text = f"hello {number}"
             assert (await rest.call(f"plain{number}/echo", {"text": text})).text == text
+        await rest.wait_for_mcp(*(name for name in servers if not name.startswith("hang")))
+        # Who has failed is not tried again before the end.
+        monkeypatch.setattr(connection, "FIRST_PAUSE", 900.0)
+        monkeypatch.setattr(connection, "LONGEST_PAUSE", 900.0)
+        clock.skip(300)
         await rest.wait_for_mcp()
-        assert rest.mcp is not None
         states = {status.name: status for status in rest.mcp.status()}
         for number in range(5):
             assert states[f"plain{number}"].state == "ready"

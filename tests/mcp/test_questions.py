@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from toolrest import Toolrest
 from toolrest.agent.mcp_ask import ServerQuestions, filled
@@ -50,18 +51,25 @@ async def test_elicitation_goes_to_the_approver(
 
 
 async def test_a_person_who_thinks_does_not_time_a_call_out(
-    open_rest: Open, fake_server: Fake
+    open_rest: Open, fake_server: Fake, clock: Clock
 ) -> None:
     async def slow(request: ApprovalRequest) -> bool:
         if request.tool == "mcp_elicitation":
-            await asyncio.sleep(2.0)
+            clock.skip(100)
+            await asyncio.sleep(0.01)
         return True
 
-    async with open_rest({"fs": fake_server(tool_timeout_sec=1.5)}, on_ask=slow) as rest:
+    async with open_rest({"fs": fake_server(tool_timeout_sec=60.0)}, on_ask=slow) as rest:
         await rest.wait_for_mcp()
         answer = await rest.call("fs/ask")
         assert json.loads(answer.text)["action"] == "accept"
-        late = await rest.call("fs/sleep")
+        began = asyncio.Event()
+        rest.subscribe(lambda e: began.set() if e.type == "mcp_tool_call_begin" else None)
+        call = asyncio.ensure_future(rest.call("fs/sleep"))
+        await began.wait()
+        await asyncio.sleep(0)  # the request itself is written in the next step
+        clock.skip(61)
+        late = await call
         assert late.failure is not None
         assert late.failure.kind == "timed_out"
 

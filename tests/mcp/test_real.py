@@ -23,12 +23,12 @@ def script(name: str, *args: str, **row: Any) -> dict[str, Any]:
     path = BIN / name
     if not path.exists():
         pytest.skip(f"{name} is not installed: pip install --group dev")
-    return {"command": str(path), "args": list(args), "startup_timeout_sec": 30.0, **row}
+    return {"command": str(path), "args": list(args), "startup_timeout_sec": 100.0, **row}
 
 
 def node_server(node: str, folder: Path, *args: str) -> dict[str, Any]:
     main = folder / "dist" / "index.js"
-    return {"command": node, "args": [str(main), *args], "startup_timeout_sec": 30.0}
+    return {"command": node, "args": [str(main), *args], "startup_timeout_sec": 100.0}
 
 
 async def test_time(open_rest: Open) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.clock import Clock
+
 from toolrest import Context, Toolrest, tool
 from toolrest.items import Image, Text
 
@@ -89,17 +91,24 @@ async def test_a_crash_in_a_call_is_answered_and_the_server_comes_back(
 
 
 async def test_a_timeout_tells_the_server_and_progress_extends_it(
-    open_rest: Open, fake_server: Fake
+    open_rest: Open, fake_server: Fake, clock: Clock
 ) -> None:
-    async with open_rest({"fs": fake_server(tool_timeout_sec=1.2)}) as rest:
+    async with open_rest({"fs": fake_server(tool_timeout_sec=60.5)}) as rest:
         await rest.wait_for_mcp()
-        late = await rest.call("fs/sleep")
+        began = asyncio.Event()
+        rest.subscribe(lambda e: began.set() if e.type == "mcp_tool_call_begin" else None)
+        call = asyncio.ensure_future(rest.call("fs/sleep"))
+        await began.wait()
+        await asyncio.sleep(0)  # the request itself is written in the next step
+        clock.skip(61)
+        late = await call
         assert late.failure is not None
         assert late.failure.kind == "timed_out"
-        assert "timed out awaiting tools/call after 1.2s" in late.text
+        assert "timed out awaiting tools/call after 60.5s" in late.text
         cancelled = json.loads((await rest.call("fs/seen")).text)
         assert len(cancelled) == 1
-        # Six steps of 0.3 s each: more than the limit, but never silent for so long.
+        # Six steps of more than 20 s each: more than the limit, but never silent for so long.
+        rest.subscribe(lambda e: clock.skip(20) if e.type == "tool_call_progress" else None)
         assert (await rest.call("fs/steps")).text == "stepped"
 
 
@@ -236,7 +245,7 @@ async def test_calls_beside_each_other(open_rest: Open, fake_server: Fake) -> No
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0.01)
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.machine import packages
 
 from toolrest.patch.command import main
 
@@ -82,12 +83,14 @@ def command(
     cwd: Path | bytes, *arguments: str | bytes, stdin: bytes = b""
 ) -> tuple[int, bytes, bytes]:
     done = subprocess.run(
-        [sys.executable, "-m", "toolrest.patch", *arguments],
+        # Not the environment's own: told to read ASCII, Python itself fails to start from one whose
+        # path is not.
+        [os.path.realpath(sys.executable), "-m", "toolrest.patch", *arguments],
         cwd=cwd,
         input=stdin,
         capture_output=True,
         check=False,
-        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"},
+        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": packages()},
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any, Protocol
@@ -54,12 +55,12 @@ def test_python(person: Person, python: str) -> None:
     ):
         person.do(f"cat > {name} <<'END'\n{text}\nEND", person.workspace)
     lines = (
-        f"{python} -I server.py",
-        f"{python} -I pool.py",
-        f"{python} -I data.py",
-        f"{python} -m unittest -q test_it",
-        f"{python} -c 'import tempfile; tempfile.NamedTemporaryFile().write(b\"x\")'",
-        f"{python} -c 'import asyncio; asyncio.run(asyncio.sleep(0.01))'",
+        f"{shlex.quote(python)} -I server.py",
+        f"{shlex.quote(python)} -I pool.py",
+        f"{shlex.quote(python)} -I data.py",
+        f"{shlex.quote(python)} -m unittest -q test_it",
+        f"{shlex.quote(python)} -c 'import tempfile; tempfile.NamedTemporaryFile().write(b\"x\")'",
+        f"{shlex.quote(python)} -c 'import asyncio; asyncio.run(asyncio.sleep(0.01))'",
     )
     results = person.confined(*lines)
     assert [result.code for result in results] == [0] * len(lines), results
@@ -119,8 +120,8 @@ def test_landlock_runs_ordinary_work_too(person: Person, python: str) -> None:
     lines = (
         "echo x > f && cat f && mkdir d && mv f d && rm -r d",
         "cat <<END\nhere\nEND",
-        f"{python} -c 'import asyncio; asyncio.run(asyncio.sleep(0.01))'",
-        f"{python} -c 'import tempfile; tempfile.NamedTemporaryFile().write(b\"x\")'",
+        f"{shlex.quote(python)} -c 'import asyncio; asyncio.run(asyncio.sleep(0.01))'",
+        f"{shlex.quote(python)} -c 'import tempfile; tempfile.NamedTemporaryFile().write(b\"x\")'",
         "yes | head -n 1000 | sort | uniq -c",
         "git init -q . && touch a && git add a && git commit -qm 1",
     )

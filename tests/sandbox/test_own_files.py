@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 from typing import Any, Protocol
 
-import toolrest
+from tests.machine import packages
 
 
 class Person(Protocol):
@@ -19,10 +21,12 @@ class Person(Protocol):
 
 
 def test_the_package_in_a_writable_root_is_read_only(person: Person) -> None:
-    source = Path(toolrest.__file__).parent
+    source = shlex.quote(packages().split(os.pathsep)[0] + "/toolrest")
     lib = person.workspace / "deep/lib"
-    person.do(f"mkdir -p {lib} && cp -r {source} {lib}/toolrest && echo 1 > {lib}/free.py")
-    person.env["PYTHONPATH"] = f"{lib}:" + person_path(person)
+    person.do(
+        f"mkdir -p {lib} && cp -r {source} {lib}/toolrest && echo 1 > {lib}/free.py"
+    )
+    person.env["PYTHONPATH"] = f"{lib}:" + packages()
     results = person.confined(
         f"echo evil >> {lib}/toolrest/__init__.py",
         f"rm -rf {lib}/toolrest",
@@ -34,12 +38,6 @@ def test_the_package_in_a_writable_root_is_read_only(person: Person) -> None:
     )
     assert [result.code == 0 for result in results] == [False] * 6 + [True], results
     assert person.do(f"head -c 3 {lib}/toolrest/__init__.py") == '"""'
-
-
-def person_path(person: Person) -> str:
-    import sys
-
-    return ":".join(p for p in sys.path if p.endswith("site-packages"))
 
 
 def test_programs_in_the_workspace_are_not_run(person: Person) -> None:
@@ -57,10 +55,12 @@ def test_programs_in_the_workspace_are_not_run(person: Person) -> None:
 
 
 def test_a_workspace_inside_the_package_is_refused(person: Person) -> None:
-    source = Path(toolrest.__file__).parent
+    source = shlex.quote(packages().split(os.pathsep)[0] + "/toolrest")
     lib = person.place / "lib"
-    person.do(f"mkdir {lib} && cp -r {source} {lib}/toolrest && mkdir {lib}/toolrest/ws")
-    person.env["PYTHONPATH"] = f"{lib}:" + person_path(person)
+    person.do(
+        f"mkdir {lib} && cp -r {source} {lib}/toolrest && mkdir {lib}/toolrest/ws"
+    )
+    person.env["PYTHONPATH"] = f"{lib}:" + packages()
     for backend in ("bubblewrap", "landlock"):
         (result,) = person.confined("true", workspace=f"{lib}/toolrest/ws", backend=backend)
         assert "own" in result.refused or "part of Toolrest" in result.refused

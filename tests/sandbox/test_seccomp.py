@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import platform
+import shlex
 import struct
 import sys
 from typing import Any, Protocol
@@ -239,7 +240,7 @@ def test_the_kernel_agrees(person: Person, backend: str, python: str) -> None:
     calls = [(name, X86_64.calls[name], []) for name in refused if name in X86_64.calls]
     calls += [("clone3", X86_64.calls["clone3"], []), ("setns", X86_64.calls["setns"], [-1, 0])]
     calls.append(("netlink", X86_64.calls["socket"], [16, 3, 0]))
-    line = f"{python} -I -c '{ASK_KERNEL}' '{json.dumps(calls)}'"
+    line = f"{shlex.quote(python)} -I -c '{ASK_KERNEL}' '{json.dumps(calls)}'"
     (result,) = person.confined(line, backend=backend)
     answers = json.loads(result.text)
     assert answers.pop("clone3") == errno.ENOSYS

@@ -6,6 +6,7 @@ Its names are let go then: whatever still ran could take one that has to stay mi
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,6 @@ async def test_no_daemon_takes_a_name_that_is_let_go(work: Path) -> None:
     (work / "grab.py").write_text(GRABBER)
     async with Toolrest(work, settings={"checkpoints.enabled": False}) as rest:
         for number in range(12):
-            line = f"{sys.executable} grab.py {number}"
+            line = f"{shlex.quote(sys.executable)} grab.py {number}"
             assert (await rest.call("exec_command", {"cmd": line, "login": False})).success
             assert os.listdir(work) == ["grab.py"]

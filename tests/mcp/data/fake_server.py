@@ -72,7 +72,7 @@ def call(request: Any, name: str, arguments: dict[str, Any], token: Any) -> dict
     if name == "both":
         return text("hello", structuredContent={"n": 7})
     if name == "sleep":
-        time.sleep(float(arguments.get("text") or 30))
+        time.sleep(float(arguments.get("text") or 900))
         return text("slept")
     if name == "steps":
         for step in range(6):
@@ -117,7 +117,7 @@ def ask(method: str) -> Any:
     if method == "roots/list":
         params = {}
     send({"id": "ask", "method": method, "params": params})
-    done.wait(10)
+    done.wait(60)
     return waiting.pop("answer", None)
 
 
