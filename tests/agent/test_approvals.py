@@ -441,7 +441,7 @@ async def test_network_rules_open_and_close_hosts_for_commands(
     port = server.sockets[0].getsockname()[1]
     line = sh(
         'NO_PROXY= no_proxy= python3 -c "import urllib.request as u;'
-        f"print(u.urlopen('http://127.0.0.1:{port}/', timeout=5).read())\""
+        f"print(u.urlopen('http://127.0.0.1:{port}/', timeout=60).read())\""
     )
     rules = toolrest_home / "rules"
     rules.mkdir()

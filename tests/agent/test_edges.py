@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from toolrest import ApprovalRequest, Context, Effects, Fatal, ToolOutput, Toolrest, tool
 from toolrest.events import (
@@ -138,21 +139,26 @@ async def test_cancelling_everything_in_the_next_tick_still_gives_every_call_an_
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(call, 5)
+            await asyncio.wait_for(call, 60)
     assert [end.failure for end in ends] == ["aborted"]
 
 
-async def test_a_deadline_that_passes_during_a_cancel_changes_nothing(tmp_path: Path) -> None:
+async def test_a_deadline_that_passes_during_a_cancel_changes_nothing(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("threads", "turn", "deadline"):
+        monkeypatch.setattr(f"toolrest.gate.{module}.GRACE_SECONDS", 900)
     order: list[str] = []
     started = asyncio.Event()
 
-    @tool(mutating=False, timeout=0.1)
+    @tool(mutating=False, timeout=600)
     async def cleans_up() -> str:
         started.set()
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.2)  # longer than what is left of the deadline
+            clock.skip(600)
+            await asyncio.sleep(0.01)  # the deadline has passed meanwhile
             order.append("clean")
         return ""
 
@@ -213,7 +219,7 @@ async def test_a_listener_cannot_take_the_output_away(tmp_path: Path) -> None:
     async with Toolrest(workspace=tmp_path, tools=[echo]) as rest:
         rest.subscribe(hostile)
         rest.subscribe(lambda event: heard.append(event.type))
-        output = await asyncio.wait_for(rest.call("echo", {"text": "x"}), 5)
+        output = await asyncio.wait_for(rest.call("echo", {"text": "x"}), 60)
     assert output.text == "x"
     assert "tool_call_end" in heard
 
@@ -347,7 +353,7 @@ async def test_a_tool_may_call_tools(tmp_path: Path) -> None:
 
     async with Toolrest(workspace=tmp_path, tools=[outer, echo]) as rest:
         rests.append(rest)
-        output = await asyncio.wait_for(rest.call("outer"), 5)
+        output = await asyncio.wait_for(rest.call("outer"), 60)
     assert output.text == "inner"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,8 @@ async def test_a_question_to_nobody(tmp_path: Path, name: str) -> None:
     mode, called, arguments, advice = CASES[name]
     async with Toolrest(tmp_path, tools=[act, fetch], approval_policy=mode) as rest:
         await rest.call("list_dir", {"dir_path": str(tmp_path)})
-        begun = time.monotonic()
-        output = await rest.call(called, arguments)
-        assert time.monotonic() - begun < 5
+        async with asyncio.timeout(60):
+            output = await rest.call(called, arguments)
     assert asks(output)
     assert advice in output.text
     assert re.search(r"; rule [a-z.-]+\)", output.text)

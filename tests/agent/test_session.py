@@ -76,7 +76,7 @@ async def test_a_call_starts_while_the_model_still_speaks(agent: Make) -> None:
             async for event in super().stream(request):
                 yield event
                 if getattr(event, "item", {}).get("type") == "function_call":
-                    await asyncio.wait_for(started.wait(), 5)
+                    await asyncio.wait_for(started.wait(), 60)
 
     result = await agent(Waiting([[Call("begin")], "done"]), tools=[begin]).run("go")
     assert result.status == "completed"
@@ -489,6 +489,6 @@ async def test_tools_know_the_thread(agent: Make) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)

@@ -449,7 +449,7 @@ async def test_cancelling_a_call_does_not_wait_for_a_slow_checkpoint(
     async with Toolrest(work) as rest:
         async with rest.turn() as turn:
             running = turn.start(FunctionCall("1", "exec_command", {"cmd": "echo > made"}))
-            await asyncio.to_thread(started.wait, 10)
+            assert await asyncio.to_thread(started.wait, 60)
             [answered] = await turn.cancel()
         assert answered.output.failure is not None
         assert answered.output.failure.kind == "aborted"

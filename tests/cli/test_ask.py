@@ -43,7 +43,7 @@ class Person:
     async def asked(self, request: ApprovalRequest, *answers: str) -> Review:
         typing = asyncio.create_task(self.types(*answers, prompt="Run it? "))
         try:
-            return await asyncio.wait_for(TerminalApprover(self.terminal)(request), 20)
+            return await asyncio.wait_for(TerminalApprover(self.terminal)(request), 60)
         finally:
             typing.cancel()
 
@@ -174,7 +174,7 @@ async def test_a_question_can_be_taken_back(person: Person) -> None:
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert (await asyncio.wait_for(person_says(person, "y\n"), 20)).answer == "approved"
+    assert (await asyncio.wait_for(person_says(person, "y\n"), 60)).answer == "approved"
 
 
 async def person_says(person: Person, typed: str) -> Review:
@@ -216,7 +216,7 @@ def test_different_calls_look_different(one: str, other: str) -> None:
 async def trusting(person: Person, folder: Path, *answers: str) -> None:
     typing = asyncio.create_task(person.types(*answers, prompt="trust this folder? "))
     try:
-        await asyncio.wait_for(ask_trust(person.terminal, str(folder)), 20)
+        await asyncio.wait_for(ask_trust(person.terminal, str(folder)), 60)
     finally:
         typing.cancel()
 
@@ -251,7 +251,7 @@ async def answered(person: Person, *typed: str, **more: Any) -> Any:
     typing = asyncio.create_task(person.types(*typed, prompt="Answer: "))
     asked = UserQuestions("c", "t", (question,))
     try:
-        return await asyncio.wait_for(TerminalApprover(person.terminal).ask_user(asked), 20)
+        return await asyncio.wait_for(TerminalApprover(person.terminal).ask_user(asked), 60)
     finally:
         typing.cancel()
 

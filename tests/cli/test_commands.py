@@ -8,7 +8,6 @@ import pty
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -205,7 +204,7 @@ def test_at_a_terminal_the_person_is_asked(
     while "Run it?" not in shown:
         shown += os.read(master, 100_000).decode()
     os.write(master, f"{answer}\n".encode())
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
     os.close(master)
     assert process.returncode == code
     assert ("acted" in out.decode()) == (code == 0)
@@ -215,10 +214,8 @@ def test_at_a_terminal_the_person_is_asked(
 
 
 def test_the_demo_repairs_a_project_and_leaks_nothing(run: Run) -> None:
-    started = time.monotonic()
     done = run("demo")
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - started < 60  # 2 s on a quiet machine
     order = [
         "FAILED (failures=2)", "M /", "\n  OK\n", "Both tests pass now",
         "+            total += price * count",

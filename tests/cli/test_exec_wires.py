@@ -38,7 +38,8 @@ def run(line: str, call_id: str, **more: Any) -> Call:
 def typing(request: dict[str, Any]) -> Call:
     """The terminal's number is in what the request carries back."""
     found = re.findall(r"Process running with session ID (\d+)", json.dumps(request))
-    return Call("write_stdin", {"session_id": int(found[-1]), "chars": "ping\n"}, "typed")
+    arguments = {"session_id": int(found[-1]), "chars": "ping\n", "yield_time_ms": 30_000}
+    return Call("write_stdin", arguments, "typed")
 
 
 def script() -> list[Any]:
@@ -52,7 +53,7 @@ def script() -> list[Any]:
         [Call("nope", {"a": 1}, "unknown"), Call("exec_command", '{"cmd": "x', "malformed")],
         [Call("view_image", {"path": "picture.png"}, "image")],
         [run("head -c 5000000 /dev/zero | tr '\\0' x", "large")],
-        [run("cat", "terminal", tty=True, yield_time_ms=500)],
+        [run("cat", "terminal", tty=True, yield_time_ms=30_000)],
         typing,
         "all done",
     ]

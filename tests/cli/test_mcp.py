@@ -193,9 +193,17 @@ def test_login_and_logout_of_a_program() -> None:
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("waits", [True, False])
 def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, waits: bool) -> None:
-    model = serve(["done"])
+    go = desk.workspace / "go"
+
+    def answer(request: Any) -> str:
+        go.touch()
+        return "done"
+
+    model = serve([answer])
     (desk.workspace / "server.py").write_text(FAKE.read_text())
-    line = f"sleep 1; exec {shlex.quote(sys.executable)} -S -E server.py"
+    # Who is not waited for is not there before the model has been asked, however fast it is.
+    late = "sleep 1" if waits else f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done"
+    line = f"{late}; exec {shlex.quote(sys.executable)} -S -E server.py"
     settings = {"command": "/bin/sh", "args": ["-c", line]}
     flags = [f"-cmcp_servers.fs.{key}={json.dumps(value)}" for key, value in settings.items()]
     ran = desk.run("exec", *flags, *(["--wait-mcp"] if waits else []), "go")

@@ -54,11 +54,12 @@ def test_a_program_hears_of_the_end_and_sub_agents_do_not_count(
     serve([Call("spawn_agent", {"message": "look"}), Call("wait", {}), Say("end"), Say("end")])
     ran = desk.run("exec", "--json", "-c", f"notify={argv}", "go")
     assert ran.code == 0
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "told").exists():
+    told_to = tmp_path / "told"
+    deadline = time.monotonic() + 60
+    while not (told_to.exists() and told_to.read_text().endswith("\n")):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    (line,) = (tmp_path / "told").read_text().splitlines()
+    (line,) = told_to.read_text().splitlines()
     told = json.loads(line)
     assert told["thread-id"] == ran.lines[0]["thread_id"]
     assert (told["input-messages"], told["last-assistant-message"]) == (["go"], "end")

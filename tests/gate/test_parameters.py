@@ -40,7 +40,7 @@ def test_threads_that_need_it_first_at_once_get_one_model() -> None:
         found: list[Any] = []
 
         def work(args: type[Parameters], start: threading.Barrier, found: list[Any]) -> None:
-            start.wait(10)
+            start.wait(60)
             made = model_of(args)
             made.model_rebuild()
             found.append((made, made.model_validate({"inner": [{"name": "x"}]})))

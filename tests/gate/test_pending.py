@@ -270,13 +270,13 @@ async def test_a_patch_of_a_file_that_changed_since_is_asked_about_anew(
 async def test_waiting_for_an_answer(tmp_path: Path, toolrest_home: Path) -> None:
     mark: list[str] = []
     store = PendingStore(str(toolrest_home))
-    settings = {"approvals.wait_sec": 30}
+    settings = {"approvals.wait_sec": 100}
     async with Toolrest(tmp_path, tools=[acting(mark)], on_ask="defer", settings=settings) as rest:
         call = asyncio.create_task(rest.call("act", {"text": "x"}))
         while not store.listed():
             await asyncio.sleep(0.01)
         store.answer(store.listed()[0], "approved")
-        assert (await asyncio.wait_for(call, 20)).text == "acted on x"
+        assert (await asyncio.wait_for(call, 60)).text == "acted on x"
     assert mark == ["x"]
 
 

@@ -23,11 +23,15 @@ Fake = Callable[..., dict[str, Any]]
 
 
 async def test_twenty_servers_of_which_fifteen_are_broken(
-    open_rest: Open, fake_server: Fake, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    open_rest: Open,
+    fake_server: Fake,
+    tmp_path: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     modes = ["plain", "hang", "crash", "junk"]
     servers = {
-        f"{mode}{number}": fake_server(mode, startup_timeout_sec=300.0)
+        f"{mode}{number}": fake_server(mode, f"{mode}{number}", startup_timeout_sec=300.0)
         for mode in modes
         for number in range(5)
     }
@@ -44,7 +48,11 @@ async def test_twenty_servers_of_which_fifteen_are_broken(
         for number in range(5):
             text = f"hello {number}"
             assert (await rest.call(f"plain{number}/echo", {"text": text})).text == text
-        await rest.wait_for_mcp(*(name for name in servers if not name.startswith("hang")))
+        await rest.wait_for_mcp(*(f"crash{number}" for number in range(5)))
+        while len(list((tmp_path / "workspace").glob("junk*.said"))) < 5:
+            await asyncio.sleep(0.01)
+        for _ in range(50):
+            await asyncio.sleep(0)  # what they said is on its way through the loop
         # Who has failed is not tried again before the end.
         monkeypatch.setattr(connection, "FIRST_PAUSE", 900.0)
         monkeypatch.setattr(connection, "LONGEST_PAUSE", 900.0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.clock import effort
 
 from toolrest.patch.errors import ParseError
 from toolrest.patch.grammar import AddFile, DeleteFile, UpdateFile, parse
@@ -113,6 +112,4 @@ def test_what_a_patch_says() -> None:
 )
 def test_a_hostile_megabyte_is_read_in_linear_time(hostile: str) -> None:
     for text in (hostile, f"*** Begin Patch\n{hostile}\n*** End Patch"):
-        started = time.process_time()
-        refusal(text)
-        assert time.process_time() - started < 3
+        assert effort(lambda: refusal(text)) < 200  # noqa: B023

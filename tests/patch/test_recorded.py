@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
+from tests.machine import NOBODY, become_ordinary
 
 from toolrest.patch.command import main
 
 Case: TypeAlias = dict[str, Any]
 Tree: TypeAlias = dict[str, Any]
-NOBODY = 65534
 
 
 class Result(NamedTuple):
@@ -67,9 +67,7 @@ def as_nobody(case: Case, root: Path) -> Result:
     child = os.fork()
     if child == 0:
         try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            become_ordinary()
             with pytest.MonkeyPatch.context() as monkeypatch:
                 result = in_process(case, root, monkeypatch)
             os.write(writer, json.dumps(result).encode())

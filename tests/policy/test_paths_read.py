@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.clock import effort
 
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.policy.paths import PathPolicy
@@ -67,14 +67,16 @@ def test_a_path_that_is_no_path_is_refused_everywhere(places: Any, path: str) ->
 @pytest.mark.parametrize("path", ["x" * 300, "x/" * 3000, "d/" * 500_000])
 def test_a_name_that_is_too_long_is_an_os_error_at_once(places: Any, path: str) -> None:
     files = places.policy()
-    started = time.monotonic()
-    assert files.read_denied(path) is None
-    with pytest.raises(OSError) as caught:
-        files.open_read(path)
-    assert caught.value.errno in (errno.ENAMETOOLONG, errno.ENOENT)
-    with pytest.raises(OSError):
-        files.write_bytes(path, b"x")
-    assert time.monotonic() - started < 5
+
+    def attempts() -> None:
+        assert files.read_denied(path) is None
+        with pytest.raises(OSError) as caught:
+            files.open_read(path)
+        assert caught.value.errno in (errno.ENAMETOOLONG, errno.ENOENT)
+        with pytest.raises(OSError):
+            files.write_bytes(path, b"x")
+
+    assert effort(attempts) < 350
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -138,7 +140,7 @@ def test_fifos_sockets_and_devices_are_refused_without_waiting(places: Any) -> N
     listener.bind(str(places.workspace / "sock"))
     (places.workspace / "null").symlink_to("/dev/null")
     files = places.policy()
-    started = time.monotonic()
+    # Who waits for the other end of one waits for ever.
     for path, word in [("fifo", "FIFO"), ("sock", "socket"), ("null", "/dev")]:
         with pytest.raises(Rejected, match=word):
             files.open_read(path)
@@ -146,7 +148,6 @@ def test_fifos_sockets_and_devices_are_refused_without_waiting(places: Any) -> N
     for path in ("/dev/zero", "/dev/tty", "/dev/stdin", "/dev/fd/0", "/dev/random", "/dev"):
         with pytest.raises(Rejected):
             files.open_read(path)
-    assert time.monotonic() - started < 2
     listener.close()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from toolrest.errors import ConfigError
@@ -116,10 +114,8 @@ def test_errors_name_the_line(text: str, line: int, words: str) -> None:
 
 
 def test_a_file_that_never_ends_is_an_error() -> None:
-    begun = time.monotonic()
     with pytest.raises(ConfigError, match="took more than"):
         parse_rules("def f():\n    for i in range(2000000000):\n        pass\nf()")
-    assert time.monotonic() - begun < 20
 
 
 def test_absolute_programs_match_the_rules_of_their_name() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
+from tests.clock import effort
 
 from toolrest.policy.shell import BRACE, GLOB, SUBSTITUTION, TILDE, VARIABLE, Script
 from toolrest.policy.shell_parse import parse
-from toolrest.policy.verdict import Kind, judge
+from toolrest.policy.verdict import Kind, Verdict, judge
 
 
 def argvs(script: Script) -> list[tuple[str, ...]]:
@@ -162,9 +162,9 @@ def test_a_variable_counts_as_known_only_from_its_one_assignment_on() -> None:
      "a|" * 5_001 + "$x", "$x;" * 100_000, "sudo " * 20 + "ls", "a=(" * 2_001],
 )  # fmt: skip
 def test_what_is_too_big_is_refused_and_not_guessed(text: str) -> None:
-    begun = time.monotonic()
-    assert judge(text, cwd="/w").kind == Kind.REFUSED
-    assert time.monotonic() - begun < 5
+    kinds: list[Kind] = []
+    assert effort(lambda: kinds.append(judge(text, cwd="/w").kind)) < 350
+    assert kinds == [Kind.REFUSED]
 
 
 def test_scripts_nested_too_deep_are_refused() -> None:
@@ -176,18 +176,16 @@ def test_scripts_nested_too_deep_are_refused() -> None:
 
 @pytest.mark.parametrize("joint", ["; ", " && ", " || ", " | ", "\n", " 2>/dev/null; ", " 'x y'; "])
 def test_ten_thousand_segments_take_less_than_200_ms(joint: str) -> None:
+    """On a machine that takes 10 ms for a million empty steps; on others, as much longer."""
     script = joint.join(f"echo {n} a" for n in range(10_000)) + joint + "rm -rf /"
     judge("ls $x", cwd="/w")
-    spent = []
-    for _ in range(5):
-        begun = time.process_time()
-        verdict = judge(script, cwd="/w", home="/h")
-        spent.append(time.process_time() - begun)
-        assert verdict.kind == Kind.DANGEROUS
-        assert len(verdict.segments) == 10_001
-        if spent[-1] < 0.2:
-            break
-    assert min(spent) < 0.2
+    spent: list[float] = []
+    while not spent or (spent[-1] >= 20 and len(spent) < 5):
+        found: list[Verdict] = []
+        spent.append(effort(lambda: found.append(judge(script, cwd="/w", home="/h"))))  # noqa: B023
+        assert found[0].kind == Kind.DANGEROUS
+        assert len(found[0].segments) == 10_001
+    assert min(spent) < 20
 
 
 def test_threads_do_not_disturb_each_other() -> None:

@@ -49,7 +49,7 @@ class Chaos:
         await run(self.owner, self.command(), time_limit=self.random.random() / 3, grace=0.02)
 
     async def cancelled(self) -> None:
-        task = asyncio.create_task(run(self.owner, self.command(), time_limit=5))
+        task = asyncio.create_task(run(self.owner, self.command(), time_limit=60))
         await asyncio.sleep(self.random.random() / 20)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -72,7 +72,7 @@ class Chaos:
             await self.sessions.write(session, "\x03", yield_ms=250)
 
     async def failing(self) -> None:
-        result = await run(self.owner, Command(("/no/program",), "/", {}), time_limit=5)
+        result = await run(self.owner, Command(("/no/program",), "/", {}), time_limit=60)
         assert result.state == "failed_to_start"
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
+from toolrest.process.helper.tree import alive
 from toolrest.sandbox import backends, confine, landlock
 from toolrest.sandbox import programs as own_programs
 from toolrest.sandbox.backends import run_probe
@@ -203,10 +206,23 @@ def test_importing_is_light() -> None:
 def test_a_probe_that_does_not_end_is_ended_with_all_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pid_file, real = tmp_path / "pid", subprocess.Popen.communicate
+
+    def communicate(child: Any, timeout: float) -> Any:
+        """Its time is over once it has started another, however long that takes here."""
+        until = time.monotonic() + 60
+        while not (pid_file.exists() and pid_file.read_text().endswith("\n")):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        return real(child, timeout=timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
     monkeypatch.setattr(backends, "_PATIENCE", 0.3)
-    line = "sleep 61.25 & echo $! > pid; exec sleep 61.25"
+    line = "sleep 900.25 & echo $! > pid; exec sleep 900.25"
     command = Command(("/bin/sh", "-c", line), str(tmp_path), {"PATH": "/usr/bin:/bin"})
     assert "did not finish" in backends.run_probe(command)
-    pid = int((tmp_path / "pid").read_text())
-    state = Path(f"/proc/{pid}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    pid = int(pid_file.read_text())
+    until = time.monotonic() + 60
+    while alive(pid):  # killed, which takes its moment
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.clock import Clock
 
 from toolrest import Toolrest
 from toolrest.process.command import Command
@@ -176,7 +177,7 @@ def in_containers(folder: Path, options: ContainerOptions) -> Toolrest:
 SLEEP = {"command": ["sleep", "61"], "timeout_ms": 300}
 
 
-async def test_a_command_that_is_given_up_ends_its_container(tmp_path: Path) -> None:
+async def test_a_command_that_is_given_up_ends_its_container(tmp_path: Path, clock: Clock) -> None:
     """An engine whose container lives on when its client is killed, as docker's does."""
     log = tmp_path / "log"
     daemon = engine_that(
@@ -187,11 +188,20 @@ async def test_a_command_that_is_given_up_ends_its_container(tmp_path: Path) -> 
         esac
         case "$*" in *" /bin/true") exit 0 ;; esac
         echo "$@" >> {log}
-        exec sleep 61""",
+        exec sleep 900""",
     )
     options = ContainerOptions(IMAGE, engine=daemon)
+    sleep = {"command": ["sleep", "900"], "timeout_ms": 300_000}
+
+    async def logged(count: int) -> None:
+        while not log.exists() or len(log.read_text().splitlines()) < count:
+            await asyncio.sleep(0.02)
+
     async with in_containers(tmp_path, options) as rest:
-        output = await rest.call("shell", SLEEP)
+        task = asyncio.create_task(rest.call("shell", sleep))
+        await logged(1)
+        clock.skip(300)
+        output = await task
         assert output.metadata["exit_code"] == 124, output.text
         started, ended = log.read_text().splitlines()
         assert ended.split() == [
@@ -199,9 +209,8 @@ async def test_a_command_that_is_given_up_ends_its_container(tmp_path: Path) -> 
             "--force",
             started.split()[started.split().index("--name") + 1],
         ]
-        task = asyncio.create_task(rest.call("shell", SLEEP | {"timeout_ms": 60_000}))
-        while len(log.read_text().splitlines()) < 3:
-            await asyncio.sleep(0.02)
+        task = asyncio.create_task(rest.call("shell", sleep))
+        await logged(3)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

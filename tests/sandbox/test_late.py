@@ -264,7 +264,7 @@ async def test_what_ended_commands_had_in_memory_is_free_while_the_next_one_runs
     command = replace(confined.command, fds=(*confined.command.fds, (0, pipe[0])))
     running = asyncio.ensure_future(run(owner, command))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while in_memory() - before > 96 << 10:
                 await asyncio.sleep(0.01)
         assert not running.done()

@@ -70,7 +70,7 @@ def session(place: Path, run_as: Callable[..., str], python: str) -> Session:
     return run
 
 
-def shell(*argv: str, seconds: float = 20) -> dict[str, Any]:
+def shell(*argv: str, seconds: float = 60) -> dict[str, Any]:
     return {"command": list(argv), "timeout_ms": int(seconds * 1000)}
 
 

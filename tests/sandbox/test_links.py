@@ -163,12 +163,12 @@ def test_roots_in_each_other_and_beside(linked: Person) -> None:
 @pytest.mark.parametrize("target", ["nothing", "d/nothing", "hop"])
 def test_what_is_not_there_at_the_end_of_one_is_not_made(person: Person, target: str) -> None:
     person.do(f"mkdir d; ln -s {target} .envrc; ln -s d/deeper hop", person.workspace)
-    before = person.do("ls -lAR", person.workspace)
+    before = person.do("ls -lAR --time-style=+", person.workspace)
     lines = [f"echo x > {name}" for name in (".envrc", target, "nothing/x", "d/nothing", "hop")]
     *results, last = person.confined(*lines[:2], "rm .envrc", "touch d/mine && rm d/mine")
     assert [result.code == 0 for result in results] == [False] * 3, results
     assert last.code == 0, last.text
-    assert person.do("ls -lAR", person.workspace) == before
+    assert person.do("ls -lAR --time-style=+", person.workspace) == before
 
 
 @pytest.mark.parametrize("target", ["nothing/../d", ".", "/proc/self/cwd/d"])

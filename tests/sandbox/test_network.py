@@ -21,7 +21,7 @@ from toolrest.sandbox.tunnel import Blocked
 FETCH = """
 import sys, urllib.request, urllib.error
 try:
-    print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
+    print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())
 except urllib.error.HTTPError as error:
     print(error.code, error.headers.get("x-proxy-error"))
 except OSError as error:

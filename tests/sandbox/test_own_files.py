@@ -23,9 +23,7 @@ class Person(Protocol):
 def test_the_package_in_a_writable_root_is_read_only(person: Person) -> None:
     source = shlex.quote(packages().split(os.pathsep)[0] + "/toolrest")
     lib = person.workspace / "deep/lib"
-    person.do(
-        f"mkdir -p {lib} && cp -r {source} {lib}/toolrest && echo 1 > {lib}/free.py"
-    )
+    person.do(f"mkdir -p {lib} && cp -r {source} {lib}/toolrest && echo 1 > {lib}/free.py")
     person.env["PYTHONPATH"] = f"{lib}:" + packages()
     results = person.confined(
         f"echo evil >> {lib}/toolrest/__init__.py",
@@ -57,9 +55,7 @@ def test_programs_in_the_workspace_are_not_run(person: Person) -> None:
 def test_a_workspace_inside_the_package_is_refused(person: Person) -> None:
     source = shlex.quote(packages().split(os.pathsep)[0] + "/toolrest")
     lib = person.place / "lib"
-    person.do(
-        f"mkdir {lib} && cp -r {source} {lib}/toolrest && mkdir {lib}/toolrest/ws"
-    )
+    person.do(f"mkdir {lib} && cp -r {source} {lib}/toolrest && mkdir {lib}/toolrest/ws")
     person.env["PYTHONPATH"] = f"{lib}:" + packages()
     for backend in ("bubblewrap", "landlock"):
         (result,) = person.confined("true", workspace=f"{lib}/toolrest/ws", backend=backend)

@@ -61,7 +61,7 @@ class Running:
     async def ask(self, data: bytes) -> bytes:
         reader, writer = await asyncio.open_unix_connection(self.proxy.socket_path)
         writer.write(data)
-        answer = await asyncio.wait_for(reader.read(), 10)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         await writer.wait_closed()
         return answer
@@ -76,7 +76,7 @@ class Running:
         rest = b""
         if code == 0:
             writer.write(b"GET / HTTP/1.0\r\n\r\n")
-            rest = await asyncio.wait_for(reader.read(), 10)
+            rest = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         return code, rest
 
@@ -264,7 +264,7 @@ def test_any_bytes_are_survived(tmp_path_factory: pytest.TempPathFactory) -> Non
                 reader, writer = await asyncio.open_unix_connection(r.proxy.socket_path)
                 writer.write(blob)
                 writer.write_eof()
-                await asyncio.wait_for(reader.read(), 10)
+                await asyncio.wait_for(reader.read(), 60)
                 writer.close()
             return r.asked
 

@@ -26,7 +26,7 @@ import socket, sys, time, os
 while len(sys.argv) > 2 and not os.path.exists(sys.argv[2]):
     time.sleep(0.01)
 s = socket.socket(socket.AF_UNIX)
-s.settimeout(5)
+s.settimeout(60)
 try:
     s.connect(sys.argv[1]); s.send(b"x"); print("connected")
 except OSError as error:

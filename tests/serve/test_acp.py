@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +24,8 @@ from acp.schema import (
 
 from toolrest.testing import Call, Pause, Reply, Say, Think
 from toolrest.testing.server import ScriptedServer
+
+FAKE = Path(__file__).parents[1] / "mcp" / "data" / "fake_server.py"
 
 
 class Editor:
@@ -145,7 +148,7 @@ async def test_cancelling_ends_the_turn(connect: Connect, workspace: Path) -> No
         prompt = asyncio.ensure_future(
             agent.prompt(session_id=session.session_id, prompt=[text_block("go")])
         )
-        await asyncio.wait_for(editor.seen.wait(), 20)
+        await asyncio.wait_for(editor.seen.wait(), 60)
         await agent.cancel(session_id=session.session_id)
         assert (await prompt).stop_reason == "cancelled"
 
@@ -171,18 +174,19 @@ async def test_the_editors_own_mcp_servers(connect: Connect, workspace: Path) ->
 
     def look(request: Any) -> Any:
         offered.append(json.dumps(request["tools"]))
-        found = "mcp__clock__get_current_time" in offered[-1]
+        found = "mcp__fake__echo" in offered[-1]
         waiting = {"cmd": f"sleep 0.3 # {len(offered)}"}
         return Say("seen") if found else Call("exec_command", waiting)
 
-    clock = McpServerStdio(
-        name="clock", command=sys.executable, args=["-m", "mcp_server_time"], env=[]
-    )
+    shutil.copy(FAKE, workspace)
+    # It loads next to nothing: an editor sets no limit for its start, and the usual one counts.
+    args = ["-S", "-E", str(workspace / FAKE.name)]
+    fake = McpServerStdio(name="fake", command=sys.executable, args=args, env=[])
     async with (
         ScriptedServer([look] * 150) as server,
         connect(server, "-a", "never") as (agent, editor),
     ):
-        session = await agent.new_session(cwd=str(workspace), mcp_servers=[clock])
+        session = await agent.new_session(cwd=str(workspace), mcp_servers=[fake])
         await agent.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.said == "seen"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from toolrest import Toolrest, tool
 from toolrest.items import FunctionCall, ToolOutput
@@ -23,7 +24,7 @@ async def together(rest: Toolrest, *calls: dict[str, Any]) -> list[ToolOutput]:
 
 
 async def test_calls_that_run_together_meet(tmp_path: Path) -> None:
-    barrier = {"id": "a", "participants": 3, "timeout_ms": 20_000}
+    barrier = {"id": "a", "participants": 3, "timeout_ms": 60_000}
     async with Toolrest(tmp_path, tools=[sync_tool()]) as rest:
         assert rest.supports_parallel("test_sync_tool")
         outputs = await together(rest, *[{"barrier": barrier, "sleep_after_ms": 1}] * 3)
@@ -35,7 +36,7 @@ async def test_calls_that_run_together_meet(tmp_path: Path) -> None:
 
 
 async def test_two_sessions_meet(tmp_path: Path) -> None:
-    arguments = {"barrier": {"id": "b", "participants": 2, "timeout_ms": 20_000}}
+    arguments = {"barrier": {"id": "b", "participants": 2, "timeout_ms": 60_000}}
     async with (
         Toolrest(tmp_path, tools=[sync_tool()]) as one,
         Toolrest(tmp_path, tools=[sync_tool()]) as other,
@@ -81,10 +82,13 @@ async def test_what_makes_no_sense(tmp_path: Path, barrier: dict[str, Any], word
     assert output.failure is not None
 
 
-async def test_a_barrier_has_one_size(tmp_path: Path) -> None:
-    barrier = {"id": "e", "participants": 2, "timeout_ms": 300}
-    async with Toolrest(tmp_path, tools=[sync_tool()]) as rest:
-        outputs = await together(
-            rest, {"barrier": barrier}, {"barrier": {**barrier, "participants": 3}}
-        )
-    assert outputs[1].text == "barrier e already registered with 2 participants"
+async def test_a_barrier_has_one_size(tmp_path: Path, clock: Clock) -> None:
+    barrier = {"id": "e", "participants": 2, "timeout_ms": 300_000}
+    async with Toolrest(tmp_path, tools=[sync_tool()]) as rest, rest.turn() as turn:
+        first = turn.start(FunctionCall("1", "test_sync_tool", {"barrier": barrier}))
+        other = {"barrier": {**barrier, "participants": 3}}
+        second = turn.start(FunctionCall("2", "test_sync_tool", other))
+        said = (await second.output()).text
+        clock.skip(300)
+        await first.output()
+    assert said == "barrier e already registered with 2 participants"

@@ -9,12 +9,14 @@ import os
 import re
 import shlex
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from toolrest import ApprovalRequest, ToolOutput, Toolrest
 from toolrest.events import (
@@ -47,6 +49,12 @@ def rest_in(folder: Path, **settings: Any) -> Toolrest:
     keys = {"tools.shell_type": settings.pop("shell", "unified_exec")}
     keys |= settings.pop("settings", {})
     return Toolrest(workspace=folder, settings=keys, **settings)
+
+
+def time_passes(rest: Toolrest, clock: Clock, text: str, seconds: float) -> None:
+    """Let time pass once a command has said this: its limit is over then, and not before."""
+    hear = clock.once(text, seconds)
+    rest.subscribe(lambda e: hear(e.text) if isinstance(e, ToolCallDelta) else None)
 
 
 def shown(line: str) -> str:
@@ -95,16 +103,16 @@ async def test_shell_layout_is_json_and_a_failure_is_one(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("any_sandbox")
-async def test_shell_command_layout_and_timeout(tmp_path: Path) -> None:
+async def test_shell_command_layout_and_timeout(tmp_path: Path, clock: Clock) -> None:
     async with rest_in(tmp_path, shell="shell_command") as rest:
         done = await rest.call("shell_command", {"command": "echo hi", "login": False})
-        late = await rest.call(
-            "shell_command", {"command": "echo part; sleep 60", "login": False, "timeout": 300}
-        )
+        time_passes(rest, clock, "part\n", 300)
+        arguments = {"command": "echo part; sleep 900", "login": False, "timeout": 300_000}
+        late = await rest.call("shell_command", arguments)
     assert re.fullmatch(r"Exit code: 0\nWall time: [\d.]+ seconds\nOutput:\nhi\n", done.text)
     assert re.fullmatch(
         r"Exit code: 124\nWall time: [\d.]+ seconds\nOutput:\n"
-        r"command timed out after \d{3,4} milliseconds\npart\n",
+        r"command timed out after 3\d{5} milliseconds\npart\n",
         late.text,
     )
 
@@ -242,7 +250,7 @@ async def test_what_a_command_is_for_is_shown_told_and_written_down(
 
 @pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("mode", ["on-failure", "untrusted"])
-async def test_a_timeout_never_asks_to_run_outside(tmp_path: Path, mode: Any) -> None:
+async def test_a_timeout_never_asks_to_run_outside(tmp_path: Path, mode: Any, clock: Clock) -> None:
     asked: list[ApprovalRequest] = []
 
     def approver(request: ApprovalRequest) -> bool:
@@ -252,8 +260,9 @@ async def test_a_timeout_never_asks_to_run_outside(tmp_path: Path, mode: Any) ->
     async with rest_in(
         tmp_path, shell="shell_command", approval_policy=mode, on_ask=approver
     ) as rest:
-        line = "touch /etc/nope; echo 'Permission denied' >&2; sleep 60"
-        arguments = {"command": line, "login": False, "timeout_ms": 400}
+        line = "touch /etc/nope; echo 'Permission denied'. >&2; sleep 900"
+        time_passes(rest, clock, "Permission denied.\n", 300)
+        arguments = {"command": line, "login": False, "timeout_ms": 300_000}
         output = await rest.call("shell_command", arguments)
     assert "command timed out after" in output.text
     assert [request for request in asked if request.retry_reason or request.leaves] == []
@@ -350,23 +359,20 @@ async def test_the_session_may_run_only_so_many_commands(tmp_path: Path) -> None
 @pytest.mark.usefixtures("any_sandbox")
 async def test_a_terminal_session_lives_between_calls(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:
-        arguments = {"cmd": "python3 -i -q", "tty": True, "login": False, "yield_time_ms": 3000}
+        long = {"yield_time_ms": 30_000}  # a question, or the end, ends the wait
+        arguments = {"cmd": "python3 -i -q", "tty": True, "login": False, **long}
         first = await rest.call("exec_command", arguments)
         session = int(parsed_first(first)["session"])
-        answer = await rest.call("write_stdin", {"session_id": session, "chars": "6 * 7\n"})
-        assert "42" in answer.text
-        await rest.call("write_stdin", {"session_id": session, "chars": "while True: pass\n\n"})
-        stopped = await rest.call(
-            "write_stdin",
-            {"session_id": session, "chars": "\u0003", "yield_time_ms": 5000},
-        )
-        assert "KeyboardInterrupt" in stopped.text
-        again = await rest.call("write_stdin", {"session_id": session, "chars": "print(1 + 1)\n"})
-        assert "\n2" in again.text.replace("\r", "")
-        ended = await rest.call(
-            "write_stdin", {"session_id": session, "chars": "\u0004", "yield_time_ms": 5000}
-        )
-        assert "Process exited with code 0" in ended.text
+
+        async def typed(chars: str, **more: int) -> str:
+            arguments = {"session_id": session, "chars": chars, **more}
+            return (await rest.call("write_stdin", arguments)).text
+
+        assert "42" in await typed("6 * 7\n", **long)
+        await typed("while True: pass\n\n")
+        assert "KeyboardInterrupt" in await typed("\u0003", **long)
+        assert "\n2" in (await typed("print(1 + 1)\n", **long)).replace("\r", "")
+        assert "Process exited with code 0" in await typed("\u0004", **long)
         unknown = await rest.call("write_stdin", {"session_id": session, "chars": ""})
         assert unknown.text == f"write_stdin failed: Unknown process id {session}"
 
@@ -380,7 +386,7 @@ def parsed_first(output: ToolOutput) -> dict[str, Any]:
 @pytest.mark.usefixtures("any_sandbox")
 async def test_stdin_is_closed_without_a_terminal(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:
-        arguments = {"cmd": "sleep 30", "login": False, "yield_time_ms": 250}
+        arguments = {"cmd": "sleep 900", "login": False, "yield_time_ms": 250}
         session = int(parsed_first(await rest.call("exec_command", arguments))["session"])
         typed = await rest.call("write_stdin", {"session_id": session, "chars": "x"})
         assert typed.text == (
@@ -403,34 +409,33 @@ def processes_with(marker: str) -> list[int]:
 
 
 async def gone(marker: str) -> bool:
-    for _ in range(200):
-        if not processes_with(marker):
-            return True
+    until = time.monotonic() + 60
+    while processes_with(marker):
+        if time.monotonic() > until:
+            return False
         await asyncio.sleep(0.01)
-    return False
+    return True
 
 
 @pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access"])
 @pytest.mark.parametrize("how", ["cancel", "timeout", "close"])
-async def test_the_whole_tree_dies(tmp_path: Path, mode: str, how: str) -> None:
+async def test_the_whole_tree_dies(tmp_path: Path, mode: str, how: str, clock: Clock) -> None:
     marker = f"4{os.getpid()}.{abs(hash((mode, how))) % 10_000:04d}"
     script = f"setsid sleep {marker} & (nohup sleep {marker} &) ; echo started; sleep {marker}"
     rest = rest_in(tmp_path, sandbox_mode=mode)
-    arguments: dict[str, Any] = {"command": ["bash", "-c", script], "timeout_ms": 60_000}
-    if how == "timeout":
-        arguments["timeout_ms"] = 500
+    arguments: dict[str, Any] = {"command": ["bash", "-c", script], "timeout_ms": 300_000}
     started = asyncio.Event()
     rest.subscribe(lambda e: started.set() if isinstance(e, ToolCallDelta) else None)
     call = asyncio.ensure_future(rest.call("shell", arguments, call_id="c"))
-    await asyncio.wait_for(started.wait(), 10)
-    if how != "timeout":
-        assert processes_with(marker)
+    await asyncio.wait_for(started.wait(), 60)
+    assert processes_with(marker)
     if how == "cancel":
         output = await rest.cancel("c")
         assert re.fullmatch(r"Wall time: \d+\.\d seconds\naborted by user", output.text)
         assert not processes_with(marker)
     elif how == "timeout":
+        clock.skip(300)
         assert (
             json.loads((await call).text.split("\n[toolrest]")[0])["metadata"]["exit_code"] == 124
         )
@@ -467,7 +472,7 @@ async def test_events_of_a_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("any_sandbox")
-async def test_a_session_that_ends_after_its_call_says_so(tmp_path: Path) -> None:
+async def test_a_session_that_ends_after_its_call_says_so(tmp_path: Path, clock: Clock) -> None:
     seen: list[Event] = []
     over = asyncio.Event()
 
@@ -479,12 +484,13 @@ async def test_a_session_that_ends_after_its_call_says_so(tmp_path: Path) -> Non
     line = "echo early; while [ ! -e go ]; do sleep 0.02; done; echo late; exit 3"
     async with rest_in(tmp_path) as rest:
         rest.subscribe(listen)
-        arguments = {"cmd": line, "login": False, "yield_time_ms": 250}
+        time_passes(rest, clock, "early\n", 30)
+        arguments = {"cmd": line, "login": False, "yield_time_ms": 30_000}
         output = await rest.call("exec_command", arguments, call_id="c1")
         assert "session ID" in output.text
         assert not over.is_set()
         (tmp_path / "go").touch()
-        await asyncio.wait_for(over.wait(), 10)
+        await asyncio.wait_for(over.wait(), 60)
     names = [e.type for e in seen if getattr(e, "call_id", "") == "c1"]
     assert names.index("tool_call_end") < names.index("exec_command_end")
     assert names.count("exec_command_begin") == names.count("exec_command_end") == 1
@@ -511,7 +517,7 @@ async def test_what_a_session_still_runs_at_its_end_is_told(tmp_path: Path) -> N
     seen: list[Event] = []
     async with rest_in(tmp_path) as rest:
         rest.subscribe(seen.append)
-        await rest.call("exec_command", {"cmd": "sleep 60", "login": False, "yield_time_ms": 250})
+        await rest.call("exec_command", {"cmd": "sleep 900", "login": False, "yield_time_ms": 250})
     ends = [event for event in seen if isinstance(event, ExecCommandEnd)]
     assert [event.status for event in ends] == ["failed"]
     assert ends[0].exit_code > 128

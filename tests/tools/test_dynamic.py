@@ -115,7 +115,7 @@ async def test_closing_and_cancelling_end_the_wait(tmp_path: Path) -> None:
     asked = asyncio.Event()
     rest.subscribe(lambda event: asked.set() if isinstance(event, DynamicToolCallRequest) else None)
     running = asyncio.ensure_future(rest.call("lookup", {}, call_id="c"))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), 60)
     output = await rest.cancel("c")
     assert output.failure is not None
     assert output.failure.kind == "aborted"
@@ -124,9 +124,9 @@ async def test_closing_and_cancelling_end_the_wait(tmp_path: Path) -> None:
         rest.respond("c", "too late")
     asked.clear()
     running = asyncio.ensure_future(rest.call("lookup", {}))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), 60)
     await rest.aclose()
-    output = await asyncio.wait_for(running, 10)
+    output = await asyncio.wait_for(running, 60)
     assert output.text == "dynamic tool call was cancelled before receiving a response"
 
 

@@ -67,9 +67,9 @@ async def test_a_reply_comes_as_items(connect: Any, ask: Any, done: Any) -> None
 
 
 async def test_a_call_is_there_before_the_stream_ends(connect: Any) -> None:
-    async with ScriptedServer([[Call("f"), Pause(30)]]) as server:
+    async with ScriptedServer([[Call("f"), Pause(300)]]) as server:
         stream = connect(server, "responses").stream(ModelRequest("m", [USER]))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async for event in stream:
                 if isinstance(event, ItemDone):
                     break
@@ -304,7 +304,7 @@ async def test_options_that_a_server_refuses_are_left_out(connect: Any, ask: Any
 
 
 async def test_cancelling_leaves_the_model_usable(connect: Any, ask: Any, done: Any) -> None:
-    async with ScriptedServer([[Say("x"), Pause(30)], "again"]) as server:
+    async with ScriptedServer([[Say("x"), Pause(300)], "again"]) as server:
         model = connect(server, "responses")
         task = asyncio.create_task(ask(model))
         while not server.requests:

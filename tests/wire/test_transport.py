@@ -187,7 +187,7 @@ def test_any_bytes_are_an_answer_or_an_error(raw: bytes, opened: bool) -> None:
     async def check() -> None:
         async with serving(answering(CHUNKED + raw if opened else raw)) as url:
             transport = Direct(5, 5)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 with suppress(TransportError):
                     await fetch(transport, url)
             await transport.aclose()

@@ -219,19 +219,19 @@ async def test_garbage_in_a_stream_is_passed_over(
 async def test_a_slow_server_is_waited_for_and_a_silent_one_is_not(
     wire: ModelWire, connect: Any, ask: Any, done: Any
 ) -> None:
-    async with ScriptedServer([[Say("a"), Pause(0.1), Say("b")], [Pause(30)]]) as server:
-        model = connect(server, wire, idle_timeout=1)
+    async with ScriptedServer([[Say("a"), Pause(0.1), Say("b")], [Pause(300)]]) as server:
+        model = connect(server, wire, idle_timeout=60)
         text = "".join(p["text"] for item in done(await ask(model)) for p in item["content"])
         assert text == "ab"
         with pytest.raises(ModelError, match="idle timeout"):
-            await ask(model)
+            await ask(connect(server, wire, idle_timeout=1))
 
 
 async def test_a_closed_stream_leaves_nothing_behind(wire: ModelWire, connect: Any) -> None:
-    async with ScriptedServer([[Say("a"), Pause(30)]]) as server:
+    async with ScriptedServer([[Say("a"), Pause(300)]]) as server:
         stream = connect(server, wire).stream(ModelRequest("m", [user("x")]))
         await anext(stream)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await stream.aclose()
 
 

@@ -170,6 +170,8 @@ def main() -> None:
         while True:
             sys.stdout.write("this is no message\n")
             sys.stdout.flush()
+            if STATE:
+                open(STATE + ".said", "w").close()
             time.sleep(0.01)
     if MODE == "noisy":
         sys.stdout.write("Welcome to my server!\n{broken\n")

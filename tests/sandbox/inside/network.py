@@ -10,7 +10,7 @@ import threading
 
 from .kit import Context, NotHere, probe
 
-PATIENCE = 1.0
+PATIENCE = 60.0
 
 
 def tcp(family: int, address: tuple[str, int]) -> None:
@@ -23,7 +23,9 @@ def tcp(family: int, address: tuple[str, int]) -> None:
 def udp(port: int, payload: bytes) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(PATIENCE)
-        client.sendto(payload, ("127.0.0.1", port))
+        # Connected, so that it is told at once when nobody is there, and need not guess.
+        client.connect(("127.0.0.1", port))
+        client.send(payload)
         client.recv(512)
 
 
@@ -154,7 +156,7 @@ def asyncio_selfpipe(c: Context) -> str | None:
         woken = asyncio.Event()
         threading.Timer(0.05, lambda: loop.call_soon_threadsafe(woken.set)).start()
         try:
-            await asyncio.wait_for(woken.wait(), 2)
+            await asyncio.wait_for(woken.wait(), 60)
         except TimeoutError:
             return "NOWAKE"
         return None
