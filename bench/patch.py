@@ -65,7 +65,7 @@ def small() -> tuple[str, str]:
 
 
 def in_process(patch: str, cwd: str) -> None:
-    from toolrest.patch.os_files import OsFiles
+    from toolrest.patch.files.os_files import OsFiles
     from toolrest.patch.run import run
 
     with OsFiles() as files:

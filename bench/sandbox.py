@@ -23,7 +23,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from toolrest.policy.paths import PathPolicy
+from toolrest.policy.paths.policy import PathPolicy
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.sandbox.confine import Sandbox

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from toolrest import Toolrest
-from toolrest.tools.ripgrep import find_rg
+from toolrest.tools.files.ripgrep import find_rg
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 15
 FOLDERS, FILES = 500, 100

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolrest import tool
-from toolrest.agent.opened import open_session
+from toolrest.agent.open_session import open_session
 from toolrest.config.loader import Config
 from toolrest.testing import Call, ScriptedModel
 from toolrest.testing.server import ScriptedServer

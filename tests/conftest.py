@@ -147,10 +147,10 @@ _KEPT = ("TOOLREST_HOME", "TOOLREST_TEST_FULL", "TOOLREST_TEST_PUBLIC")
 def landlock_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only Landlock works, results do not say what it leaves open.
 
-    Layouts are compared to the letter; tests/gate/test_gaps.py has what is said.
+    Layouts are compared to the letter; tests/running/test_gaps.py has what is said.
     """
     if machine.lacking()["namespaces"]:
-        from toolrest.gate import runner
+        from toolrest.running import runner
 
         monkeypatch.setattr(runner, "Gaps", _SilentGaps)
 

@@ -63,14 +63,14 @@ def require(*names: str) -> None:
 
 
 def _namespaces() -> bool:
-    from toolrest.sandbox.backends import bwrap_programs
+    from toolrest.sandbox.backends.probe import bwrap_programs
 
     view = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all")
     return any(_runs(program, *view, "--", "/bin/true") for program in bwrap_programs(()))
 
 
 def _landlock() -> bool:
-    from toolrest.sandbox import landlock
+    from toolrest.sandbox.kernel import landlock_rules as landlock
 
     return landlock.abi() >= landlock.TRUNCATE_ABI
 

@@ -22,9 +22,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from toolrest.sandbox.bpf import ALLOW, Assembler, errno
-from toolrest.sandbox.seccomp import ADMINISTRATION, KERNEL_DOORS, NAMESPACES
-from toolrest.sandbox.syscalls import this_machine
+from toolrest.sandbox.kernel.bpf import ALLOW, Assembler, errno
+from toolrest.sandbox.kernel.seccomp import ADMINISTRATION, KERNEL_DOORS, NAMESPACES
+from toolrest.sandbox.kernel.syscalls import this_machine
 
 _KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
 """chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, net_raw,

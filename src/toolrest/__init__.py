@@ -6,23 +6,23 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing would cost more than we do
 if TYPE_CHECKING:
-    from toolrest.agent.opened import open_session as open_session
+    from toolrest.agent.open_session import open_session as open_session
     from toolrest.agent.rest import Toolrest as Toolrest
-    from toolrest.agent.session import AgentSession as AgentSession
+    from toolrest.agent.conversation.session import AgentSession as AgentSession
     from toolrest.agent.turn import Turn as Turn
     from toolrest.errors import ConfigError as ConfigError
     from toolrest.errors import Fatal as Fatal
     from toolrest.errors import RespondToModel as RespondToModel
     from toolrest.errors import ToolDefinitionError as ToolDefinitionError
     from toolrest.errors import ToolrestError as ToolrestError
-    from toolrest.gate.approval import ApprovalRequest as ApprovalRequest
+    from toolrest.gate.approval.approvals import ApprovalRequest as ApprovalRequest
     from toolrest.gate.context import Context as Context
-    from toolrest.gate.pending import PendingApproval as PendingApproval
-    from toolrest.gate.pending import PendingError as PendingError
-    from toolrest.gate.questions import UserQuestions as UserQuestions
-    from toolrest.gate.review import Review as Review
-    from toolrest.gate.tool import Tool as Tool
-    from toolrest.gate.tool import tool as tool
+    from toolrest.gate.approval.pending import PendingApproval as PendingApproval
+    from toolrest.gate.approval.pending import PendingError as PendingError
+    from toolrest.gate.approval.user_questions import UserQuestions as UserQuestions
+    from toolrest.gate.approval.request import Review as Review
+    from toolrest.gate.tool.tool import Tool as Tool
+    from toolrest.gate.tool.tool import tool as tool
     from toolrest.items import Image as Image
     from toolrest.items import Text as Text
     from toolrest.items import ToolOutput as ToolOutput
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from toolrest.policy.effects import Risk as Risk
 
 _HOMES = {
-    "AgentSession": "toolrest.agent.session",
-    "ApprovalRequest": "toolrest.gate.approval",
+    "AgentSession": "toolrest.agent.conversation.session",
+    "ApprovalRequest": "toolrest.gate.approval.approvals",
     "ConfigError": "toolrest.errors",
     "Context": "toolrest.gate.context",
     "Effects": "toolrest.policy.effects",
     "Fatal": "toolrest.errors",
     "Image": "toolrest.items",
-    "PendingApproval": "toolrest.gate.pending",
-    "PendingError": "toolrest.gate.pending",
+    "PendingApproval": "toolrest.gate.approval.pending",
+    "PendingError": "toolrest.gate.approval.pending",
     "RespondToModel": "toolrest.errors",
-    "Review": "toolrest.gate.review",
+    "Review": "toolrest.gate.approval.request",
     "Risk": "toolrest.policy.effects",
     "Text": "toolrest.items",
-    "Tool": "toolrest.gate.tool",
+    "Tool": "toolrest.gate.tool.tool",
     "ToolDefinitionError": "toolrest.errors",
     "ToolOutput": "toolrest.items",
     "Toolrest": "toolrest.agent.rest",
     "ToolrestError": "toolrest.errors",
     "Turn": "toolrest.agent.turn",
-    "UserQuestions": "toolrest.gate.questions",
-    "open_session": "toolrest.agent.opened",
-    "tool": "toolrest.gate.tool",
+    "UserQuestions": "toolrest.gate.approval.user_questions",
+    "open_session": "toolrest.agent.open_session",
+    "tool": "toolrest.gate.tool.tool",
 }
 
 __all__ = sorted(["__version__", *_HOMES])

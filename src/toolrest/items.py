@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.errors import Failure
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.errors import FailureKind

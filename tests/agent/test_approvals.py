@@ -14,8 +14,8 @@ import pytest
 from toolrest import ApprovalRequest, ConfigError, Context, Effects, Tool, Toolrest, tool
 from toolrest.config.loader import load
 from toolrest.config.trust import trust
-from toolrest.gate.grants import stored_grants
-from toolrest.gate.review import SCOPES, Review
+from toolrest.gate.approval.grants import stored_grants
+from toolrest.gate.approval.request import SCOPES, Review
 
 PATCH = "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch"
 

@@ -36,7 +36,7 @@ class Probe:
 async def test_cancel_returns_the_aborted_output_once_the_work_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolrest.gate.walk.monotonic", lambda: 1.0)  # no time passes at all
+    monkeypatch.setattr("toolrest.gate.call.walk.monotonic", lambda: 1.0)  # no time passes at all
     probe = Probe()
     async with Toolrest(workspace=tmp_path, tools=[probe.tool]) as rest:
         call = asyncio.ensure_future(rest.call("waits", call_id="c"))

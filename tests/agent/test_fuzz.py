@@ -10,7 +10,7 @@ from typing import Any
 
 from toolrest import Effects, Toolrest, tool
 from toolrest.items import Answered
-from toolrest.wire.decode import calls_in
+from toolrest.wire.items.decode import calls_in
 
 
 @tool(mutating=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolrest import Toolrest
-from toolrest.cli.timeline import Timeline
+from toolrest.cli.terminal.timeline import Timeline
 
 
 async def test_a_saved_note_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ def run(code: str, **env: str) -> str:
 
 def test_what_nobody_uses_is_not_loaded_and_what_is_used_works() -> None:
     code = """
-from toolrest.cli.quick import quick_start, settled, users_environment
+from toolrest.cli.startup import quick_start, settled, users_environment
 quick_start()
 import sys
 from pydantic import BaseModel
@@ -44,7 +44,7 @@ print(gc.isenabled())
 
 def test_the_users_own_choice_stays() -> None:
     code = """
-from toolrest.cli.quick import quick_start, users_environment
+from toolrest.cli.startup import quick_start, users_environment
 quick_start()
 print(users_environment()["PYDANTIC_DISABLE_PLUGINS"])
 """

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from toolrest.config.env import OLD_PREFIX, PREFIX, VARIABLES
-from toolrest.config.model import Settings
-from toolrest.config.table import Table
+from toolrest.config._merge_env import OLD_PREFIX, PREFIX, VARIABLES
+from toolrest.config.schema.settings import Settings
+from toolrest.config.schema.table import Table
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 

@@ -309,7 +309,7 @@ def test_a_workspace_that_is_no_path_is_an_error(desk: Any) -> None:
 
 def test_light_parts_do_not_load_pydantic() -> None:
     script = (
-        "import sys, toolrest.config, toolrest.config.families, toolrest.config.trust\n"
+        "import sys, toolrest.config, toolrest.config.schema.families, toolrest.config.trust\n"
         "assert not {'pydantic', 'tomlkit', 'tomllib'} & sys.modules.keys(), sys.modules.keys()\n"
         "from toolrest.config import *\n"
     )

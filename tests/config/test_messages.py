@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from toolrest.config.check import Layer, Place, check_layer
+from toolrest.config.layer_check import Layer, Place, check_layer
 from toolrest.config.keys import find, nest, parse_key, toml_text
 from toolrest.errors import ConfigError
 

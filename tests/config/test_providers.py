@@ -6,7 +6,7 @@ import pytest
 
 from toolrest.agent.rest import Toolrest
 from toolrest.config import Config
-from toolrest.config.provider_secrets import key_values, key_variables
+from toolrest.config.secrets import key_values, key_variables
 from toolrest.errors import ConfigError
 
 ROW = """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolrest import Toolrest
-from toolrest.agent.session import AgentSession
+from toolrest.agent.conversation.session import AgentSession
 from toolrest.testing import ScriptedModel
 from toolrest.testing.script import Call, Say
 

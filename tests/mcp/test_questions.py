@@ -13,8 +13,8 @@ import pytest
 from tests.clock import Clock
 
 from toolrest import Toolrest
-from toolrest.agent.mcp_ask import ServerQuestions, filled
-from toolrest.gate.review import ApprovalRequest, Review
+from toolrest.agent.mcp.server_requests import ServerQuestions, filled
+from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.mcp.errors import McpError
 
 Open = Callable[..., Toolrest]

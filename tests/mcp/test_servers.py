@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest.config import load
-from toolrest.config.mcp_model import McpServer
+from toolrest.config.schema.mcp import McpServer
 from toolrest.errors import ConfigError
 from toolrest.items import Text
 from toolrest.mcp.definitions import read_definitions
 from toolrest.mcp.errors import McpError
-from toolrest.mcp.expand import expand
+from toolrest.mcp._merge_expand import expand
 from toolrest.mcp.json_files import project_servers
 from toolrest.mcp.servers import configured, resolve
-from toolrest.tools.mcp_result import output_of
+from toolrest.tools.mcp.result import output_of
 
 
 def user(home: Path, text: str) -> None:

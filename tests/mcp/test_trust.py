@@ -13,13 +13,13 @@ import pytest
 
 from toolrest import Toolrest
 from toolrest.config import load, trust
-from toolrest.config.mcp_model import McpServer
-from toolrest.gate.review import ApprovalRequest
+from toolrest.config.schema.mcp import McpServer
+from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.pins import Pin, Pins, launch_diff, launch_record, tool_diff
 from toolrest.mcp.servers import Server, configured, resolve
-from toolrest.tools.mcp_tool import McpTool
+from toolrest.tools.mcp.tool import McpTool
 
 Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from toolrest.patch import grammar
+from toolrest.patch import codex_grammar as grammar
 from toolrest.patch.apply import commit
 from toolrest.patch.errors import ApplyError
-from toolrest.patch.os_files import OsFiles
+from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.plan import plan
 from toolrest.patch.run import Outcome, carry_out, run
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.patch.grammar import parse
-from toolrest.patch.os_files import OsFiles
-from toolrest.patch.rebuild import updated
+from toolrest.patch.codex_grammar import parse
+from toolrest.patch.files.os_files import OsFiles
+from toolrest.patch.text.rebuild import updated
 from toolrest.patch.run import run
 
 ENCODINGS: dict[str, tuple[bytes, str, str | None]] = {

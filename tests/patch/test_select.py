@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest.patch.errors import ParseError, PatchError
-from toolrest.patch.grammar import parse
-from toolrest.patch.lark import GRAMMAR
-from toolrest.patch.os_files import OsFiles
+from toolrest.patch.codex_grammar import parse
+from toolrest.patch._merge_lark import GRAMMAR
+from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.run import carry_out
-from toolrest.patch.select import FORMS, read
+from toolrest.patch.request import FORMS, read
 
 CODEX = "*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n*** End Patch"
 PLAIN = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"

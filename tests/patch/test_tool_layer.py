@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from toolrest.patch import grammar, summary
-from toolrest.patch.changes import Change, changes
+from toolrest.patch import codex_grammar as grammar
+from toolrest.patch import _merge_summary as summary
+from toolrest.patch.report.changes import Change, changes
 from toolrest.patch.errors import PatchError
-from toolrest.patch.os_files import OsFiles
+from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.run import run
-from toolrest.patch.verify import verify
+from toolrest.patch._merge_verify import verify
 
 Case: TypeAlias = dict[str, Any]
 Tree: TypeAlias = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolrest.policy import locate
-from toolrest.policy.paths import PathPolicy
+from toolrest.policy.paths import locate
+from toolrest.policy.paths.policy import PathPolicy
 
 
 @dataclass

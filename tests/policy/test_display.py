@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolrest.policy.display import display_safe
+from toolrest.policy.terminal_safe import display_safe
 
 NAMES = {"LF": "\n", "CR": "\r", "TAB": "\t", "ESC": "\x1b", "NUL": "\x00", "SP": " "}
 any_text = st.text(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolrest.policy.effects import Risk
-from toolrest.policy.words import effective_risk, name_risk
+from toolrest.policy.name_risk import effective_risk, name_risk
 
 
 @pytest.mark.parametrize(

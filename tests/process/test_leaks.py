@@ -14,7 +14,7 @@ from toolrest.process.command import Command
 from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
-from toolrest.process.sessions import Sessions
+from toolrest.process.sessions.table import Sessions
 
 def rss(pid):
     with open(f"/proc/{pid}/status") as file:

@@ -398,7 +398,7 @@ import asyncio, gc, os, sys
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
-from toolrest.process.sessions import Sessions
+from toolrest.process.sessions.table import Sessions
 
 async def main():
     owner = Owner()
@@ -431,7 +431,7 @@ def test_a_loop_closed_without_aclose(
 
 def test_nothing_slow_is_imported() -> None:
     code = (
-        "import sys, toolrest.process.sessions, toolrest.process.login\n"
+        "import sys, toolrest.process.sessions.table, toolrest.process.shells.login_env\n"
         "print({'charset_normalizer', 'pydantic'} & set(sys.modules))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

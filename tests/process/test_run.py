@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.clock import Clock
 
-from toolrest.process import running
-from toolrest.process.buffer import LIMIT
+from toolrest.process import output_reader as running
+from toolrest.process.output.head_tail import LIMIT
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import Stream, run
@@ -208,7 +208,7 @@ import asyncio, resource, sys
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
-from toolrest.process.sessions import Sessions
+from toolrest.process.sessions.table import Sessions
 
 async def main(size):
     owner, env = Owner(), {"PATH": "/usr/bin:/bin"}

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from tests.clock import Clock
 
-from toolrest.process import running
+from toolrest.process import output_reader as running
 from toolrest.process.command import Command
 from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
 from toolrest.process.run import GRACE, RunResult, run
-from toolrest.process.sessions import Sessions
+from toolrest.process.sessions.table import Sessions
 
 Sh = Callable[..., Command]
 
@@ -272,7 +272,7 @@ import asyncio, sys
 from toolrest.process.command import Command
 from toolrest.process.helper import tree
 from toolrest.process.owner import Owner
-from toolrest.process.sessions import Sessions
+from toolrest.process.sessions.table import Sessions
 
 async def main(lines):
     owner = Owner()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from toolrest.sandbox.landlock import BROKEN, open_rows
+from toolrest.sandbox.kernel.landlock_rules import BROKEN, open_rows
 
 World = Callable[..., dict[str, Any]]
 

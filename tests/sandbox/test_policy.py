@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest.errors import ConfigError
-from toolrest.policy.paths import PathPolicy
-from toolrest.sandbox import landlock
+from toolrest.policy.paths.policy import PathPolicy
+from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.policy import SandboxPolicy
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from toolrest.agent.rest import Toolrest
-from toolrest.config.resolved import Config
-from toolrest.gate.approval import OnAsk
+from toolrest.config.config import Config
+from toolrest.gate.approval.approvals import OnAsk
 from toolrest.serve import http
 from toolrest.serve.server import ToolServer
 

@@ -16,10 +16,10 @@ from mcp.client.client import Client
 
 from toolrest import tool
 from toolrest.gate.context import Context
-from toolrest.gate.review import ApprovalRequest, Choice
+from toolrest.gate.approval.request import ApprovalRequest, Choice
 from toolrest.policy.effects import Effects, Risk
-from toolrest.policy.grant import GrantKey
-from toolrest.serve.asking import can_show, form
+from toolrest.policy.grants.key import GrantKey
+from toolrest.serve.elicit import can_show, form
 from toolrest.serve.server import ToolServer
 
 Make = Callable[..., ToolServer]

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.client.client import Client
 
-from toolrest.gate.questions import UserOption, UserQuestion, UserQuestions
+from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
 from toolrest.serve import user_form
 from toolrest.serve.server import ToolServer
 from toolrest.testing import Call, Say

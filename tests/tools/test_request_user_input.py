@@ -11,7 +11,7 @@ import pytest
 
 from toolrest import Toolrest
 from toolrest.events import Event, RequestUserInput
-from toolrest.gate.questions import UserQuestions
+from toolrest.gate.approval.user_questions import UserQuestions
 
 OPTIONS = [
     {"label": "Blue", "description": "like the sky"},

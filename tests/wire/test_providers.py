@@ -9,13 +9,13 @@ import pytest
 from toolrest.config import Config
 from toolrest.errors import ConfigError
 from toolrest.testing import Fail, ScriptedServer
-from toolrest.wire.anthropic import AnthropicModel
-from toolrest.wire.chat import ChatModel
-from toolrest.wire.listing import list_models
+from toolrest.wire.apis.anthropic import AnthropicModel
+from toolrest.wire.apis.chat import ChatModel
+from toolrest.wire._merge_listing import list_models
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.provider import Provider
 from toolrest.wire.providers import model_for, provider_for
-from toolrest.wire.responses import ResponsesModel
+from toolrest.wire.apis.responses import ResponsesModel
 
 
 def config(settings: Mapping[str, Any], home: Path = Path("/nonexistent")) -> Config:

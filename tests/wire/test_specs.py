@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.names import is_legal
-from toolrest.gate.tool import Grammar, Tool
+from toolrest.gate.tool.wire_names import is_legal
+from toolrest.gate.tool.tool import Grammar, Tool
 from toolrest.items import WIRES, CustomToolCall, FunctionCall, JSONObject, Wire
-from toolrest.wire.decode import calls_in
-from toolrest.wire.encode import dumps
+from toolrest.wire.items.decode import calls_in
+from toolrest.wire.items.encode import dumps
 from toolrest.wire.specs import FUNCTION_FORM, SpecSource, render, specs
 
 
@@ -276,7 +276,7 @@ def test_the_gates_own_tools_are_sources() -> None:
 
 
 PROGRAM = """
-from toolrest.wire.encode import dumps
+from toolrest.wire.items.encode import dumps
 from toolrest.wire.specs import specs
 class T:
     name, description, kind, grammar, hosted = "t", "T.", "function", None, None

@@ -8,8 +8,8 @@ from toolrest.errors import ToolDefinitionError
 
 if TYPE_CHECKING:
     from toolrest.config import Config
-    from toolrest.gate.registry import Registry
-    from toolrest.gate.tool import Tool
+    from toolrest.gate.tool.registry import Registry
+    from toolrest.gate.tool.tool import Tool
     from toolrest.items import JSONObject, Wire
 
 
@@ -53,7 +53,7 @@ class Offer:
 
     def _spared(self) -> frozenset[str]:
         """Tools that are not offered because the model's window is too small for them all."""
-        from toolrest.tools.small import SMALL_WINDOW, SPARED
+        from toolrest.tools._merge_small import SMALL_WINDOW, SPARED
 
         small, window = self._config.value.tools.small_context, self._config.context_window
         if small is None:

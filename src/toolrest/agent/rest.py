@@ -15,25 +15,25 @@ from toolrest.agent.turn import Turn
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
-from toolrest.gate.tool import Tool, as_tool
-from toolrest.gate.turn import Running
+from toolrest.gate.tool.tool import Tool, as_tool
+from toolrest.gate.call.turn import Running
 from toolrest.items import FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
-    from toolrest.agent.mcp_ask import Sampler
+    from toolrest.agent.mcp.server_requests import Sampler
     from toolrest.agent.undo.checkpoints import Undone
     from toolrest.config import Config, Settings
-    from toolrest.gate.approval import OnAsk
-    from toolrest.gate.explain import Explanation
-    from toolrest.gate.hooks import Hooks
-    from toolrest.gate.pending import PendingApproval
-    from toolrest.gate.questions import OnQuestion
-    from toolrest.gate.review import Answer
-    from toolrest.gate.walk import Gate
+    from toolrest.gate.approval.approvals import OnAsk
+    from toolrest.gate.call.explain import Explanation
+    from toolrest.gate.hooks.hooks import Hooks
+    from toolrest.gate.approval.pending import PendingApproval
+    from toolrest.gate.approval.user_questions import OnQuestion
+    from toolrest.gate.approval.request import Answer
+    from toolrest.gate.call.walk import Gate
     from toolrest.mcp.pool import Pool
-    from toolrest.policy.rules import Rules
+    from toolrest.policy.rules.rules import Rules
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
-    from toolrest.tools.search_backends import SearchFunction
+    from toolrest.tools.web.search_services import SearchFunction
 
 
 class Toolrest:
@@ -70,8 +70,8 @@ class Toolrest:
         dynamic_tools: Iterable[Mapping[str, Any]] = (),
         on_dynamic_call: OnDynamicCall | None = None,
     ) -> None:
-        from toolrest.agent.assemble import assemble
-        from toolrest.agent.places import default_workspace
+        from toolrest.agent.setup.assemble import assemble
+        from toolrest.agent.path_policy import default_workspace
         from toolrest.config.loader import Config
 
         environ = os.environ if env is None else env
@@ -151,7 +151,7 @@ class Toolrest:
 
         Once begun it goes through to the end, also when the closing task is cancelled.
         """
-        from toolrest.process.news import uncancelled
+        from toolrest.process.wakeup import uncancelled
 
         self._closed = True
         if self._closing is None:
@@ -203,7 +203,7 @@ class Toolrest:
 
     def use_search(self, function: SearchFunction) -> None:
         """Let `web_search` ask this function: `(query, limit)` to rows of title, url, snippet."""
-        from toolrest.tools.web_search import FUNCTION
+        from toolrest.tools.web.web_search import FUNCTION
 
         self._gate.services.state[FUNCTION] = function
 
@@ -236,7 +236,7 @@ class Toolrest:
 
     def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
         """What would become of a call, and by which rule; nothing runs and nobody is asked."""
-        from toolrest.gate.explain import explain
+        from toolrest.gate.call.explain import explain
 
         return explain(self._gate, FunctionCall("explain", name, arguments or {}))
 
@@ -247,7 +247,7 @@ class Toolrest:
 
     def effective_policy(self) -> dict[str, Any]:
         """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
-        from toolrest.agent.policy_view import effective_policy
+        from toolrest.agent.reports._merge_policy_view import effective_policy
 
         return effective_policy(self.config, self._session)
 
@@ -295,7 +295,7 @@ class Toolrest:
     @property
     def pending(self) -> list[PendingApproval]:
         """Questions of this session that wait for an answer (`on_ask="defer"`), oldest first."""
-        from toolrest.agent.resume import waiting
+        from toolrest.agent.setup.pending_approvals import waiting
 
         return waiting(self._gate.services.approvals)
 
@@ -308,7 +308,7 @@ class Toolrest:
         cannot be used: changed, expired, used up, of another workspace. A call that is not
         exactly the one that was approved (its files changed meanwhile) asks anew.
         """
-        from toolrest.agent.resume import resume
+        from toolrest.agent.setup.pending_approvals import resume
 
         return await resume(self, self._gate.services.approvals, pending, answer, note)
 
@@ -323,7 +323,7 @@ class Toolrest:
     @property
     def hooks(self) -> Hooks:
         """The user's own programs; a session's start and end are told to them through this."""
-        from toolrest.gate.hooks import Hooks
+        from toolrest.gate.hooks.hooks import Hooks
 
         walks = self._gate.hooks
         return walks.hooks if walks is not None else Hooks.none()
@@ -338,7 +338,7 @@ class Toolrest:
         Only paths that these turns changed are touched; what somebody else changed since stays
         unless `force`. The undo is itself a turn: `undo(result.number)` takes it back.
         """
-        from toolrest.agent.undo.session import undo_turns
+        from toolrest.agent.undo._merge_session import undo_turns
 
         saver = self._session.saver
         return await undo_turns(saver, self.session_id, turn, force=force, dry_run=dry_run)

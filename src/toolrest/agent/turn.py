@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from toolrest.gate.turn import Turn as CallTurn
+from toolrest.gate.call.turn import Turn as CallTurn
 from toolrest.items import Answered, JSONObject
 
 if TYPE_CHECKING:
-    from toolrest.agent.undo.hook import Saver, TurnCheckpoint
-    from toolrest.gate.walk import Gate
+    from toolrest.agent.undo.turn_checkpoint import Saver, TurnCheckpoint
+    from toolrest.gate.call.walk import Gate
     from toolrest.policy.effects import Effects
 
 
@@ -27,7 +27,7 @@ class Turn(CallTurn):
         super().__init__(gate, before_mutation, commit)
         self._checkpoint: TurnCheckpoint | None = None
         if saver is not None:
-            from toolrest.agent.undo.hook import TurnCheckpoint
+            from toolrest.agent.undo.turn_checkpoint import TurnCheckpoint
 
             self._checkpoint = TurnCheckpoint(saver, gate.services.bus, self.id)
 
@@ -44,8 +44,8 @@ class Turn(CallTurn):
 
     async def answer(self, reply: Any) -> list[JSONObject]:
         """Run every tool call in a reply; the items to send back, in call order."""
-        from toolrest.wire.decode import calls_in
-        from toolrest.wire.encode import encode
+        from toolrest.wire.items.decode import calls_in
+        from toolrest.wire.items.encode import encode
 
         started = [self.start(item) for item in calls_in(reply)]
         answered = [Answered(call.item, await call.output()) for call in started]

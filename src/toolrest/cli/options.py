@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
-    from toolrest.gate.approval import OnAsk
+    from toolrest.gate.approval.approvals import OnAsk
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +37,7 @@ class Choices:
 
     def load(self, more: Mapping[str, Any] | None = None) -> Config:
         """The settings for these options, and for `more` flags by their dotted names."""
-        from toolrest.agent.places import default_workspace
+        from toolrest.agent.path_policy import default_workspace
         from toolrest.config.loader import load
 
         flags: dict[str, Any] = {"sandbox_mode": self.sandbox, "approval_policy": self.approval}
@@ -57,11 +57,11 @@ class Choices:
     def open(self, on_ask: OnAsk | None = None) -> Toolrest:
         """A session for these options, with the user's own tools in it."""
         from toolrest.agent.rest import Toolrest
-        from toolrest.agent.user_tools import add_user_tools
+        from toolrest.agent.setup._merge_user_tools import add_user_tools
 
         config = self.load()
         if config.warnings:
-            from toolrest.cli.told import tell_warnings
+            from toolrest.cli.terminal._merge_told import tell_warnings
 
             tell_warnings(config)
         rest = Toolrest(config.workspace or ".", config=config, on_ask=on_ask)

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolrest.config.codex import import_codex as import_codex
-    from toolrest.config.families import Family as Family
-    from toolrest.config.families import family_for as family_for
+    from toolrest.config.schema.families import Family as Family
+    from toolrest.config.schema.families import family_for as family_for
     from toolrest.config.loader import load as load
-    from toolrest.config.model import Settings as Settings
-    from toolrest.config.resolved import Config as Config
-    from toolrest.config.resolved import Row as Row
+    from toolrest.config.schema.settings import Settings as Settings
+    from toolrest.config.config import Config as Config
+    from toolrest.config.config import Row as Row
     from toolrest.config.write import set_value as set_value
 
 # Lower rooms take single names from here (the list of secret names, say) and must not pay for all
 # the settings, so nothing is loaded before it is asked for.
 _HOMES = {
-    "Config": "toolrest.config.resolved",
-    "Family": "toolrest.config.families",
-    "Row": "toolrest.config.resolved",
-    "Settings": "toolrest.config.model",
-    "family_for": "toolrest.config.families",
+    "Config": "toolrest.config.config",
+    "Family": "toolrest.config.schema.families",
+    "Row": "toolrest.config.config",
+    "Settings": "toolrest.config.schema.settings",
+    "family_for": "toolrest.config.schema.families",
     "import_codex": "toolrest.config.codex",
     "load": "toolrest.config.loader",
     "set_value": "toolrest.config.write",

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolrest.config.check import Place, check_layer
-from toolrest.config.home import user_home
+from toolrest.config.layer_check import Place, check_layer
+from toolrest.config.files import user_home
 from toolrest.config.keys import Key, flatten, format_key, nest
-from toolrest.config.known import pattern_of
-from toolrest.config.pending import PENDING_KEYS
-from toolrest.config.read import read_toml
+from toolrest.config._merge_known import pattern_of
+from toolrest.config.schema._merge_pending import PENDING_KEYS
+from toolrest.config._merge_read import read_toml
 from toolrest.errors import ConfigError
 
 _PROFILE_FILE = ".config.toml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolrest.config.check import Layer, Place, check_layer
+from toolrest.config.layer_check import Layer, Place, check_layer
 from toolrest.config.keys import Key, format_key, parse_key, toml_text
 from toolrest.errors import ConfigError
 

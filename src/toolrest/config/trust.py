@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.config.home import config_file, real_path, toolrest_home
+from toolrest.config.files import config_file, real_path, toolrest_home
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
-    from toolrest.config.values import TrustLevel
+    from toolrest.config.schema.types import TrustLevel
 
 
 def git_root(folder: str) -> str | None:
@@ -99,8 +99,8 @@ def _home(home: str | None) -> str:
 
 
 def _stored(home: str) -> dict[str, Any]:
-    from toolrest.config.check import Place, check_layer
-    from toolrest.config.read import read_toml
+    from toolrest.config.layer_check import Place, check_layer
+    from toolrest.config._merge_read import read_toml
 
     file = config_file(home)
     raw = read_toml(file)

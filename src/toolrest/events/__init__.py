@@ -12,28 +12,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 from toolrest.items import JSONObject
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.errors import FailureKind
-    from toolrest.events.of_tools import ConnectionBlocked as ConnectionBlocked
-    from toolrest.events.of_tools import DynamicToolCallRequest as DynamicToolCallRequest
-    from toolrest.events.of_tools import ExecCommandBegin as ExecCommandBegin
-    from toolrest.events.of_tools import ExecCommandEnd as ExecCommandEnd
-    from toolrest.events.of_tools import ExecCommandOutputDelta as ExecCommandOutputDelta
-    from toolrest.events.of_tools import FilesChanged as FilesChanged
-    from toolrest.events.of_tools import McpServerState as McpServerState
-    from toolrest.events.of_tools import McpToolCallBegin as McpToolCallBegin
-    from toolrest.events.of_tools import McpToolCallEnd as McpToolCallEnd
-    from toolrest.events.of_tools import MemorySaved as MemorySaved
-    from toolrest.events.of_tools import PatchApplyBegin as PatchApplyBegin
-    from toolrest.events.of_tools import PatchApplyEnd as PatchApplyEnd
-    from toolrest.events.of_tools import PlanUpdate as PlanUpdate
-    from toolrest.events.of_tools import TerminalInteraction as TerminalInteraction
-    from toolrest.events.of_tools import TurnDiff as TurnDiff
-    from toolrest.events.of_tools import ViewImageToolCall as ViewImageToolCall
-    from toolrest.events.of_tools import WebSearchBegin as WebSearchBegin
-    from toolrest.events.of_tools import WebSearchEnd as WebSearchEnd
+    from toolrest.events.tool_events import ConnectionBlocked as ConnectionBlocked
+    from toolrest.events.tool_events import DynamicToolCallRequest as DynamicToolCallRequest
+    from toolrest.events.tool_events import ExecCommandBegin as ExecCommandBegin
+    from toolrest.events.tool_events import ExecCommandEnd as ExecCommandEnd
+    from toolrest.events.tool_events import ExecCommandOutputDelta as ExecCommandOutputDelta
+    from toolrest.events.tool_events import FilesChanged as FilesChanged
+    from toolrest.events.tool_events import McpServerState as McpServerState
+    from toolrest.events.tool_events import McpToolCallBegin as McpToolCallBegin
+    from toolrest.events.tool_events import McpToolCallEnd as McpToolCallEnd
+    from toolrest.events.tool_events import MemorySaved as MemorySaved
+    from toolrest.events.tool_events import PatchApplyBegin as PatchApplyBegin
+    from toolrest.events.tool_events import PatchApplyEnd as PatchApplyEnd
+    from toolrest.events.tool_events import PlanUpdate as PlanUpdate
+    from toolrest.events.tool_events import TerminalInteraction as TerminalInteraction
+    from toolrest.events.tool_events import TurnDiff as TurnDiff
+    from toolrest.events.tool_events import ViewImageToolCall as ViewImageToolCall
+    from toolrest.events.tool_events import WebSearchBegin as WebSearchBegin
+    from toolrest.events.tool_events import WebSearchEnd as WebSearchEnd
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -260,5 +260,5 @@ if not TYPE_CHECKING:  # to a type checker a name that is nowhere stays a mistak
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = globals()[name] = getattr(import_module("toolrest.events.of_tools"), name)
+        found = globals()[name] = getattr(import_module("toolrest.events.tool_events"), name)
         return found

@@ -13,7 +13,7 @@ from toolrest.errors import ToolrestError
 from toolrest.events import Event, FileChange
 
 if TYPE_CHECKING:
-    from toolrest.gate.redact import Redactor
+    from toolrest.gate.output.redact import Redactor
 
 Listener = Callable[[Event], None]
 

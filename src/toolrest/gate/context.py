@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from toolrest.errors import RespondToModel
 from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
-from toolrest.gate.taint import Taint
+from toolrest.gate.decision.taint import Taint
 from toolrest.gate.threads import run_in_thread
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
-    from toolrest.gate.approval import Approvals
+    from toolrest.gate.approval.approvals import Approvals
     from toolrest.gate.bus import Bus
-    from toolrest.gate.limits import Collector, Limit, Limiter
-    from toolrest.gate.memory import Memory
-    from toolrest.gate.questions import Questions, UserQuestion
-    from toolrest.gate.redact import Redactor, StreamRedactor
-    from toolrest.gate.runner import Runner
-    from toolrest.gate.tally import Tally
+    from toolrest.gate.output.limiter import Collector, Limit, Limiter
+    from toolrest.gate.approval.memory import Memory
+    from toolrest.gate.approval.user_questions import Questions, UserQuestion
+    from toolrest.gate.output.redact import Redactor, StreamRedactor
+    from toolrest.running.runner import Runner
+    from toolrest.running._merge_tally import Tally
     from toolrest.policy.modes import Mode
-    from toolrest.policy.paths import PathPolicy
-    from toolrest.policy.rules import Rules
+    from toolrest.policy.paths.policy import PathPolicy
+    from toolrest.policy.rules.rules import Rules
 
 T = TypeVar("T")
 Stream: TypeAlias = Literal["stdout", "stderr"]
@@ -172,7 +172,7 @@ class Context:
     @property
     def limit(self) -> Limit:
         """How much of an output the model is shown."""
-        from toolrest.gate.limits import DEFAULT_LIMIT
+        from toolrest.gate.output.limiter import DEFAULT_LIMIT
 
         return self._services.limit or DEFAULT_LIMIT
 
@@ -191,7 +191,7 @@ class Context:
         """The rules for commands that are in force."""
         if self._services.known is not None:
             return self._services.known.rules
-        from toolrest.policy.rules import Rules
+        from toolrest.policy.rules.rules import Rules
 
         return Rules()
 
@@ -228,7 +228,7 @@ class Context:
     def collector(self, ceiling: int | None = None) -> Collector:
         """Gathers an output that comes in pieces: bounded memory, exact totals, a spill file."""
         if self._services.limiter is None:
-            from toolrest.gate.limits import Collector
+            from toolrest.gate.output.limiter import Collector
 
             return Collector(self.limit)
         return self._services.limiter.collector(self.call_id, self.tool, ceiling)
@@ -336,7 +336,7 @@ class Context:
 
     async def ask_user(self, questions: Sequence[UserQuestion]) -> dict[str, tuple[str, ...]]:
         """Answers in words, by the questions' ids; RespondToModel when nobody can give them."""
-        from toolrest.gate.questions import UNAVAILABLE, UserQuestions
+        from toolrest.gate.approval.user_questions import UNAVAILABLE, UserQuestions
 
         if self._services.questions is None:
             raise RespondToModel(UNAVAILABLE)

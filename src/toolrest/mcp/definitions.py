@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolrest.items import JSONObject
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.records import dataclass, field
 
 MOST_TOOLS = 2000
 _LONGEST_NAME = 256

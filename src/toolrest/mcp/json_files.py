@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from toolrest.config.mcp_model import McpServer
-from toolrest.config.read import read_text
-from toolrest.config.table import TableError
+from toolrest.config.schema.mcp import McpServer
+from toolrest.config._merge_read import read_text
+from toolrest.config.schema.table import TableError
 from toolrest.errors import ConfigError
 
 FILES = (".mcp.json", "mcp.json")

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolrest.mcp.errors import McpUnavailable
-from toolrest.policy.names import inside
+from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command
-from toolrest.process.environ import EnvironmentPolicy, build
+from toolrest.process.shells.environment import EnvironmentPolicy, build
 from toolrest.sandbox.programs import find_program
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.config.read import read_text
-from toolrest.config.secret_names import is_secret_name
+from toolrest.config._merge_read import read_text
+from toolrest.config._merge_secret_names import is_secret_name
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.records import dataclass, field
 from toolrest.mcp.definitions import Definition, digest
-from toolrest.mcp.expand import variables_in
+from toolrest.mcp._merge_expand import variables_in
 
 if TYPE_CHECKING:
-    from toolrest.config.mcp_model import McpServer
+    from toolrest.config.schema.mcp import McpServer
     from toolrest.mcp.servers import Server
 
 _VERSION = 1

@@ -10,11 +10,11 @@ from toolrest.items import JSONObject
 from toolrest.mcp.connection import Connection, Status
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError, McpUnavailable
-from toolrest.mcp.talk import OnProgress
+from toolrest.mcp.conversation import OnProgress
 
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
-    from toolrest.mcp.wires import Host
+    from toolrest.mcp.transports.host import Host
 
 HEAD_START = 0.25
 """Seconds that the session has for its first request before the servers want the processor."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from toolrest.config.keys import looks_secret
-from toolrest.config.provider_secrets import key_variables
-from toolrest.lazy_dataclass import dataclass, field, replace
+from toolrest.config.secrets import key_variables
+from toolrest.records import dataclass, field, replace
 from toolrest.mcp.errors import McpError
-from toolrest.mcp.expand import expand, variables_in
+from toolrest.mcp._merge_expand import expand, variables_in
 
 if TYPE_CHECKING:
     from toolrest.config import Config
-    from toolrest.config.mcp_model import McpServer
+    from toolrest.config.schema.mcp import McpServer
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 Origin: TypeAlias = Literal["user", "project"]

@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 
-from toolrest.patch.encoding import os_reason, why
+from toolrest.patch.text.encoding import os_reason, why
 from toolrest.patch.errors import ApplyError
 
 TYPE_CHECKING = False
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from toolrest.patch.files import FileSystem
+    from toolrest.patch.files.file_system import FileSystem
     from toolrest.patch.plan import Plan
-    from toolrest.patch.view import Change
+    from toolrest.patch.overlay import Change
 
 _CHANGED = "it changed on disk while the patch was being applied; read it again"
 # A folder that takes no new names may still hold a file that can be written.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from toolrest.patch.encoding import os_reason
-from toolrest.patch.os_files import OsFiles
+from toolrest.patch.text.encoding import os_reason
+from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.run import run
 
 TYPE_CHECKING = False

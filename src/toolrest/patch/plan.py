@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import errno
 
-from toolrest.patch.encoding import Unreadable, os_reason, why
+from toolrest.patch.text.encoding import Unreadable, os_reason, why
 from toolrest.patch.errors import ApplyError
-from toolrest.patch.grammar import AddFile, DeleteFile, UpdateFile
-from toolrest.patch.os_files import NotAFile, Refused, TooLarge
-from toolrest.patch.paths import resolve
-from toolrest.patch.rebuild import updated
-from toolrest.patch.view import View
+from toolrest.patch.codex_grammar import AddFile, DeleteFile, UpdateFile
+from toolrest.patch.files.os_files import NotAFile, Refused, TooLarge
+from toolrest.patch.files.paths import resolve
+from toolrest.patch.text.rebuild import updated
+from toolrest.patch.overlay import View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from toolrest.patch.files import FileSystem
-    from toolrest.patch.grammar import Patch
-    from toolrest.patch.paths import Target
-    from toolrest.patch.view import Change, Folder, Spot
+    from toolrest.patch.files.file_system import FileSystem
+    from toolrest.patch.codex_grammar import Patch
+    from toolrest.patch.files.paths import Target
+    from toolrest.patch.overlay import Change, Folder, Spot
 
 NOTHING = "No files were modified."
 

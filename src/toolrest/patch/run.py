@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from toolrest.patch import grammar, summary
+from toolrest.patch import codex_grammar as grammar
+from toolrest.patch import _merge_summary as summary
 from toolrest.patch.apply import commit
 from toolrest.patch.errors import PatchError
 from toolrest.patch.plan import plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from toolrest.patch.files import FileSystem
+    from toolrest.patch.files.file_system import FileSystem
     from toolrest.patch.plan import Plan
 
 

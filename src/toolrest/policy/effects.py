@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from toolrest.lazy_dataclass import dataclass, replace
+from toolrest.records import dataclass, replace
 
 
 class Risk(IntEnum):

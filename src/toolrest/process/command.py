@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from os import fsencode
 
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 from toolrest.process.helper import wire
 
 Linked = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]

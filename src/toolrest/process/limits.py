@@ -11,7 +11,7 @@ import os
 import resource
 from collections.abc import Collection
 
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 
 Rlimits = tuple[tuple[int, int, int], ...]
 

@@ -16,11 +16,12 @@ import weakref
 from collections.abc import Mapping
 
 from toolrest.errors import ToolrestError
-from toolrest.process import cgroup, request
+from toolrest.process import _merge_cgroup as cgroup
+from toolrest.process import helper_request as request
 from toolrest.process.child import Child, StartFailed
 from toolrest.process.command import Command
 from toolrest.process.helper import tree, wire
-from toolrest.process.news import News, uncancelled
+from toolrest.process.wakeup import News, uncancelled
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper", "__main__.py")
 _REAP_MS = 3000

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from toolrest.lazy_dataclass import dataclass, field
-from toolrest.process.binary import binary_note
-from toolrest.process.buffer import LIMIT, HeadTail, Piece
+from toolrest.records import dataclass, field
+from toolrest.process.output._merge_binary import binary_note
+from toolrest.process.output.head_tail import LIMIT, HeadTail, Piece
 from toolrest.process.child import StartFailed
 from toolrest.process.command import Command
-from toolrest.process.decode import Deltas, decode_piece
+from toolrest.process.output.decode import Deltas, decode_piece
 from toolrest.process.owner import Owner
-from toolrest.process.running import Running
+from toolrest.process.output_reader import Running
 
 State: TypeAlias = Literal["exited", "signaled", "timed_out", "still_running", "failed_to_start"]
 Stream: TypeAlias = Literal["stdout", "stderr"]

@@ -13,19 +13,19 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from toolrest.errors import ConfigError
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.records import dataclass, field
 from toolrest.process.command import Command
-from toolrest.sandbox.backends import (
+from toolrest.sandbox.backends.probe import (
     Probe,
     bwrap_programs,
     probe_bubblewrap,
     probe_container,
     probe_landlock,
 )
-from toolrest.sandbox.bubblewrap_engine import Proxy
-from toolrest.sandbox.container import ContainerOptions
-from toolrest.sandbox.controls import Controls, gaps, unmet
-from toolrest.sandbox.engine import Engine
+from toolrest.sandbox.backends.bubblewrap import Proxy
+from toolrest.sandbox.backends.container import ContainerOptions
+from toolrest.sandbox.backends._merge_controls import Controls, gaps, unmet
+from toolrest.sandbox.backends.engine import Engine
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -158,7 +158,7 @@ class Sandbox:
 
 def default_registry() -> str:
     """Where all sessions of this user record their mount points."""
-    from toolrest.config.home import toolrest_home
+    from toolrest.config.files import toolrest_home
 
     return os.path.join(toolrest_home(None, os.environ), "run", "mountpoints")
 

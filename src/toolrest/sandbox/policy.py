@@ -11,14 +11,14 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias, get_args
 
-from toolrest.config.rights_model import Control as Control
-from toolrest.config.rights_model import Sandbox
+from toolrest.config.schema.security import Control as Control
+from toolrest.config.schema.security import Sandbox
 from toolrest.errors import ConfigError, os_words
-from toolrest.lazy_dataclass import dataclass, field, replace
-from toolrest.policy.hidden import home_folders
-from toolrest.policy.names import inside, unique
-from toolrest.policy.paths import PathPolicy
-from toolrest.policy.protected import ProtectedPlaces
+from toolrest.records import dataclass, field, replace
+from toolrest.policy.paths.hidden import home_folders
+from toolrest.policy.paths.names import inside, unique
+from toolrest.policy.paths.policy import PathPolicy
+from toolrest.policy.paths.protected import ProtectedPlaces
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access", "external"]
 Network: TypeAlias = Literal["off", "allowlist", "on"]

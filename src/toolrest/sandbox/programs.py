@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 
-from toolrest.policy.names import inside, unique
-from toolrest.policy.protected import own_code
+from toolrest.policy.paths.names import inside, unique
+from toolrest.policy.paths.protected import own_code
 
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 USED = ("bwrap", "rg", "git", "bash", "sh", "zsh", "env", "setpriv")

@@ -14,18 +14,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import ToolrestError
-from toolrest.gate.review import ApprovalRequest, Review
+from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.items import JSONObject
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 from toolrest.serve.acp_updates import Updates
 
 if TYPE_CHECKING:
     from acp.interfaces import Client
 
-    from toolrest.agent.result import TurnResult
-    from toolrest.agent.session import AgentSession
-    from toolrest.gate.approval import OnAsk
-    from toolrest.gate.questions import UserQuestions
+    from toolrest.agent.conversation.result import TurnResult
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.gate.approval.approvals import OnAsk
+    from toolrest.gate.approval.user_questions import UserQuestions
 
 VERSION = 1
 _TITLE = 2000
@@ -228,8 +228,8 @@ class EditorAgent:
         """Whether a call may run, as a choice of the editor's; None when it cannot be shown."""
         from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
 
-        from toolrest.policy.display import display_safe
-        from toolrest.serve.asking import can_show, once
+        from toolrest.policy.terminal_safe import display_safe
+        from toolrest.serve.elicit import can_show, once
 
         if not can_show(request):
             return None
@@ -304,7 +304,7 @@ def _reason(result: TurnResult) -> Any:
 
 
 def _message(blocks: list[Any]) -> JSONObject:
-    from toolrest.agent.history import message
+    from toolrest.agent.history.history import message
 
     return message("user", *(part for part in map(_part, blocks) if part))
 
@@ -328,7 +328,7 @@ def _part(block: Any) -> str | JSONObject:
 def _replayed(session: AgentSession) -> list[Any]:
     from acp.helpers import update_agent_message_text, update_user_message_text
 
-    from toolrest.agent.history import is_user_turn, message_text
+    from toolrest.agent.history.history import is_user_turn, message_text
 
     shown: list[Any] = []
     for item in session.history.items:

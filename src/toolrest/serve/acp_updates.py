@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from toolrest.agent.agent_events import AgentMessage, AgentMessageDelta, AgentReasoningDelta
+from toolrest.agent.conversation.events import AgentMessage, AgentMessageDelta, AgentReasoningDelta
 from toolrest.events import (
     Event,
     ExecCommandOutputDelta,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from toolrest.errors import Rejected
 from toolrest.events import Event, ToolCallDelta, ToolCallProgress
 from toolrest.items import Answered, FunctionCall
-from toolrest.serve import asking, roots
-from toolrest.serve.calls import Call, Question
-from toolrest.serve.offer import offered
+from toolrest.serve import roots
+from toolrest.serve import elicit as asking
+from toolrest.serve.call_rounds import Call, Question
+from toolrest.serve.mcp_specs import offered
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
-    from toolrest.gate.approval import OnAsk
+    from toolrest.gate.approval.approvals import OnAsk
 
     Open = Callable[[str, Config, OnAsk], Toolrest]
     Ctx = ServerRequestContext[Any, Any]
@@ -284,7 +285,7 @@ def _identity(params: types.CallToolRequestParams) -> str:
 def _result(answered: Answered) -> types.CallToolResult:
     import mcp_types as types
 
-    from toolrest.wire.encode import encode
+    from toolrest.wire.items.encode import encode
 
     return types.CallToolResult.model_validate(encode([answered])[0])
 

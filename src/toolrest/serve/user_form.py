@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolrest.errors import RespondToModel
-from toolrest.gate.questions import NobodyThere, UserQuestion, UserQuestions
+from toolrest.gate.approval.user_questions import NobodyThere, UserQuestion, UserQuestions
 from toolrest.items import JSONObject
-from toolrest.policy.display import display_safe
+from toolrest.policy.terminal_safe import display_safe
 
 _MOST = 20_000
 """Characters that somebody can be expected to read before they answer."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from toolrest.items import JSONObject
-from toolrest.wire.pairing import call_id_of, is_call, is_models, is_output
+from toolrest.wire.items.pairing import call_id_of, is_call, is_models, is_output
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 from toolrest.items import JSONObject
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.records import dataclass, field
 from toolrest.testing.script import (
     Call,
     Cut,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from toolrest.items import JSONObject
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 from toolrest.wire.model import Usage
 
 

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from toolrest.items import JSONObject
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.records import dataclass, field
 from toolrest.testing.checks import problems
 from toolrest.testing.documents import document
 from toolrest.testing.frames import Frame, Telling, anthropic, chat

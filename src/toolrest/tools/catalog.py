@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from toolrest.gate.deferred import Deferred
-from toolrest.gate.tool import Tool
+from toolrest.gate.tool._merge_deferred import Deferred
+from toolrest.gate.tool.tool import Tool
 
 if TYPE_CHECKING:
-    from toolrest.config.families import Family, PatchForm, ShellForm
-    from toolrest.config.tools_model import Tools
-    from toolrest.tools.commands import Surroundings
-    from toolrest.tools.web_search import SearchOptions
-    from toolrest.tools.webfetch import WebOptions
+    from toolrest.config.schema.families import Family, PatchForm, ShellForm
+    from toolrest.config.schema.tools import Tools
+    from toolrest.tools.shell.command_tool import Surroundings
+    from toolrest.tools.web.web_search import SearchOptions
+    from toolrest.tools.web.webfetch import WebOptions
 
 FILE_TOOLS = ("read_file", "list_dir", "grep_files")
 
@@ -57,7 +57,7 @@ def built_in(
 
 def _mcp_resources() -> list[Tool]:
     def load(name: str) -> Tool:
-        from toolrest.tools import mcp_resources
+        from toolrest.tools.mcp import resources as mcp_resources
 
         made: Tool = getattr(mcp_resources, name)()
         return made
@@ -79,7 +79,7 @@ def web_tools(
     """Tools that reach the web from our own process."""
 
     def webfetch() -> Tool:
-        from toolrest.tools.webfetch import WebFetch
+        from toolrest.tools.web.webfetch import WebFetch
 
         return WebFetch(web())
 
@@ -88,7 +88,7 @@ def web_tools(
         options = search
 
         def web_search() -> Tool:
-            from toolrest.tools.web_search import WebSearch
+            from toolrest.tools.web.web_search import WebSearch
 
             return WebSearch(options())
 
@@ -114,31 +114,31 @@ def _request_user_input(asks: bool) -> Tool:
 
 
 def _list_dir() -> Tool:
-    from toolrest.tools.list_dir import ListDir
+    from toolrest.tools.files.list_dir import ListDir
 
     return ListDir()
 
 
 def _read_file(*, images: bool) -> Tool:
-    from toolrest.tools.read_file import ReadFile
+    from toolrest.tools.files.read_file import ReadFile
 
     return ReadFile(images=images)
 
 
 def _view_image() -> Tool:
-    from toolrest.tools.view_image import ViewImage
+    from toolrest.tools.images.view_image import ViewImage
 
     return ViewImage()
 
 
 def _grep_files() -> Tool:
-    from toolrest.tools.grep_files import GrepFiles
+    from toolrest.tools.files.grep_files import GrepFiles
 
     return GrepFiles()
 
 
 def _glob_files() -> Tool:
-    from toolrest.tools.glob_files import GlobFiles
+    from toolrest.tools.files.glob_files import GlobFiles
 
     return GlobFiles()
 
@@ -151,7 +151,7 @@ def _memory(kind: str) -> Tool:
 
 
 def _apply_patch(form: PatchForm) -> Tool:
-    from toolrest.tools.apply_patch import ApplyPatch
+    from toolrest.tools.files.apply_patch import ApplyPatch
 
     return ApplyPatch(form)
 
@@ -163,12 +163,12 @@ def _edit_tools(settings: Tools, family: Family) -> list[Tool]:
     edits = "edit_file" in named
 
     def edit() -> Tool:
-        from toolrest.tools.edit_file import EditFile
+        from toolrest.tools.files.edit_file import EditFile
 
         return EditFile(offered=edits)
 
     def write() -> Tool:
-        from toolrest.tools.write_file import WriteFile
+        from toolrest.tools.files.write_file import WriteFile
 
         return WriteFile(offered=writes)
 
@@ -190,13 +190,13 @@ def _shell_tools(form: ShellForm, surroundings: Callable[[], Surroundings]) -> l
         return []
 
     def array() -> Tool:
-        from toolrest.tools.shell import LocalShell, Shell
+        from toolrest.tools.shell.shell import LocalShell, Shell
 
         kind = LocalShell if form == "local_shell" else Shell
         return kind(surroundings(), offered=form in ("shell", "local_shell"))
 
     def line() -> Tool:
-        from toolrest.tools.shell_command import ShellCommand
+        from toolrest.tools.shell.shell_command import ShellCommand
 
         return ShellCommand(surroundings(), offered=form == "shell_command")
 
@@ -218,13 +218,13 @@ def _shell_tools(form: ShellForm, surroundings: Callable[[], Surroundings]) -> l
 
 
 def _exec_command(surroundings: Callable[[], Surroundings]) -> Tool:
-    from toolrest.tools.exec_command import ExecCommand
+    from toolrest.tools.shell.exec_command import ExecCommand
 
     return ExecCommand(surroundings())
 
 
 def _write_stdin() -> Tool:
-    from toolrest.tools.write_stdin import WriteStdin
+    from toolrest.tools.shell.write_stdin import WriteStdin
 
     return WriteStdin()
 
@@ -233,7 +233,7 @@ def collab_tools(roles: Mapping[str, str], *, offered: bool) -> list[Tool]:
     """The tools of sub-agents; models are told of them where there is somebody to run one."""
 
     def spawn() -> Tool:
-        from toolrest.tools.collab import SpawnAgent
+        from toolrest.tools.agents.collab import SpawnAgent
 
         tool = SpawnAgent(roles)
         tool.offered = offered
@@ -241,7 +241,7 @@ def collab_tools(roles: Mapping[str, str], *, offered: bool) -> list[Tool]:
 
     def named(name: str) -> Callable[[], Tool]:
         def make() -> Tool:
-            from toolrest.tools import collab
+            from toolrest.tools.agents import collab
 
             tool: Tool = getattr(collab, name)()
             tool.offered = offered

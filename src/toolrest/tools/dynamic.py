@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 
 from toolrest.errors import Failure, RespondToModel, ToolDefinitionError
 from toolrest.events import DynamicToolCallRequest
-from toolrest.gate import arguments
+from toolrest.gate.tool import arguments
 from toolrest.gate.context import Context
-from toolrest.gate.decide import Decision
-from toolrest.gate.registry import Registry
-from toolrest.gate.tool import Group, Tool
+from toolrest.gate.decision.decide import Decision
+from toolrest.gate.tool.registry import Registry
+from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import Content, Image, JSONObject, Text, ToolOutput
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 from toolrest.policy.effects import Effects
 
 CANCELLED = "dynamic tool call was cancelled before receiving a response"
@@ -157,7 +157,7 @@ def _name(name: object) -> str:
 
 
 def _schema(spec: Mapping[str, Any], name: str) -> JSONObject:
-    from toolrest.gate.schema import normalise
+    from toolrest.gate.schema.for_wire import normalise
 
     given = spec.get("inputSchema", spec.get("input_schema", {"type": "object"}))
     try:

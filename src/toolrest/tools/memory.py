@@ -16,9 +16,9 @@ from typing import Literal, TypeAlias
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.events import MemorySaved
 from toolrest.gate.context import Context
-from toolrest.gate.decide import Decision
-from toolrest.gate.parameters import Parameters, param
-from toolrest.gate.tool import Group, Tool
+from toolrest.gate.decision.decide import Decision
+from toolrest.gate.tool.args_class import Parameters, param
+from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 

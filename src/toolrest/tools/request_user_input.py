@@ -6,10 +6,10 @@ import json
 
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
-from toolrest.gate.parameters import Parameters, extra_of, param
-from toolrest.gate.questions import UserOption, UserQuestion
-from toolrest.gate.secret_forms import can_hide
-from toolrest.gate.tool import Group, Tool
+from toolrest.gate.tool.args_class import Parameters, extra_of, param
+from toolrest.gate.approval.user_questions import UserOption, UserQuestion
+from toolrest.gate.output.secret_values import can_hide
+from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from toolrest.errors import Rejected, RespondToModel
-from toolrest.lazy_dataclass import dataclass, field
-from toolrest.policy.paths import PathPolicy
+from toolrest.records import dataclass, field
+from toolrest.policy.paths.policy import PathPolicy
 
 FILE = "SKILL.md"
 MOST_BYTES = 262_144

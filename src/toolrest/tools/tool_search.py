@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
-from toolrest.gate.parameters import Parameters, param
-from toolrest.gate.tool import Group, Tool
+from toolrest.gate.tool.args_class import Parameters, param
+from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from toolrest.events import PlanUpdate
 from toolrest.gate.context import Context
-from toolrest.gate.parameters import Parameters, as_json, param
-from toolrest.gate.tool import Group, Tool
+from toolrest.gate.tool.args_class import Parameters, as_json, param
+from toolrest.gate.tool.tool import Group, Tool
 from toolrest.policy.effects import Effects
 
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from toolrest.errors import ToolrestError
 from toolrest.items import JSONObject, Wire
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 
 ModelErrorKind: TypeAlias = Literal[
     "context_window",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from toolrest.lazy_dataclass import dataclass, field
-from toolrest.wire.profile import HOSTED, Profile
+from toolrest.records import dataclass, field
+from toolrest.wire._merge_profile import HOSTED, Profile
 
 ModelWire: TypeAlias = Literal["responses", "chat", "anthropic"]
 

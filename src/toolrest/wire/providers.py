@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from toolrest.config.models import model_info
+from toolrest.config.schema.model_limits import model_info
 from toolrest.errors import ConfigError
-from toolrest.wire.profile import HOSTED, LOCAL, OPENAI, Profile
+from toolrest.wire._merge_profile import HOSTED, LOCAL, OPENAI, Profile
 from toolrest.wire.provider import ModelWire, Provider
 
 if TYPE_CHECKING:
     from toolrest.config import Config
-    from toolrest.config.provider_model import ModelProvider
+    from toolrest.config.schema.providers import ModelProvider
     from toolrest.wire.client import HttpModel
 
 _MOST_RETRIES: Final = 100
@@ -109,14 +109,14 @@ def client_for(provider: Provider, model: str, *, reasons: bool = False) -> Http
     info = model_info(model)
     window = info.context_window
     if provider.wire == "responses":
-        from toolrest.wire.responses import ResponsesModel
+        from toolrest.wire.apis.responses import ResponsesModel
 
         return ResponsesModel(provider, model, context_window=window, reasons=reasons)
     if provider.wire == "chat":
-        from toolrest.wire.chat import ChatModel
+        from toolrest.wire.apis.chat import ChatModel
 
         return ChatModel(provider, model, context_window=window)
-    from toolrest.wire.anthropic import AnthropicModel
+    from toolrest.wire.apis.anthropic import AnthropicModel
 
     return AnthropicModel(provider, model, context_window=window, info=info)
 

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.names import is_legal
-from toolrest.gate.schema import Subset, clean_text, for_wire
+from toolrest.gate.tool.wire_names import is_legal
+from toolrest.gate.schema.for_wire import Subset, clean_text, for_wire
 from toolrest.items import JSONObject, Wire
-from toolrest.lazy_dataclass import dataclass
+from toolrest.records import dataclass
 
 _MAX_DESCRIPTION: Final = 16_384
 _MAX_FOREIGN_DESCRIPTION: Final = 4096

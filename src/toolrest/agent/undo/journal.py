@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from toolrest.agent.undo.errors import CheckpointError, TooSlow
-from toolrest.agent.undo.folders import HeldFolder
+from toolrest.agent.undo._merge_errors import CheckpointError, TooSlow
+from toolrest.agent.undo._merge_folders import HeldFolder
 from toolrest.agent.undo.records import Changes, Record, State, parse
-from toolrest.gate.private import reason, write_all
+from toolrest.private_files import reason, write_all
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_SECONDS = 60.0

@@ -9,8 +9,8 @@ import hashlib
 import os
 from collections.abc import Iterator
 
-from toolrest.agent.undo.errors import CheckpointError, UndoError
-from toolrest.gate.private import private_folder, reason, write_all
+from toolrest.agent.undo._merge_errors import CheckpointError, UndoError
+from toolrest.private_files import private_folder, reason, write_all
 
 _CHUNK = 4 << 20
 _FULL = 256 << 20

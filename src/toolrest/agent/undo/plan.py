@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from toolrest.agent.undo.records import Record, State, parse, same
-from toolrest.lazy_dataclass import dataclass, field
+from toolrest.records import dataclass, field
 
 CHANGED_SINCE = "somebody else has changed it since"
 

@@ -1,0 +1,192 @@
+"""A turn: ask the model, run its calls, ask again until it has nothing more to call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from toolrest.agent.conversation.events import ContextCompacted, StreamError
+from toolrest.agent.history.compaction import PROMPT, condensed, without_oldest
+from toolrest.agent.history.history import message, message_text
+from toolrest.agent.conversation.result import TurnEnd
+from toolrest.agent.conversation.model_request import Sampled, Sampling
+from toolrest.errors import Fatal
+from toolrest.items import JSONObject
+from toolrest.records import dataclass, field
+from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation._merge_budget import Budget
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.turn import Turn
+
+ABORTED = """\
+<turn_aborted>
+The user stopped the last turn on purpose. Calls that were running were cut off and may have \
+taken effect in part: check before you repeat one.
+</turn_aborted>"""
+_MOST_COMPACTIONS = 3
+_MOST_HOLDS = 8
+
+
+class TurnFailed(Exception):
+    """The turn cannot go on; the session can."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Loop:
+    """Everything one turn needs."""
+
+    session: AgentSession
+    budget: Budget
+    schema: JSONObject | None = None
+    text: str | None = None
+    _turn: Turn = field(init=False)
+    _holds: int = 0
+
+    async def run(self, said: Sequence[JSONObject]) -> TurnEnd:
+        """Take the user's words to an end, whichever it is; only cancellation is raised."""
+        session = self.session
+        try:
+            async with session.rest.turn(commit=session.journal.commit) as turn:
+                self._turn = turn
+                return await self._to_the_end(said)
+        except TurnFailed as error:
+            return TurnEnd("failed", error.reason, str(error), self.text)
+        except ModelError as error:
+            return TurnEnd("failed", f"model_{error.kind}", error.message, self.text)
+        except Fatal as error:
+            return TurnEnd("failed", _fatal_reason(error), error.message, self.text)
+
+    async def _to_the_end(self, said: Sequence[JSONObject]) -> TurnEnd:
+        session = self.session
+        runner = session.rest.gate.services.runner
+        if runner is not None:
+            runner.enclosure.unavailable = None  # somebody may have installed a sandbox meanwhile
+        if session.is_full():
+            await self._compact()
+        session.begin(said, self._turn.id)
+        while True:
+            session.take_pending()
+            limit = self.budget.used_up()
+            if limit is not None:
+                return TurnEnd("budget", "budget", limit, self.text)
+            sampled = await self._sample()
+            self.text = sampled.text or self.text
+            self._check_failure()
+            if not (sampled.follow_up or session.has_pending or await self._held_back()):
+                return TurnEnd(text=self.text)
+            if session.is_full():
+                await self._compact()
+
+    def _check_failure(self) -> None:
+        if self._turn.failure is not None:
+            raise self._turn.failure
+        runner = self.session.rest.gate.services.runner
+        if runner is not None and runner.enclosure.unavailable is not None:
+            raise TurnFailed("sandbox_unavailable", runner.enclosure.unavailable)
+
+    async def _held_back(self) -> bool:
+        """Whether a hook wants the model to go on; what it says is the next message."""
+        hooks = self.session.hooks
+        if hooks is None or self._holds >= _MOST_HOLDS:
+            return False
+        words = await hooks.stop(self.text or "")
+        if words:
+            self._holds += 1
+            self.session.record(message("user", words))
+        return bool(words)
+
+    async def _sample(self) -> Sampled:
+        """One answer, however often the connection breaks or the context overflows on the way."""
+        attempt = compactions = 0
+        while True:
+            request = self.session.request(self._turn.id, self.schema)
+            sampled = await Sampling(self.session, self._turn, self.budget).run(request)
+            error = sampled.error
+            if error is None:
+                self.budget.turns += 1
+                return sampled
+            self._check_failure()
+            if error.kind == "invalid_image" and self.session.drop_images():
+                continue
+            if error.kind == "context_window" and compactions < _MOST_COMPACTIONS:
+                compactions += 1
+                await self._compact(overflowed=True)
+                continue
+            attempt += 1
+            await self._before_retry(error, attempt)
+
+    async def _before_retry(self, error: ModelError, attempt: int) -> None:
+        most = self.session.model.stream_max_retries
+        if not error.retryable or attempt > most or self._was_never_there(error):
+            raise error
+        words = f"Reconnecting... {attempt}/{most} ({error.message})"
+        self.session.emit(StreamError(message=words))
+        await asyncio.sleep(retry_delay(attempt, error))
+
+    def _was_never_there(self, error: ModelError) -> bool:
+        """A server that nobody has heard of yet is more likely misnamed than restarting.
+
+        The request itself was repeated already; whoever waits should read the reason soon.
+        """
+        return error.kind == "unreachable" and not self.session.heard
+
+    # A conversation that grew too long
+
+    async def _compact(self, *, overflowed: bool = False) -> None:
+        session = self.session
+        before = session.history.items
+        tokens = session.tokens
+        summary = await self._summary(before, overflowed)
+        session.replace(condensed(session.opening.items(), before, summary), summary)
+        session.emit(ContextCompacted(tokens_before=tokens, tokens_after=session.tokens))
+        if session.is_full():
+            raise TurnFailed(
+                "model_context_window",
+                "the conversation is too long even as a summary; start a new session, or raise "
+                "model_auto_compact_token_limit",
+            )
+
+    async def _summary(self, items: Sequence[JSONObject], overflowed: bool) -> str:
+        prompt = message("user", self.session.rest.settings.compact_prompt or PROMPT)
+        kept = without_oldest(items) if overflowed else list(items)
+        attempt = 0
+        while True:
+            try:
+                return await self._ask_plainly([*kept, prompt])
+            except ModelError as error:
+                if error.kind == "context_window" and kept:
+                    # Halving keeps this short; dropping one by one could take hundreds of requests.
+                    for _ in range(max(1, len(kept) // 4)):
+                        kept = without_oldest(kept)
+                    continue
+                attempt += 1
+                await self._before_retry(error, attempt)
+
+    async def _ask_plainly(self, items: Sequence[JSONObject]) -> str:
+        """A request without tools; returns the last text of the answer."""
+        from contextlib import aclosing
+        from typing import Any, cast
+
+        session = self.session
+        request = session.request(self._turn.id, None, items=items, plain=True)
+        text = ""
+        async with aclosing(cast(Any, session.model.stream(request))) as stream:
+            async for event in stream:
+                if isinstance(event, ItemDone) and event.item.get("type") == "message":
+                    text = message_text(event.item) or text
+                elif isinstance(event, Completed):
+                    session.count(event.usage)
+                    if event.usage is not None:
+                        self.budget.take_usage(event.usage)
+        return text
+
+
+def _fatal_reason(error: Fatal) -> str:
+    return "denied" if error.kind == "approval_denied" else "fatal"

@@ -1,0 +1,248 @@
+"""One request to the model: calls start while it still speaks, outputs follow in call order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from toolrest.agent.conversation.events import (
+    AgentMessage,
+    AgentMessageDelta,
+    AgentReasoning,
+    AgentReasoningDelta,
+    AgentReasoningRaw,
+    ArgumentsPreview,
+    StreamError,
+)
+from toolrest.agent.history.history import message_text, output_item
+from toolrest.errors import Fatal
+from toolrest.items import Answered, JSONObject
+from toolrest.records import dataclass
+from toolrest.wire.items.decode import calls_in
+from toolrest.wire.items.encode import encode
+from toolrest.wire.model import (
+    ArgumentsDelta,
+    Completed,
+    ItemDone,
+    ModelError,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+)
+from toolrest.wire.items.pairing import call_id_of, is_call
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation._merge_budget import Budget
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.turn import Turn
+    from toolrest.gate.output.redact import StreamRedactor
+    from toolrest.gate.call.turn import Running
+    from toolrest.wire.model import ModelEvent, ModelRequest
+
+_STORED = frozenset(
+    {"reasoning", "web_search_call", "image_generation_call", "compaction", "compaction_summary"}
+)
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What one request brought. `error` is set when the answer broke off."""
+
+    follow_up: bool = False
+    text: str | None = None
+    complete: bool = False
+    error: ModelError | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call item that was written down, and what answers it."""
+
+    item: JSONObject
+    running: Running | None = None
+    refusal: str = "not run: the turn ended"
+
+
+class Sampling:
+    """One request and the calls it made."""
+
+    def __init__(self, session: AgentSession, turn: Turn, budget: Budget) -> None:
+        self.session = session
+        self.turn = turn
+        self.budget = budget
+        self.result = Sampled()
+        self._calls: list[_Call] = []
+        self._recorded = 0
+        # A secret may come in two pieces.
+        self._shown = session.redactor.stream()
+        self._thoughts = {raw: session.redactor.stream() for raw in (False, True)}
+        settings = session.rest.settings
+        self._tells = not settings.hide_agent_reasoning
+        self._tells_raw = self._tells and settings.show_raw_agent_reasoning
+        self._previews: dict[tuple[str, str], StreamRedactor] = {}
+
+    async def run(self, request: ModelRequest) -> Sampled:
+        """Ask, run what the answer calls for, and record both. Cancelling leaves no call open."""
+        try:
+            try:
+                # Every model's stream is a generator; closing it closes the connection.
+                async with aclosing(cast(Any, self.session.model.stream(request))) as stream:
+                    async for event in stream:
+                        self._take(event)
+                        if self.result.complete:
+                            break
+            except ModelError as error:
+                self.result.error = error
+            if self.result.error is None and not self.result.complete:
+                self.result.error = ModelError("stream", "the answer ended before it was complete")
+            await self._drain()
+        except BaseException:
+            await self._abandon()
+            raise
+        return self.result
+
+    # What comes
+
+    def _take(self, event: ModelEvent) -> None:
+        self.session.heard |= not isinstance(event, Retrying)
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def _text(self, event: TextDelta) -> None:
+        self._show(self._shown.feed(event.text))
+
+    def _show(self, text: str) -> None:
+        if text:
+            self.session.emit(AgentMessageDelta(delta=text))
+
+    def _reasoning(self, event: ReasoningDelta) -> None:
+        raw = not event.summary
+        self._think(self._thoughts[raw].feed(event.text), raw)
+
+    def _think(self, text: str, raw: bool) -> None:
+        if text and (self._tells_raw if raw else self._tells):
+            self.session.emit(AgentReasoningDelta(delta=text, raw=raw))
+
+    def _thought(self, item: JSONObject) -> None:
+        """History and the next request have it all; who listens, what the settings let through."""
+        if self._tells and (text := reasoning_text(item)):
+            self.session.emit(AgentReasoning(text=text))
+        if self._tells_raw and (text := reasoning_text(item, "content")):
+            self.session.emit(AgentReasoningRaw(text=text))
+
+    def _arguments(self, event: ArgumentsDelta) -> None:
+        call = event.call_id, event.name
+        if call not in self._previews:
+            self._previews[call] = self.session.redactor.stream()
+        self._preview(call, self._previews[call].feed(event.delta))
+
+    def _preview(self, call: tuple[str, str], delta: str) -> None:
+        if delta:
+            self.session.emit(ArgumentsPreview(call_id=call[0], tool=call[1], delta=delta))
+
+    def _let_go(self) -> None:
+        """Something is complete: what was held back of thoughts and arguments can be shown."""
+        for raw, held in self._thoughts.items():
+            self._think(held.flush(), raw)
+        while self._previews:
+            call, held = self._previews.popitem()
+            self._preview(call, held.flush())
+
+    def _retrying(self, event: Retrying) -> None:
+        words = f"Reconnecting... {event.attempt}/{event.limit} ({event.reason})"
+        self.session.emit(StreamError(message=words))
+
+    def _completed(self, event: Completed) -> None:
+        self.result.complete = True
+        self.session.replied(event.usage)
+        if event.usage is not None:
+            self.budget.take_usage(event.usage)
+        if event.end_turn is False:
+            self.result.follow_up = True
+
+    def _item(self, event: ItemDone) -> None:
+        item, kind = event.item, event.item.get("type")
+        self._let_go()
+        if is_call(item):
+            self._call(item)
+        elif kind == "message" and item.get("role") == "assistant":
+            text = message_text(item)
+            self._show(self._shown.flush())
+            self.session.record(item)
+            if text:
+                self.result.text = text
+                self.session.emit(AgentMessage(message=text))
+        elif kind in _STORED:
+            self.session.record(item)
+            if kind == "reasoning":
+                self._thought(item)
+
+    def _call(self, item: JSONObject) -> None:
+        """Write the call down, then start it: a crash in between runs nothing twice."""
+        history = self.session.history
+        call_id = history.unused_id(call_id_of(item))
+        if item.get("call_id") != call_id:
+            item = {**item, "call_id": call_id}
+        self.result.follow_up = True
+        call = _Call(item)
+        self._calls.append(call)
+        self.session.record(item)
+        refusal = self.budget.take_call()
+        if refusal is not None:
+            call.refusal = refusal
+            return
+        for found in calls_in([item]):
+            call.running = self.turn.start(found)
+
+    # What goes back
+
+    async def _drain(self) -> None:
+        """Record each output when its turn comes."""
+        while self._recorded < len(self._calls):
+            running = self._calls[self._recorded].running
+            if running is not None:
+                await running.output()
+            await self._answer()
+
+    async def _abandon(self) -> None:
+        """Cut short: every call that began gets its one output before anything else happens."""
+        started = [call.running for call in self._calls if call.running is not None]
+        for running in started:
+            running.abort()
+        for running in started:
+            await running.settle()
+        while self._recorded < len(self._calls):
+            # When it is the journal that failed, the history in memory is whole all the same.
+            with suppress(Fatal):
+                await self._answer()
+
+    async def _answer(self) -> None:
+        call = self._calls[self._recorded]
+        self._recorded += 1
+        if call.running is None:
+            self.session.record(output_item(call.item, call.refusal))
+        else:
+            output = await call.running.output()
+            item = encode([Answered(call.running.item, output)])[0]
+            # For the wire that has a place for it; the others leave it out.
+            self.session.record(item | {"failed": True} if output.failed else item)
+
+
+def reasoning_text(item: JSONObject, field: Literal["summary", "content"] = "summary") -> str:
+    """The summary of a reasoning item, or all of it; its sections joined by a blank line."""
+    found = item.get(field)
+    parts = found if isinstance(found, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+_HANDLERS: dict[type, Callable[[Sampling, Any], None]] = {
+    TextDelta: Sampling._text,
+    ReasoningDelta: Sampling._reasoning,
+    ArgumentsDelta: Sampling._arguments,
+    Retrying: Sampling._retrying,
+    Completed: Sampling._completed,
+    ItemDone: Sampling._item,
+}

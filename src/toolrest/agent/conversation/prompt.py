@@ -1,0 +1,149 @@
+"""What is a model told before the user's first word? Who it is, what it may do, where it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from toolrest.agent.conversation._merge_agents_md import ProjectDocs, agents_message, agents_text
+from toolrest.agent.history.history import History, message
+from toolrest.errors import ConfigError
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.config import Config, Settings
+    from toolrest.policy.paths.policy import PathPolicy
+
+_INSTRUCTIONS = os.path.join(os.path.dirname(__file__), "base_instructions.md")
+
+_SANDBOX = {
+    "read-only": "Files can be read; commands and edits cannot change any.",
+    "workspace-write": "Files can be read; only the writable folders below can be changed.",
+    "danger-full-access": "There is no sandbox: whatever a command does takes effect.",
+}
+_APPROVAL = {
+    "untrusted": "Commands that are not known to be harmless are shown to the user first.",
+    "on-failure": "What the sandbox blocks is shown to the user, who may let it run outside.",
+    "on-request": (
+        "To run a command outside the sandbox, ask: call it with sandbox_permissions = "
+        '"require_escalated" and a justification of one sentence. Ask only where the task needs '
+        "it; the user may say no."
+    ),
+    "never": "Nobody can be asked. Work with what is allowed; what is refused stays refused.",
+    "auto": "Reading runs at once; everything else is shown to the user first.",
+    "strict": "Everything that has an effect is shown to the user first.",
+    "dangerous": "Nobody is asked. What leaves the sandbox is refused; the rest takes effect.",
+}
+
+
+def base_instructions(settings: Settings) -> str:
+    """The user's own file (`model_instructions_file`), else ours."""
+    path = settings.model_instructions_file or _INSTRUCTIONS
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"model_instructions_file: {path} cannot be read: {error}") from None
+    if not text:
+        raise ConfigError(f"model_instructions_file: {path} is empty")
+    return text
+
+
+@dataclass(slots=True)
+class Opening:
+    """Makes the items that open a session and, later, those that tell what has changed."""
+
+    config: Config
+    files: PathPolicy
+    shell: str
+    docs: ProjectDocs
+    skills: str = ""
+    """The index of the skills there are."""
+
+    def items(self) -> list[JSONObject]:
+        """Everything, in order."""
+        return [message(role, text) for role, text in self._texts()]
+
+    def news(self, history: History) -> list[JSONObject]:
+        """What a history that goes on has not been told, or was told otherwise."""
+        found = []
+        for role, text in self._texts():
+            head = text.partition("\n")[0].partition(" for ")[0]
+            if history.last_text(head) != text:
+                found.append(message(role, text))
+        return found
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        settings = self.config.value
+        yield "developer", self.permissions()
+        if settings.developer_instructions:
+            yield "developer", settings.developer_instructions
+        if self.skills:
+            yield "developer", self.skills
+        docs = agents_text(self.config.home, self.files, self.docs)
+        if docs:
+            yield "user", agents_message(docs, self.files.cwd)
+        yield "user", self.environment()
+
+    def permissions(self) -> str:
+        """What the sandbox and the approval policy mean for the model."""
+        settings = self.config.value
+        lines = [f"sandbox_mode is {settings.sandbox_mode}. {_SANDBOX[settings.sandbox_mode]}"]
+        if settings.sandbox_mode != "danger-full-access":
+            lines.append(f"The network is {self._network()} for commands.")
+        if settings.sandbox_mode == "workspace-write":
+            roots = ", ".join(f"`{root}`" for root in self.files.writable_roots)
+            lines.append(f"Writable: {roots}.")
+        lines.append(
+            f"approval_policy is {settings.approval_policy}. {_APPROVAL[settings.approval_policy]}"
+        )
+        body = "\n".join(lines)
+        return f"<permissions instructions>\n{body}\n</permissions instructions>"
+
+    def _network(self) -> str:
+        settings = self.config.value
+        if settings.sandbox_workspace_write.network_access:
+            return "enabled"
+        hosts = settings.tool_security.allowed_network_domains
+        return f"restricted to {', '.join(hosts)}" if hosts else "off"
+
+    def environment(self) -> str:
+        """Where it works, in which shell, and what day it is."""
+        from datetime import datetime
+
+        now = datetime.now().astimezone()
+        facts = {
+            "cwd": self.files.cwd,
+            "shell": self.shell,
+            "current_date": now.date().isoformat(),
+            "timezone": now.tzname() or "UTC",
+        }
+        body = "\n".join(f"  <{name}>{_escaped(text)}</{name}>" for name, text in facts.items())
+        return f"<environment_context>\n{body}\n</environment_context>"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
+    """The opening of a session with these tools.
+
+    Whoever uses the library has named the workspace, so its AGENTS.md counts unless the folder is
+    marked untrusted; the command line passes `trusted`, and an unknown folder is not.
+    """
+    from toolrest.process.shells.shells import Shells
+
+    config, settings = rest.config, rest.settings
+    files = rest.gate.services.files
+    docs = ProjectDocs(
+        enabled=config.trust_level != "untrusted" if trusted is None else trusted,
+        max_bytes=settings.project_doc_max_bytes,
+        fallbacks=settings.project_doc_fallback_filenames,
+        root_markers=settings.project_root_markers,
+    )
+    shell = Shells.of_this_user(os.environ, avoid=files.writable_roots).default()
+    return Opening(config, files, shell.kind, docs, rest.skills_index())

@@ -1,0 +1,382 @@
+"""`AgentSession`: a model, its tools and a journal. Give it a prompt, get the turn's result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from toolrest import events
+from toolrest.agent.conversation.usage import Accounting
+from toolrest.agent.conversation.events import TaskComplete, UserMessage
+from toolrest.agent.conversation._merge_budget import Budget
+from toolrest.agent.conversation._merge_denials import Denials
+from toolrest.agent.history.history import History, message, message_text, output_item
+from toolrest.agent.history.journal import Journal, NoJournal
+from toolrest.agent.conversation.loop import ABORTED, Loop
+from toolrest.agent.conversation.result import SessionHooks, TurnEnd, TurnResult
+from toolrest.agent.history.tokens import text_tokens, usage_json
+from toolrest.agent.conversation.preload import WarmUp
+from toolrest.errors import Fatal, Rejected
+from toolrest.events import Event
+from toolrest.items import JSONObject
+from toolrest.wire.model import ModelRequest, Usage
+from toolrest.wire.items.json_text import dumps
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.prompt import Opening
+    from toolrest.agent.rest import Toolrest
+    from toolrest.agent.subagents.subagents import SubAgents
+    from toolrest.gate.output.redact import Redactor
+    from toolrest.wire.model import Model
+
+Prompt: TypeAlias = "str | Sequence[JSONObject]"
+"""A text, or message items: what `toolrest.agent.conversation._merge_prompt` makes of a text with images."""
+StopReason: TypeAlias = Literal["interrupted", "terminated", "timeout"]
+
+
+_log = logging.getLogger("toolrest")
+
+INTERRUPTED = (
+    "interrupted: Toolrest stopped while this call was running. It may have taken effect in whole, "
+    "in part or not at all, and it was not repeated; check before you do it again."
+)
+
+
+class AgentSession:
+    """One conversation. Many can live in one process; nothing is shared between them.
+
+    ```python
+    async with AgentSession(Toolrest("."), model) as agent:
+        result = await agent.run("fix the failing test")
+    ```
+
+    It owns the Toolrest and the model that it is given, and closes them.
+    """
+
+    def __init__(
+        self,
+        rest: Toolrest,
+        model: Model,
+        *,
+        journal: Journal | None = None,
+        history: Iterable[JSONObject] = (),
+        usage: Usage | None = None,
+        opening: Opening | None = None,
+        instructions: str | None = None,
+        hooks: SessionHooks | None = None,
+        agents: SubAgents | None = None,
+    ) -> None:
+        from toolrest.agent.conversation.prompt import base_instructions, opening_for
+
+        self.rest = rest
+        self.model = model
+        self.journal = journal if journal is not None else NoJournal()
+        self.history = History(history)
+        self.opening = opening if opening is not None else opening_for(rest)
+        self.instructions = instructions or base_instructions(rest.settings)
+        self.hooks = hooks
+        self.agents = agents
+        self.accounting = Accounting(
+            rest.settings.model_context_window or model.context_window,
+            rest.settings.model_auto_compact_token_limit,
+            text_tokens(self.instructions) + text_tokens(dumps(rest.offered(model.wire))),
+            usage or Usage(),
+        )
+        if rest.has_servers:
+            from toolrest.agent.mcp._merge_mcp_sampler import sampler
+
+            rest.sample_with(sampler(self))
+        self.warnings: list[str] = []
+        self.heard = False  # whether the model's server has ever answered
+        self._pending: deque[JSONObject] = deque()
+        self._task: asyncio.Task[TurnEnd] | None = None
+        self._stopping: StopReason | None = None
+        self._opened = False
+        self._warm_up: WarmUp | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop what runs, then close the tools, the model and the journal."""
+        await self.interrupt()
+        if self._warm_up is not None:
+            self._warm_up.stop()
+        try:
+            if self.agents is not None:
+                await self.agents.aclose()
+            await self.rest.aclose()
+            await self.model.aclose()
+        finally:
+            self.journal.close()
+
+    # Talking
+
+    @property
+    def thread_id(self) -> str:
+        """The session's id, for resuming it."""
+        return self.rest.session_id
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn is under way."""
+        return self._task is not None
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        budget: Budget | None = None,
+        output_schema: JSONObject | None = None,
+    ) -> TurnResult:
+        """One turn, to its end. Failures come back in the result; the session stays usable.
+
+        Cancelling the task that waits here records an interrupted turn and then cancels.
+        """
+        if self._task is not None:
+            raise RuntimeError("a turn is running; add to it with say(), or await its end")
+        budget = budget or Budget.of(self.rest.settings)
+        denials = Denials()
+        unsubscribe = self.rest.subscribe(denials)
+        loop = Loop(self, budget, output_schema)
+        self._stopping = None
+        self._task = asyncio.ensure_future(self._turn(loop, prompt))
+        cancelled = False
+        try:
+            while not self._task.done():
+                try:
+                    await asyncio.wait({self._task})
+                except asyncio.CancelledError:
+                    cancelled = True
+                    self._task.cancel()
+            end = _end_of(self._task)
+        finally:
+            self._task = None
+            unsubscribe()
+        result = self._result(end, budget, denials)
+        if cancelled:
+            raise asyncio.CancelledError
+        return result
+
+    async def stream(self, prompt: Prompt, **options: object) -> AsyncIterator[Event]:
+        """The events of one turn as they happen; the last is a `TaskComplete`."""
+        events = self.rest.events()
+        turn = asyncio.ensure_future(self.run(prompt, **options))  # type: ignore[arg-type]
+        try:
+            async for event in events:
+                yield event
+                if isinstance(event, TaskComplete):
+                    break
+        finally:
+            if not turn.done():
+                await self.interrupt()
+            await turn
+
+    def say(self, prompt: Prompt) -> None:
+        """Add to the turn that is running: the model hears it with its next request."""
+        self._pending.extend(_messages(prompt))
+
+    async def interrupt(self, reason: StopReason = "interrupted") -> None:
+        """End the running turn; every call that runs gets its output. Without one, do nothing."""
+        task = self._task
+        if task is None:
+            return
+        self._stopping = self._stopping or reason
+        task.cancel()
+        await asyncio.wait({task})
+
+    async def _turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
+        said = _messages(prompt)
+        try:
+            if not self._opened:
+                await self.rest.wait_for_mcp(required=True)
+            if not self._opened and self.hooks is not None:
+                texts = await self.hooks.session_start()
+                said = [*(message("developer", text) for text in texts), *said]
+            if self._warm_up is None:
+                self._warm_up = WarmUp(self.rest.gate.registry.listed())
+                self._warm_up.start()
+            return await loop.run(said)
+        except asyncio.CancelledError:
+            return self._interrupted(loop)
+        except Rejected as error:
+            return TurnEnd("failed", "denied", error.message, loop.text)
+        except Exception as error:
+            _log.exception("a turn ended by an error in Toolrest itself")
+            words = f"an error in Toolrest itself: {type(error).__name__}: {error}"
+            return TurnEnd("failed", "internal_error", words, loop.text)
+
+    def _interrupted(self, loop: Loop) -> TurnEnd:
+        why = self._stopping or "interrupted"
+        with suppress(Fatal):
+            self.record(message("user", ABORTED))
+            self.journal.write("event_msg", {"type": "turn_aborted", "reason": "interrupted"})
+        if why == "timeout":
+            return TurnEnd("budget", "timeout", "the time limit was reached", loop.text)
+        return TurnEnd("interrupted", why, "the turn was stopped", loop.text)
+
+    def _result(self, end: TurnEnd, budget: Budget, denials: Denials) -> TurnResult:
+        self.emit(
+            TaskComplete(
+                status=end.status,
+                reason=end.reason,
+                last_agent_message=end.text,
+                error=end.error,
+                usage=usage_json(self.accounting.total),
+            )
+        )
+        text = end.text if end.text is None else self.redactor.redact(end.text)
+        error = end.error if end.error is None else self.redactor.redact(end.error)
+        refused = denials.to_json()
+        return TurnResult(
+            end.status, end.reason, text, error, self.accounting.total, refused, budget.turns,
+            budget.tool_calls,
+        )  # fmt: skip
+
+    # What the loop works with
+
+    @property
+    def redactor(self) -> Redactor:
+        """What keeps secrets out of events and the journal."""
+        return self.rest.gate.services.redactor
+
+    def emit(self, event: Event) -> None:
+        """Tell everyone who listens."""
+        self.rest.gate.services.bus.emit(event)
+
+    def record(self, item: JSONObject) -> None:
+        """Add an item to the history and the journal; Fatal when that cannot be written."""
+        text = dumps(item)
+        self.history.append(item, text)
+        self.journal.write_text("response_item", text, item)
+
+    def begin(self, said: Sequence[JSONObject], turn_id: str) -> None:
+        """Open the session if need be, and record what the user said."""
+        while self.warnings:
+            self.emit(events.Warning(message=self.warnings.pop(0)))
+        self.close_open_calls()
+        news = self.opening.news(self.history) if not self._opened else []
+        for item in news:
+            self.record(item)
+        self._opened = True
+        self.journal.write("turn_context", self._context(turn_id))
+        for item in said:
+            self._hear(item)
+
+    def _hear(self, item: JSONObject) -> None:
+        self.record(item)
+        if item.get("role") == "user":
+            self.emit(UserMessage(message=message_text(item)))
+
+    def close_open_calls(self) -> None:
+        """After a crash: answer the calls that were running. None of them is run again."""
+        for call in self.history.open_calls():
+            self.record(output_item(call, INTERRUPTED))
+
+    def _context(self, turn_id: str) -> JSONObject:
+        settings = self.rest.settings
+        return {
+            "turn_id": turn_id,
+            "cwd": self.rest.gate.services.files.cwd,
+            "approval_policy": settings.approval_policy,
+            "sandbox_policy": {"type": settings.sandbox_mode},
+            "model": self.model.name,
+            "effort": settings.model_reasoning_effort,
+            "summary": settings.model_reasoning_summary or "auto",
+        }
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether somebody said something meanwhile."""
+        return bool(self._pending)
+
+    def take_pending(self) -> None:
+        """What was said meanwhile joins the conversation."""
+        while self._pending:
+            self._hear(self._pending.popleft())
+
+    def request(
+        self,
+        turn_id: str,
+        schema: JSONObject | None,
+        *,
+        items: Sequence[JSONObject] | None = None,
+        plain: bool = False,
+    ) -> ModelRequest:
+        """The next request: the whole history, or other items, with or without tools."""
+        settings = self.rest.settings
+        return ModelRequest(
+            model=self.model.name,
+            items=self.history.items if items is None else items,
+            instructions=self.instructions,
+            tools=() if plain else self.rest.offered(self.model.wire),
+            parallel_tool_calls=not plain and self.rest.config.family.parallel,
+            session_id=self.thread_id,
+            turn_id=turn_id,
+            output_schema=schema,
+            reasoning_effort=settings.model_reasoning_effort,
+            reasoning_summary=settings.model_reasoning_summary,
+            verbosity=settings.model_verbosity,
+        )
+
+    # How long it has become
+
+    def count(self, usage: Usage | None) -> None:
+        """Add the tokens of a response to the thread's."""
+        if usage is None:
+            return
+        self.accounting.total = self.accounting.total + usage
+        self.journal.write("event_msg", self.accounting.line(usage))
+        self.emit(self.accounting.event(usage))
+
+    def replied(self, usage: Usage | None) -> None:
+        """The model has answered: what it counted is what the history has."""
+        self.accounting.last = usage or Usage()
+        self.history.replied()
+        self.count(usage)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the next request will have, as well as can be told."""
+        return self.accounting.tokens(self.history)
+
+    def is_full(self) -> bool:
+        """Whether it is time for a summary."""
+        return self.accounting.is_full(self.history)
+
+    def drop_images(self) -> bool:
+        """Take out the pictures that came since the last answer, which the server refuses.
+
+        Left in, they would fail every request from now on. False when there are none.
+        """
+        from toolrest.agent.history.history import without_images
+
+        items = without_images(self.history.items)
+        if items is None:
+            return False
+        self.replace(items, "pictures that the model's server could not read were left out")
+        return True
+
+    def replace(self, items: list[JSONObject], summary: str) -> None:
+        """Go on from these items instead of the history so far."""
+        line: JSONObject = {"message": summary, "replacement_history": items}
+        self.history.replace(items)
+        self.accounting.last = Usage()
+        self.journal.write("compacted", line)
+
+
+def _end_of(task: asyncio.Task[TurnEnd]) -> TurnEnd:
+    # A task that is cancelled before its first step never gets to say how it ended.
+    words = "the turn was stopped before it began"
+    return TurnEnd("interrupted", "interrupted", words) if task.cancelled() else task.result()
+
+
+def _messages(prompt: Prompt) -> list[JSONObject]:
+    return [message("user", prompt)] if isinstance(prompt, str) else list(prompt)

@@ -1,0 +1,130 @@
+"""What may go? Old sessions, the spill files of sessions, and what dead sessions left in `run`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+from toolrest._merge_locks import is_locked
+from toolrest.agent.history.stored_sessions import stored_sessions
+from toolrest.private_files import remove_tree
+from toolrest.records import dataclass
+
+DAY = 86_400.0
+
+
+@dataclass(slots=True)
+class Removed:
+    """What was, or would be, removed of one kind."""
+
+    kind: str
+    count: int = 0
+    bytes: int = 0
+    problems: int = 0
+
+
+@dataclass(slots=True)
+class _Entry:
+    path: str
+    size: int
+    changed: float
+
+
+def collect(
+    home: str, *, max_age: float = 30 * DAY, max_size: int = 2_000_000_000, dry_run: bool = False
+) -> list[Removed]:
+    """Remove what is older than `max_age` seconds, then the oldest until `max_size` is kept.
+
+    Each kind has its own `max_size`. A session that is open is never touched.
+    """
+    kinds = {
+        "sessions": list(_sessions(home)),
+        "spill": list(_folders(os.path.join(home, "spill"))),
+        "run": list(_folders(os.path.join(home, "run"), only_sessions=True)),
+        "log": list(_files(os.path.join(home, "log"))),
+    }
+    return [_trim(kind, entries, max_age, max_size, dry_run) for kind, entries in kinds.items()]
+
+
+def _sessions(home: str) -> Iterator[_Entry]:
+    for stored in stored_sessions(home):
+        if (entry := _entry(stored.path)) is not None and not _is_open(stored.path):
+            yield entry
+
+
+def _folders(place: str, *, only_sessions: bool = False) -> Iterator[_Entry]:
+    for name in _names(place):
+        path = os.path.join(place, name)
+        if not os.path.isdir(path) or os.path.islink(path):
+            continue
+        if only_sessions and len(name) < 32:
+            continue  # not a session's: what all of them share
+        yield _Entry(path, _size(path), os.stat(path).st_mtime)
+
+
+def _size(path: str) -> int:
+    entries = (_entry(os.path.join(top, file)) for top, _, names in os.walk(path) for file in names)
+    try:
+        return sum(entry.size for entry in entries if entry is not None)
+    except RecursionError:
+        return 0  # folders in folders without end: not worth more than being removed
+
+
+def _files(place: str) -> Iterator[_Entry]:
+    for name in _names(place):
+        entry = _entry(os.path.join(place, name))
+        if entry is not None:
+            yield entry
+
+
+def _names(place: str) -> list[str]:
+    try:
+        return os.listdir(place)
+    except OSError:
+        return []
+
+
+def _entry(path: str) -> _Entry | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return _Entry(path, status.st_size, status.st_mtime)
+
+
+def _is_open(path: str) -> bool:
+    """Whether a process has the session open; what cannot be told is left alone."""
+    try:
+        return is_locked(path)
+    except OSError:
+        return True
+
+
+def _trim(
+    kind: str, entries: list[_Entry], max_age: float, max_size: int, dry_run: bool
+) -> Removed:
+    removed = Removed(kind)
+    oldest_first = sorted(entries, key=lambda entry: entry.changed)
+    kept = sum(entry.size for entry in entries)
+    for entry in oldest_first:
+        if time.time() - entry.changed < max_age and kept <= max_size:
+            continue
+        if dry_run or _remove(entry.path):
+            kept -= entry.size
+            removed.count += 1
+            removed.bytes += entry.size
+        else:
+            removed.problems += 1
+    return removed
+
+
+def _remove(path: str) -> bool:
+    try:
+        if os.path.isdir(path):
+            remove_tree(path)
+        else:
+            os.unlink(path)
+    except OSError:
+        return False
+    return not os.path.lexists(path)

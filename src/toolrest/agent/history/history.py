@@ -1,0 +1,143 @@
+"""The conversation so far, in the shape of Responses items, with its size known at all times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from toolrest.agent.history.tokens import item_tokens
+from toolrest.items import JSONObject
+from toolrest.wire.items.pairing import OUTPUT_OF, call_id_of, is_call, is_output
+from toolrest.wire.items.json_text import dumps
+
+_NOT_USERS = (
+    "# agents.md instructions for ",
+    "<user_instructions>",
+    "<skill",
+    "<environment_context>",
+    "<turn_aborted>",
+)
+
+
+class History:
+    """Items in order; an item that was added is never changed, so it is turned to bytes once."""
+
+    def __init__(self, items: Iterable[JSONObject] = ()) -> None:
+        self.items: list[JSONObject] = []
+        self.tokens = 0
+        """An estimate over all items."""
+        self.since_reply = 0
+        """The part of it that came after the model's last reply."""
+        self._open: dict[str, JSONObject] = {}
+        self._ids: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self.replace(items)
+
+    def append(self, item: JSONObject, text: str | None = None) -> None:
+        """Add an item; `text` is its JSON, when that is at hand."""
+        text = dumps(item) if text is None else text
+        size = len(text) if text.isascii() else len(text.encode())
+        tokens = item_tokens(item, size)
+        self.items.append(item)
+        self.tokens += tokens
+        self.since_reply += tokens
+        call_id = call_id_of(item)
+        if is_call(item):
+            self._ids.add(call_id)
+            self._open[call_id] = item
+        elif is_output(item):
+            self._open.pop(call_id, None)
+
+    def never_again(self, call_ids: Iterable[str]) -> None:
+        """Ids that calls had which are no longer here."""
+        self._ids.update(call_ids)
+
+    def replied(self) -> None:
+        """Everything up to here was counted by the model's server."""
+        self.since_reply = 0
+
+    def replace(self, items: Iterable[JSONObject]) -> None:
+        """Start again from these items."""
+        self.items, self.tokens, self.since_reply, self._open = [], 0, 0, {}
+        for item in items:
+            self.append(item)
+
+    def unused_id(self, wanted: str) -> str:
+        """The id, or one like it when a call had it before: a server takes each only once."""
+        wanted = wanted or "call"
+        number, free = self._numbers.get(wanted, 1), wanted
+        while free in self._ids:
+            number += 1
+            free = f"{wanted}_{number}"
+        self._numbers[wanted] = number
+        return free
+
+    def open_calls(self) -> list[JSONObject]:
+        """Calls that have no output yet, in order."""
+        return list(self._open.values())
+
+    def last_text(self, start: str) -> str | None:
+        """The latest message that starts with these words."""
+        for item in reversed(self.items):
+            if item.get("type") == "message" and (text := message_text(item)).startswith(start):
+                return text
+        return None
+
+
+def output_item(call: JSONObject, text: str) -> JSONObject:
+    """An output for a call that no tool will answer."""
+    item: JSONObject = {"type": OUTPUT_OF[call["type"]], "call_id": call_id_of(call)}
+    if call["type"] == "view_image_call":
+        return item | {"image_data": None, "metadata": {"error": text}}
+    if call["type"] == "web_search_call":
+        return item | {"results": [], "error": text}
+    return item | {"output": text}
+
+
+def message(role: str, *parts: str | JSONObject) -> JSONObject:
+    """A message item; texts become parts of the kind that the role uses."""
+    kind = "output_text" if role == "assistant" else "input_text"
+    content = [{"type": kind, "text": part} if isinstance(part, str) else part for part in parts]
+    return {"type": "message", "role": role, "content": content}
+
+
+def message_text(item: JSONObject) -> str:
+    """The text parts of a message, joined."""
+    content: Any = item.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def is_user_turn(item: JSONObject) -> bool:
+    """Whether somebody said this; what Toolrest itself puts in as the user is not."""
+    if item.get("type") != "message" or item.get("role") != "user":
+        return False
+    return not message_text(item)[:64].lower().startswith(_NOT_USERS)
+
+
+def without_images(items: Sequence[JSONObject]) -> list[JSONObject] | None:
+    """The items with words for every picture since the model's last answer; None if none is."""
+    kept = list(items)
+    changed = False
+    for at in range(len(items) - 1, -1, -1):
+        item = items[at]
+        if item.get("type") == "message" and item.get("role") == "assistant":
+            break
+        key = "content" if item.get("type") == "message" else "output"
+        parts = item.get(key)
+        if not isinstance(parts, list) or not any(_is_image(part) for part in parts):
+            continue
+        kept[at] = item | {key: [_NO_IMAGE if _is_image(part) else part for part in parts]}
+        changed = True
+    return kept if changed else None
+
+
+_NO_IMAGE = {"type": "input_text", "text": "[image left out: the server could not read it]"}
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "input_image"

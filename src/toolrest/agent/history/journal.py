@@ -1,0 +1,168 @@
+"""How a session survives a crash: one JSON line for everything that happened, in order.
+
+The file is a rollout, `$TOOLREST_HOME/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, private
+and locked while the session is open. A line is written before what it tells of begins; `commit`
+puts the lines on the disk itself, which the session waits for before a call may change anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from toolrest.errors import ConfigError, Fatal
+from toolrest.private_files import private_file, private_folder, reason, write_all
+from toolrest.items import JSONObject
+from toolrest.wire.items.json_text import dumps
+
+if TYPE_CHECKING:
+    from toolrest.gate.output.redact import Redactor
+
+FOLDER = "sessions"
+
+
+class Journal:
+    """Appends lines to a session's rollout. What could not be written waits for the next try.
+
+    A line that cannot be written raises Fatal, so that the turn ends; the session goes on, and
+    once there is room again nothing is missing from the file.
+    """
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self.path: str | None = None
+        self.redactor = redactor
+        self._file = -1
+        self._size = 0
+        self.ordinal = 0
+        self._waiting: list[bytes] = []
+        self._torn = False
+        self._dirty = False
+
+    # Opening
+
+    def create(self, home: str, session_id: str, meta: Callable[[str], JSONObject]) -> None:
+        """Start the rollout of a new session; `meta` is given the time and says what it is."""
+        now = datetime.now()
+        stamp = now.strftime("%Y-%m-%dT%H-%M-%S")
+        days = now.strftime("%Y"), now.strftime("%m"), now.strftime("%d")
+        name = f"rollout-{stamp}-{session_id}.jsonl"
+        where = os.path.join(home, FOLDER, *days, name)
+        try:
+            folder = private_folder(home, FOLDER, *days)
+            try:
+                self._file = private_file(folder, name, append=True)
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise _unwritable(where, error) from error
+        self.path = where
+        self._lock()
+        self.write("session_meta", meta(_now()))
+
+    def reopen(self, path: str) -> None:
+        """Go on with a rollout; one that another process has open is refused.
+
+        Read it only after this, and set `ordinal` to the number of its lines.
+        """
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        self.path = path
+        self._lock()
+        self._size = os.fstat(self._file).st_size
+        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+            # The last line was cut by a crash: close it, so that the next one is not lost with it.
+            self._waiting.append(b"\n")
+
+    def _lock(self) -> None:
+        import fcntl
+
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise ConfigError(
+                f"the session in {self.path} is open in another process; end that one first, or "
+                "make a copy with: toolrest sessions fork"
+            ) from None
+
+    # Writing
+
+    def write(self, kind: str, payload: JSONObject) -> None:
+        """Add one line; Fatal when it cannot be written."""
+        self.write_text(kind, dumps(payload), payload)
+
+    def write_text(self, kind: str, text: str, payload: JSONObject) -> None:
+        """Add one line whose payload is already JSON text."""
+        redactor = self.redactor
+        if redactor is not None and redactor.active and redactor.redact(text) != text:
+            text = dumps(redactor.redact_json(payload))
+        head = f'{{"timestamp":"{_now()}","ordinal":{self.ordinal},"type":"{kind}","payload":'
+        self.ordinal += 1
+        self._waiting.append(f"{head}{text}}}\n".encode())
+        if self._file < 0:
+            raise Fatal(f"the session's journal {self.path or ''} is closed")
+        self._flush()
+
+    def _flush(self) -> None:
+        data = b"".join(self._waiting)
+        if not data:
+            return
+        try:
+            if self._torn:
+                os.ftruncate(self._file, self._size)
+            self._torn = True
+            write_all(self._file, data)
+        except OSError as error:
+            raise _unwritable(self.path or "", error) from error
+        self._torn = False
+        self._dirty = True
+        self._size += len(data)
+        self._waiting.clear()
+
+    async def commit(self) -> None:
+        """Return when every line is on the disk; Fatal when that cannot be."""
+        self._flush()
+        if self._dirty:
+            self._dirty = False
+            try:
+                await asyncio.to_thread(os.fdatasync, self._file)
+            except OSError as error:
+                self._dirty = True
+                raise _unwritable(self.path or "", error) from error
+
+    def close(self) -> None:
+        """Write what waits, as far as it can be, and let go of the file. Twice does no harm."""
+        if self._file < 0:
+            return
+        with contextlib.suppress(Fatal):
+            self._flush()
+        os.close(self._file)
+        self._file = -1
+
+
+class NoJournal(Journal):
+    """For sessions that leave nothing behind."""
+
+    def write_text(self, kind: str, text: str, payload: JSONObject) -> None:
+        """Keep nothing."""
+
+    async def commit(self) -> None:
+        """There is nothing to wait for."""
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _unwritable(path: str, error: OSError) -> Fatal:
+    return Fatal(
+        f"the session's journal {path} cannot be written: {reason(error)}; make room there, or "
+        "run without one (--ephemeral)"
+    )

@@ -1,0 +1,115 @@
+"""What does a rollout say? The conversation to go on with, whatever state a crash left it in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from toolrest.agent.history.history import is_user_turn
+from toolrest.agent.history.tokens import usage_from
+from toolrest.errors import ConfigError
+from toolrest.items import JSONObject
+from toolrest.records import dataclass, field
+from toolrest.wire.model import Usage
+from toolrest.wire.items.pairing import call_id_of, is_call
+
+_NOT_STORED = ("system",)
+
+
+@dataclass(slots=True)
+class Rollout:
+    """A session as its file tells it."""
+
+    path: str
+    meta: JSONObject = field(default_factory=dict)
+    items: list[JSONObject] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    last_usage: Usage = field(default_factory=Usage)
+    context: JSONObject = field(default_factory=dict)
+    """The latest turn's settings."""
+    call_ids: set[str] = field(default_factory=set)
+    """Of every call there ever was, also of those that a summary has replaced."""
+    lines: int = 0
+    bad_lines: int = 0
+
+    @property
+    def thread_id(self) -> str:
+        """The session's id."""
+        return str(self.meta.get("id", ""))
+
+    def feed(self, kind: str, payload: JSONObject) -> None:
+        """Take one line's content."""
+        if kind == "session_meta":
+            self.meta = self.meta or payload
+        elif kind == "response_item":
+            if payload.get("role") not in _NOT_STORED:
+                self.items.append(payload)
+                if is_call(payload):
+                    self.call_ids.add(call_id_of(payload))
+        elif kind == "compacted":
+            self._compacted(payload)
+        elif kind == "turn_context":
+            self.context = payload
+        elif kind == "event_msg":
+            self._event(payload)
+
+    def _compacted(self, payload: JSONObject) -> None:
+        replacement = payload.get("replacement_history")
+        if isinstance(replacement, list):
+            self.items = [item for item in replacement if isinstance(item, dict)]
+            return
+        from toolrest.agent.history.compaction import condensed
+
+        self.items = condensed([], self.items, str(payload.get("message", "")))
+
+    def _event(self, payload: JSONObject) -> None:
+        if payload.get("type") == "token_count":
+            info = payload.get("info")
+            if isinstance(info, dict):
+                self.usage = usage_from(info.get("total_token_usage"))
+                self.last_usage = usage_from(info.get("last_token_usage"))
+        elif payload.get("type") == "thread_rolled_back":
+            turns = payload.get("num_turns")
+            self._roll_back(turns if type(turns) is int else 1)
+
+    def _roll_back(self, turns: int) -> None:
+        starts = [at for at, item in enumerate(self.items) if is_user_turn(item)]
+        if turns > 0 and starts:
+            self.items = self.items[: starts[max(0, len(starts) - turns)]]
+
+
+def lines_of(path: str) -> Iterator[tuple[str, JSONObject] | None]:
+    """Each line as its type and content; None for one that cannot be used."""
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                if line.strip():
+                    yield _parsed(line)
+    except OSError as error:
+        raise ConfigError(f"the session {path} cannot be read: {error.strerror}") from None
+
+
+def _parsed(line: bytes) -> tuple[str, JSONObject] | None:
+    try:
+        value: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    kind, payload = value.get("type"), value.get("payload")
+    return (kind, payload) if isinstance(kind, str) and isinstance(payload, dict) else None
+
+
+def read_rollout(path: str) -> Rollout:
+    """Read a whole rollout; lines that a crash cut are skipped and counted."""
+    rollout = Rollout(path)
+    for found in lines_of(path):
+        rollout.lines += 1
+        if found is None:
+            rollout.bad_lines += 1
+        else:
+            rollout.feed(*found)
+    if not rollout.thread_id:
+        raise ConfigError(f"{path} is not a session: it has no session_meta line")
+    return rollout

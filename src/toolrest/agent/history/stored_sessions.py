@@ -1,0 +1,110 @@
+"""Which sessions are there, and where? Looks at no more of each file than it has to."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator
+
+from toolrest.agent.history.history import is_user_turn, message_text
+from toolrest.agent.history.journal import FOLDER
+from toolrest.agent.history.rollout import lines_of
+from toolrest.errors import ConfigError
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+
+_NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([A-Za-z0-9_-]{1,64})\.jsonl")
+_HEAD_LINES = 40
+_TITLE = 80
+SHORTEST_PREFIX = 4
+
+
+@dataclass(slots=True)
+class Stored:
+    """A session's file, told by its name alone."""
+
+    path: str
+    thread_id: str
+    started: str
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a list of sessions shows."""
+
+    stored: Stored
+    meta: JSONObject
+    title: str
+    size: int
+    changed: float
+
+    def to_json(self) -> JSONObject:
+        """One row."""
+        return {
+            "id": self.stored.thread_id,
+            "started": self.stored.started,
+            "changed": self.changed,
+            "cwd": self.meta.get("cwd"),
+            "title": self.title,
+            "bytes": self.size,
+            "path": self.stored.path,
+        }
+
+
+def stored_sessions(home: str) -> list[Stored]:
+    """Every session, the latest first."""
+    found = []
+    for folder, _, names in os.walk(os.path.join(home, FOLDER)):
+        for name in names:
+            if match := _NAME.fullmatch(name):
+                found.append(Stored(os.path.join(folder, name), match[2], match[1]))
+    return sorted(found, key=lambda stored: (stored.started, stored.thread_id), reverse=True)
+
+
+def summaries(home: str, cwd: str | None = None) -> Iterator[Summary]:
+    """The sessions, the latest first; with `cwd`, only those of that folder."""
+    for stored in stored_sessions(home):
+        found = _summary(stored)
+        if found is not None and (cwd is None or found.meta.get("cwd") == cwd):
+            yield found
+
+
+def _summary(stored: Stored) -> Summary | None:
+    meta: JSONObject = {}
+    title = ""
+    try:
+        for line in itertools.islice(lines_of(stored.path), _HEAD_LINES):
+            kind, payload = line if line is not None else ("", {})
+            if kind == "session_meta":
+                meta = meta or payload
+            elif kind == "response_item" and is_user_turn(payload):
+                title = " ".join(message_text(payload).split())[:_TITLE]
+                break
+        status = os.stat(stored.path)
+    except (ConfigError, OSError):
+        return None
+    return Summary(stored, meta, title, status.st_size, status.st_mtime)
+
+
+def find_session(home: str, wanted: str) -> Stored:
+    """The session with this id, or with an id that starts like this."""
+    if len(wanted) < SHORTEST_PREFIX:
+        raise ConfigError(f"{wanted!r}: give at least {SHORTEST_PREFIX} characters of the id")
+    found = [stored for stored in stored_sessions(home) if stored.thread_id.startswith(wanted)]
+    exact = [stored for stored in found if stored.thread_id == wanted]
+    if exact or len(found) == 1:
+        return (exact or found)[0]
+    if found:
+        ids = ", ".join(stored.thread_id for stored in found[:5])
+        raise ConfigError(f"several sessions start with {wanted!r}: {ids}")
+    raise ConfigError(f"there is no session {wanted!r}; see: toolrest sessions list")
+
+
+def latest_session(home: str, cwd: str | None = None) -> Stored:
+    """The session that was written to last; with `cwd`, of that folder."""
+    rows = sorted(summaries(home, cwd), key=lambda row: row.changed, reverse=True)
+    if not rows:
+        where = f" in {cwd}" if cwd else ""
+        raise ConfigError(f"there is no earlier session{where}; see: toolrest sessions list")
+    return rows[0].stored

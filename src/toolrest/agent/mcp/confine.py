@@ -1,0 +1,126 @@
+"""Where a session's MCP servers run: its file policy, a cache and a network of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from toolrest.agent.path_policy import shared_tmp
+from toolrest.private_files import remove_tree
+from toolrest.mcp.errors import McpUnavailable
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.mcp.servers import Server
+    from toolrest.policy.paths.policy import PathPolicy
+    from toolrest.sandbox.confine import Confined, Sandbox
+    from toolrest.sandbox.policy import Network
+    from toolrest.sandbox.network.proxy import NetworkProxy
+
+
+class ServerBoxes:
+    """A sandbox for each server, made when it starts."""
+
+    def __init__(
+        self, config: Config, files: PathPolicy, session_id: str, environ: Mapping[str, str]
+    ) -> None:
+        self._config = config
+        self._files = files
+        self._environ = environ
+        self._folder = os.path.join(config.home, "run", f"{session_id}-mcp")
+        self._boxes: dict[str, Sandbox] = {}
+        self._proxies: list[NetworkProxy] = []
+
+    async def confine(self, server: Server) -> Confined:
+        """The server's command, ready to start; never outside the sandbox by accident."""
+        from toolrest.mcp.launch import command_of
+        from toolrest.sandbox.confine import Confined
+        from toolrest.sandbox.errors import SandboxUnavailable
+
+        roots = self._files.writable_roots if self._files.mode == "workspace-write" else ()
+        command = command_of(server, self._files.workspace, self._environ, roots)
+        if self._files.mode == "danger-full-access":
+            return Confined(command, "none")
+        if server.name not in self._boxes:
+            self._boxes[server.name] = await self._box(server)
+        try:
+            return await asyncio.to_thread(self._boxes[server.name].confine, command)
+        except SandboxUnavailable as error:
+            raise McpUnavailable(str(error)) from None
+
+    async def _box(self, server: Server) -> Sandbox:
+        from toolrest.mcp.definitions import digest
+        from toolrest.sandbox.confine import Sandbox
+        from toolrest.sandbox.policy import SandboxPolicy
+
+        settings = self._config.value
+        slug = digest(server.name)[:16]
+        network = network_of(server)
+        hosts = () if isinstance(server.row.network, bool) else server.row.network
+        own = os.path.join(self._folder, slug)
+        policy = await asyncio.to_thread(
+            lambda: SandboxPolicy.from_paths(
+                self._paths(server),
+                own,
+                network=network,
+                allowed_hosts=hosts,
+                tmp=settings.sandbox_tmp,
+                host_tmp=shared_tmp(settings),
+                cache_dir=os.path.join(self._config.home, "mcp", "cache", slug),
+                require=settings.sandbox.require,
+                external=self._config.external,
+            )
+        )
+        proxy = await self._proxy(hosts, own) if network == "allowlist" else None
+        return Sandbox(
+            policy,
+            backend=None
+            if settings.sandbox_policy in ("docker", "vm")
+            else settings.sandbox_policy,
+            registry=os.path.join(self._config.home, "run", "mountpoints"),
+            proxy=proxy.for_sandbox() if proxy is not None else None,
+            rootfs=settings.sandbox.rootfs,
+        )
+
+    def _paths(self, server: Server) -> PathPolicy:
+        if not server.row.writable_roots:
+            return self._files
+        from toolrest.agent.user_rules import kept_from_writing
+        from toolrest.policy.paths.policy import PathPolicy
+
+        settings = self._config.value
+        roots = (*settings.sandbox_workspace_write.writable_roots, *server.row.writable_roots)
+        return PathPolicy(
+            self._files.workspace,
+            mode=settings.sandbox_mode,
+            writable_roots=tuple(os.path.expanduser(root) for root in roots),
+            read_roots=settings.read_roots,
+            hidden=settings.hidden_paths,
+            toolrest_home=self._config.home,
+            protected=kept_from_writing(self._config, self._files.workspace),
+            max_file_size=settings.tool_security.max_file_access_size,
+        )
+
+    async def _proxy(self, hosts: tuple[str, ...], folder: str) -> NetworkProxy:
+        from toolrest.sandbox.network.proxy import NetworkProxy
+
+        proxy = NetworkProxy(hosts, os.path.join(folder, "proxy.sock"))
+        await proxy.start()
+        self._proxies.append(proxy)
+        return proxy
+
+    async def aclose(self) -> None:
+        """Close the proxies and remove the private folders."""
+        for proxy in self._proxies:
+            await proxy.aclose()
+        remove_tree(self._folder)
+
+
+def network_of(server: Server) -> Network:
+    """How a server that runs here may reach the network."""
+    network = server.row.network
+    if isinstance(network, bool):
+        return "on" if network else "off"
+    return "allowlist"

@@ -1,0 +1,104 @@
+"""What servers ask of the user, through the one channel for questions: input, and a completion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolrest.errors import ToolCallError
+from toolrest.gate.approval.request import ApprovalRequest, Review
+from toolrest.items import JSONObject
+from toolrest.mcp.errors import McpError
+from toolrest.policy.terminal_safe import display_safe
+from toolrest.policy.effects import Effects, Risk
+
+if TYPE_CHECKING:
+    from toolrest.gate.context import Services
+    from toolrest.mcp.servers import Server
+
+Sampler: TypeAlias = Callable[[str, JSONObject], Awaitable[JSONObject]]
+"""(server, CreateMessage parameters) → CreateMessageResult, by whoever has a model."""
+_LONGEST = 100_000
+"""What is longer is not asked: nobody says yes to what they have not seen."""
+
+
+class ServerQuestions:
+    """Elicitation and sampling: nobody there, or `never`, means no."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.sampler: Sampler | None = None
+
+    async def elicit(self, server: Server, message: str, schema: JSONObject) -> JSONObject:
+        """A yes is sent with the values that can be known from it; what cannot is a decline."""
+        review = await self._ask("mcp_elicitation", server, f"asks: {message}", schema)
+        if review is None:
+            return {"action": "decline"}
+        if "url" in schema and "properties" not in schema:
+            return {"action": "accept"}
+        content = filled(schema, review.note)
+        return {"action": "decline"} if content is None else _accepted(content)
+
+    async def sample(self, server: Server, params: JSONObject) -> JSONObject:
+        """A completion for a server, if the user lets it have one and there is a model."""
+        if self.sampler is None:
+            raise McpError("no model is available to servers in this session")
+        wish = "wants a completion of the model"
+        if await self._ask("mcp_sampling", server, wish, params) is None:
+            raise McpError("the user did not let the server use the model")
+        return await self.sampler(server.name, params)
+
+    async def _ask(self, what: str, server: Server, wish: str, more: Any) -> Review | None:
+        services = self._services
+        if services.approval_policy == "never":
+            return None
+        text = json.dumps(more, ensure_ascii=False)
+        if len(text) + len(wish) > _LONGEST:
+            return None
+        request = ApprovalRequest(
+            f"mcp-{server.name}",
+            what,
+            services.redactor.redact(text),
+            display_safe(f"the MCP server {server.name} {wish}", keep_newlines=True),
+            Risk.EXECUTE,
+            Effects(calls=(f"mcp__{server.name}",)),
+        )
+        try:
+            return await services.approvals.ask(request, "")
+        except ToolCallError:
+            return None
+
+
+def _accepted(content: JSONObject) -> JSONObject:
+    return {"action": "accept", "content": content}
+
+
+def filled(schema: Mapping[str, Any], note: str = "") -> JSONObject | None:
+    """The values that a plain yes gives: defaults, true, the only choice; None if some are open."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    required = schema.get("required")
+    needed = set(required) if isinstance(required, list) else set()
+    content: JSONObject = {}
+    for name, wanted in properties.items():
+        value = _by_yes(wanted if isinstance(wanted, Mapping) else {}, note)
+        if value is not None:
+            content[name] = value
+        elif name in needed:
+            return None
+    return content
+
+
+def _by_yes(wanted: Mapping[str, Any], note: str) -> Any:
+    if wanted.get("default") is not None:
+        return wanted["default"]
+    if wanted.get("type") == "boolean":
+        return True
+    choices = wanted.get("enum")
+    if isinstance(choices, list) and len(choices) == 1:
+        return choices[0]
+    if wanted.get("type") == "string" and note and not choices:
+        return note
+    return None

@@ -1,0 +1,239 @@
+"""A session's MCP servers: their pool, and the registry kept in step with what they offer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolrest import events
+from toolrest.agent.mcp.server_requests import ServerQuestions
+from toolrest.agent.mcp.confine import ServerBoxes
+from toolrest.agent.mcp.offered import OfferedTools
+from toolrest.agent.mcp.trust import Trust
+from toolrest.errors import ToolrestError
+from toolrest.events import McpServerState
+from toolrest.mcp.tool_cache import ToolCache
+from toolrest.mcp.definitions import Definition
+from toolrest.mcp.pool import HEAD_START, Pool
+from toolrest.mcp.transports.host import Host
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.events import Event
+    from toolrest.gate.context import Services
+    from toolrest.gate.tool.registry import Registry
+    from toolrest.mcp.connection import Connection
+    from toolrest.mcp.pins import Changes
+    from toolrest.mcp.servers import Configured, Server
+    from toolrest.process.owner import Owner
+
+_log = logging.getLogger("toolrest")
+
+
+class McpSession:
+    """The servers of one session. Made only when some are configured."""
+
+    def __init__(
+        self,
+        config: Config,
+        found: Configured,
+        services: Services,
+        registry: Registry,
+        environ: Mapping[str, str],
+    ) -> None:
+        from toolrest import __version__
+
+        self._config = config
+        self._services = services
+        self._boxes = ServerBoxes(config, services.files, services.session_id, environ)
+        self._owner: Owner | None = None
+        self._trust = Trust(config.home, services, environ)
+        self._cache = ToolCache(os.path.join(config.home, "mcp", "tools.json"))
+        self.questions = ServerQuestions(services)
+        self._offered = OfferedTools(config, registry)
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._writing: set[asyncio.Task[None]] = set()
+        self._states: dict[str, tuple[str, str]] = {}
+        self._one_writer = asyncio.Lock()
+        self._seen: dict[str, dict[str, Definition]] = {}
+        self.warnings = list(found.warnings)
+        for server in found.servers.values():
+            services.redactor.learn(server.secrets())
+        host = Host(
+            confine=self._boxes.confine,
+            owner=self._own,
+            roots=(services.files.workspace,),
+            may_connect=self._may_connect,
+            may_start=self._trust.may_start,
+            ask=self.questions.elicit,
+            sample=self.questions.sample,
+            http_auth=self._http_auth,
+            client_version=__version__,
+            redact=services.redactor.redact,
+            environ=environ,
+        )
+        self.pool = Pool(found.servers.values(), host, self._on_change)
+        self._fresh = {server.name for server in found.servers.values() if self._recall(server)}
+        self._offered.settle()
+
+    def _recall(self, server: Server) -> bool:
+        """Offer what the server listed last time, as far as it is pinned; True if that is fresh."""
+        cached = self._cache.get(server)
+        if cached is None or not self._trust.is_pinned(server):
+            return False
+        self._offered.recall(server, self._trust.known_tools(server, cached.definitions))
+        return cached.fresh
+
+    def start(self, delay: float = HEAD_START) -> None:
+        """Begin to connect in the background. Twice does no harm."""
+        for warning in self.warnings:
+            self._emit(events.Warning(message=warning))
+        self.warnings.clear()
+        stale = [name for name in self.pool.connections if name not in self._fresh]
+        self.pool.start(stale, delay)
+
+    async def wait(self, names: Iterable[str] | None = None) -> None:
+        """Wait until these servers, or all, are ready or have failed, and questions answered."""
+        await self.pool.wait(names)
+        await self.settled()
+
+    async def wait_required(self) -> None:
+        """Wait for the servers that the user cannot do without."""
+        needed = [n for n, c in self.pool.connections.items() if c.server.row.required]
+        if needed:
+            await self.pool.wait(needed)
+
+    async def aclose(self) -> None:
+        """End every server and what it ran in."""
+        for task in self._asking.values():
+            task.cancel()
+        if tasks := {*self._asking.values(), *self._writing}:
+            await asyncio.wait(tasks)
+        await self.pool.aclose()
+        if self._owner is not None:
+            await self._owner.aclose()
+        await self._boxes.aclose()
+
+    def _own(self) -> Owner:
+        """What owns the servers' processes; a helper of their own, started with the first."""
+        if self._owner is None:
+            from toolrest.process.owner import Owner
+
+            self._owner = Owner()
+        return self._owner
+
+    def _may_connect(self, server: Server) -> str | None:
+        """The list of allowed domains, where there is one, holds for MCP over HTTP too."""
+        allowed = self._config.value.tool_security.allowed_network_domains
+        if server.host is None or not allowed:
+            return None
+        from toolrest.sandbox.network.hosts import Allowlist, parse_host
+
+        if Allowlist(allowed).allows_name(parse_host(server.host), server.port):
+            return None
+        return (
+            f"its host {server.host} is not in tool_security.allowed_network_domains; "
+            "add it there to use this server"
+        )
+
+    def _http_auth(self, server: Server) -> Any:
+        """The tokens that `toolrest mcp login` has stored, if it has."""
+        from toolrest.mcp.login.oauth import stored_auth
+        from toolrest.mcp.login.tokens import token_store
+
+        options = self._config.value.mcp
+        return stored_auth(server, token_store(self._config.home, options.oauth_credentials_store))
+
+    # Keeping the registry in step
+
+    def _on_change(self, connection: Connection) -> None:
+        name, state = connection.server.name, (connection.state, connection.reason)
+        if self._states.get(name) != state:
+            self._states[name] = state
+            self._emit(McpServerState(server=name, state=state[0], reason=state[1]))
+        if connection.listed and connection.state == "ready":
+            self._review(connection)
+
+    def _review(self, connection: Connection) -> None:
+        """Offer what is as it was approved; ask about the rest."""
+        server, definitions = connection.server, dict(connection.definitions)
+        if self._seen.get(server.name) == definitions:
+            return
+        self._seen[server.name] = definitions
+        rejected = dict(connection.rejected)
+        if self._trust.first_sight(server, definitions):
+            self._offered.set(server, definitions, rejected)
+            self._remember(server)
+            return
+        found = self._trust.difference(server, definitions)
+        for name in found.untrusted:
+            rejected[name] = _NOT_APPROVED.format(
+                what="new" if name in found.added else "changed", server=server.name
+            )
+        self._offered.set(server, self._trust.known_tools(server, definitions), rejected)
+        self._remember(server)
+        if found.untrusted:
+            self._ask(server, definitions, found)
+
+    def _ask(self, server: Server, definitions: dict[str, Definition], found: Changes) -> None:
+        earlier = self._asking.get(server.name)
+        if earlier is not None:
+            earlier.cancel()
+
+        async def ask() -> None:
+            refused = await self._trust.approve_tools(server, definitions, found)
+            if refused is None and self._seen.get(server.name) == definitions:
+                self._offered.set(server, definitions, {})
+                self._remember(server)
+
+        self._asking[server.name] = asyncio.ensure_future(ask())
+
+    def _remember(self, server: Server) -> None:
+        """Write what is offered to the cache, beside the event loop, one after the other."""
+        definitions = self._offered.of(server)
+
+        async def write() -> None:
+            async with self._one_writer:
+                await asyncio.to_thread(self._cache.put, server, definitions)
+
+        task = asyncio.ensure_future(write())
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def settled(self) -> None:
+        """Wait until every question about changed tools has its answer."""
+        if self._asking:
+            await asyncio.wait(set(self._asking.values()))
+
+    def _emit(self, event: Event) -> None:
+        try:
+            self._services.bus.emit(event)
+        except ToolrestError:
+            # The next call meets the same problem and can say so; a background task cannot.
+            _log.exception("an event of the MCP servers could not be told")
+
+    def explain(self, name: str) -> str | None:
+        """For a name that means no tool: how its server stands."""
+        for server, connection in self.pool.connections.items():
+            if name.startswith((f"mcp__{server}__", f"{server}/")):
+                if connection.state == "ready":
+                    return f"the MCP server {server} has no such tool"
+                reason = f": {connection.reason}" if connection.reason else ""
+                return f"the MCP server {server} is {_WORDS[connection.state]}{reason}"
+        return None
+
+
+_NOT_APPROVED = (
+    "its definition is {what} since the server was approved; "
+    "to see and approve it run: toolrest mcp approve {server}"
+)
+_WORDS = {
+    "configured": "not connected yet",
+    "starting": "still starting; try again in a moment",
+    "degraded": "lost and being connected again",
+    "failed": "not available",
+    "ready": "ready",
+}

@@ -1,0 +1,193 @@
+"""May this server be started, and are its tools what they were when somebody said yes?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from toolrest.errors import ToolCallError
+from toolrest.events import ToolCallDecision, Verdict
+from toolrest.gate.approval.request import ApprovalRequest
+from toolrest.items import JSONObject
+from toolrest.mcp.definitions import Definition
+from toolrest.mcp.errors import McpError
+from toolrest.mcp.pins import Changes, Pin, Pins, changes, launch_diff, launch_record, tool_diff
+from toolrest.policy.terminal_safe import display_safe
+from toolrest.policy.effects import Effects, Risk
+
+if TYPE_CHECKING:
+    from toolrest.gate.context import Services
+    from toolrest.mcp.servers import Server
+
+START = "mcp_server_start"
+"""The name under which starting a server is asked about and audited."""
+CHANGED = "mcp_tools_changed"
+"""The name under which new or changed tools are asked about."""
+
+
+class Trust:
+    """Pins, and the questions that a difference from them raises. One question at a time."""
+
+    def __init__(self, home: str, services: Services, environ: Mapping[str, str]) -> None:
+        self._pins = Pins(os.path.join(home, "mcp", "pins.json"))
+        self._services = services
+        self._environ = environ
+        self._turn = asyncio.Lock()
+        self._started: set[str] = set()
+
+    # Starting
+
+    def is_pinned(self, server: Server) -> bool:
+        """Whether the server would be started exactly as it was approved."""
+        pin = self._pins.get(server)
+        return pin is not None and pin.launch == self._record(server)
+
+    async def may_start(self, server: Server) -> str | None:
+        """None when the server may be started, else why not.
+
+        What the user wrote into their own settings is approved by that, the first time; what a
+        folder brings along, and whatever has changed, is asked about.
+        """
+        record = self._record(server)
+        pin = self._pins.get(server)
+        if pin is not None and pin.launch == record:
+            self._note_start(server, record, "allow", "mcp.pin")
+            return None
+        if pin is None and server.origin == "user":
+            self._pins.put_launch(server, record)
+            self._note_start(server, record, "allow", "mcp.first-use")
+            return None
+        refused = await self._ask(
+            START, record, _why_start(server, pin), launch_diff(pin.launch if pin else {}, record)
+        )
+        if refused is None:
+            self._pins.put_launch(server, record)
+            self._note_start(server, record, "allow", "mcp.approved")
+            return None
+        self._note_start(server, record, "deny", "mcp.unapproved")
+        changed = "changed since it was approved" if pin else f"brought by {server.file}"
+        return (
+            f"it is not approved ({changed}): {refused}; "
+            f"to see and approve it run: toolrest mcp approve {server.name}"
+        )
+
+    def _record(self, server: Server) -> JSONObject:
+        if not server.argv:
+            return launch_record(server, None)
+        from toolrest.mcp.launch import command_of, writable_files
+
+        files = self._services.files
+        roots = files.writable_roots if files.mode == "workspace-write" else ()
+        try:
+            command = command_of(server, files.workspace, self._environ, roots)
+        except McpError:
+            return launch_record(server, None)  # starting it will say what is wrong
+        # What another session may write counts too, whatever this one may.
+        written = writable_files(command, (files.workspace, *files.writable_roots))
+        return launch_record(server, command.argv[0], written)
+
+    def _note_start(self, server: Server, record: JSONObject, verdict: Verdict, rule: str) -> None:
+        """Starting a program is a decision like any other: it has its line in the audit log."""
+        if verdict == "allow" and server.name in self._started:
+            return  # the same server connecting again
+        self._started.add(server.name)
+        self._services.bus.emit(
+            ToolCallDecision(
+                call_id=f"mcp-{server.name}",
+                tool=START,
+                arguments=json.dumps(record),
+                verdict=verdict,
+                rule=rule,
+                risk=Risk.EXECUTE.label,
+                reason=f"MCP server {server.name}",
+                mutating=True,
+            )
+        )
+
+    # Tools
+
+    def known_tools(
+        self, server: Server, definitions: Mapping[str, Definition]
+    ) -> dict[str, Definition]:
+        """Those of the tools that are exactly as they were approved."""
+        pin = self._pins.get(server)
+        if pin is None:
+            return {}
+        untrusted = set(changes(pin, definitions).untrusted)
+        return {name: d for name, d in definitions.items() if name not in untrusted}
+
+    def first_sight(self, server: Server, definitions: Mapping[str, Definition]) -> bool:
+        """Pin the tools of a server that was approved and is listed for the first time."""
+        pin = self._pins.get(server)
+        if pin is not None and pin.tools is not None:
+            return False
+        self._pins.put_tools(server, definitions)
+        return True
+
+    def difference(self, server: Server, definitions: Mapping[str, Definition]) -> Changes:
+        """How the tools differ from what was approved."""
+        pin = self._pins.get(server)
+        return changes(pin, definitions) if pin is not None else Changes()
+
+    async def approve_tools(
+        self, server: Server, definitions: Mapping[str, Definition], found: Changes
+    ) -> str | None:
+        """Ask about tools that are new or changed, with the difference; None after a yes."""
+        pin = self._pins.get(server) or Pin({})
+        shown = "\n".join(
+            f"{_kind(name, found)} {name}:\n{tool_diff(pin, definitions[name])}"
+            for name in found.untrusted
+        )
+        reason = (
+            f"the MCP server {server.name} describes tools differently than when it was approved: "
+            f"{', '.join(found.untrusted)}"
+        )
+        asked = {"server": server.name, "added": found.added, "changed": found.changed}
+        refused = await self._ask(CHANGED, asked, reason, shown)
+        if refused is None:
+            self._pins.put_tools(server, definitions)
+        return refused
+
+    # Asking
+
+    async def _ask(self, what: str, arguments: JSONObject, reason: str, diff: str) -> str | None:
+        """None for a yes; else why not."""
+        if self._services.approval_policy == "never":
+            return "approval_policy is never, so nobody is asked"
+        request = ApprovalRequest(
+            f"mcp-{what}",
+            what,
+            json.dumps(arguments),
+            f"{display_safe(reason)}\n{display_safe(diff, keep_newlines=True)}",
+            Risk.EXECUTE,
+            Effects(calls=(what,)),
+            diff=diff,
+        )
+        async with self._turn:
+            try:
+                await self._services.approvals.ask(request, "")
+            except ToolCallError as error:
+                return error.message
+        return None
+
+
+def _kind(name: str, found: Changes) -> str:
+    return "new tool" if name in found.added else "changed tool"
+
+
+def _why_start(server: Server, pin: Pin | None) -> str:
+    if pin is not None:
+        return f"the MCP server {server.name} is started differently than when it was approved"
+    row = server.row
+    how = row.url or " ".join((row.command or "", *row.args))
+    if isinstance(row.network, bool):
+        network = "the network" if row.network else "no network"
+    else:
+        network = f"only the hosts {', '.join(row.network)}"
+    return (
+        f"{server.file} wants to start the MCP server {server.name}: {how} "
+        f"(it may touch the files that this session may, and {network})"
+    )

@@ -1,0 +1,208 @@
+"""How a session comes to be: new, resumed from its journal, or as a copy of another."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from toolrest import __version__
+from toolrest.agent.subagents.delegation import delegate
+from toolrest.agent.setup.hooks import agent_hooks
+from toolrest.agent.history.journal import Journal, NoJournal
+from toolrest.agent.conversation.prompt import base_instructions, opening_for
+from toolrest.agent.rest import Toolrest
+from toolrest.agent.conversation.session import AgentSession
+from toolrest.errors import ConfigError
+from toolrest.items import JSONObject
+
+if TYPE_CHECKING:
+    from toolrest.agent.history.rollout import Rollout
+    from toolrest.config import Config
+    from toolrest.gate.approval.approvals import OnAsk
+    from toolrest.wire.model import Model
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+def open_session(
+    config: Config,
+    model: Model | None = None,
+    *,
+    resume: str | None = None,
+    ephemeral: bool = False,
+    on_ask: OnAsk | None = None,
+    env: Mapping[str, str] | None = None,
+    make_model: Callable[[Config], Model] | None = None,
+    source: str = "exec",
+    trusted: bool | None = None,
+) -> AgentSession:
+    """A session with these settings; `resume` is the path of an earlier one's rollout.
+
+    Without a model, the one that the settings name. `make_model` makes it, and those of
+    sub-agents; a session that is handed a model alone has none. `ephemeral` leaves no journal
+    behind.
+    """
+    environ = os.environ if env is None else env
+    journal = NoJournal() if ephemeral else Journal()
+    rollout = _rollout(journal, resume, ephemeral) if resume else None
+    try:
+        if model is None:
+            make_model = make_model or _provided(environ)
+            model = make_model(config)
+        session_id = rollout.thread_id if rollout else str(uuid.uuid4())
+        rest = Toolrest(
+            config.workspace or ".", config=config, on_ask=on_ask, env=environ,
+            session_id=session_id,
+        )  # fmt: skip
+        journal.redactor = rest.gate.services.redactor
+        session = AgentSession(
+            rest,
+            model,
+            journal=journal,
+            history=rollout.items if rollout else (),
+            usage=rollout.usage if rollout else None,
+            opening=opening_for(rest, trusted=trusted),
+            instructions=_instructions(config, rollout),
+            hooks=agent_hooks(rest, resumed=rollout is not None),
+            agents=delegate(rest, make_model, environ=environ) if make_model else None,
+        )
+        if rest.settings.notify:
+            from toolrest.agent.setup._merge_notify_setup import notify_turns
+
+            notify_turns(rest, environ)
+        if rollout is None and not ephemeral:
+            _create(journal, session, source)
+    except BaseException:
+        journal.close()
+        raise
+    if rollout is not None:
+        session.history.never_again(rollout.call_ids)
+        _note_differences(session, rollout)
+    return session
+
+
+def _provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
+    def make(config: Config) -> Model:
+        from toolrest.wire.providers import model_for
+
+        return model_for(config, environ)
+
+    return make
+
+
+def _rollout(journal: Journal, path: str, ephemeral: bool) -> Rollout:
+    from toolrest.agent.history.rollout import read_rollout
+
+    if not ephemeral:
+        journal.reopen(path)
+    try:
+        rollout = read_rollout(path)
+        if not _ID.fullmatch(rollout.thread_id):
+            raise ConfigError(f"{path}: the session's id {rollout.thread_id!r} cannot be used")
+    except BaseException:
+        journal.close()
+        raise
+    journal.ordinal = rollout.lines
+    return rollout
+
+
+def _instructions(config: Config, rollout: Rollout | None) -> str:
+    """A resumed session keeps the words it began with, unless the user now names a file."""
+    if rollout is not None and config.value.model_instructions_file is None:
+        stored = rollout.meta.get("base_instructions")
+        text = stored.get("text") if isinstance(stored, dict) else None
+        if isinstance(text, str) and text:
+            return text
+    return base_instructions(config.value)
+
+
+def _create(journal: Journal, session: AgentSession, source: str) -> None:
+    def meta(now: str) -> JSONObject:
+        cwd = session.rest.gate.services.files.cwd
+        return {
+            "id": session.thread_id,
+            "session_id": session.thread_id,
+            "timestamp": now,
+            "cwd": cwd,
+            "originator": "toolrest",
+            "cli_version": __version__,
+            "source": source,
+            "model_provider": getattr(getattr(session.model, "provider", None), "id", None),
+            "base_instructions": {"text": session.instructions},
+            "git": git_facts(cwd),
+        }
+
+    journal.create(session.rest.config.home, session.thread_id, meta)
+
+
+def _note_differences(session: AgentSession, rollout: Rollout) -> None:
+    before = rollout.context.get("model")
+    if isinstance(before, str) and before != session.model.name:
+        words = f"this session was recorded with {before} and goes on with {session.model.name}"
+        session.warnings.append(words)
+    there, here = rollout.meta.get("cwd"), session.rest.gate.services.files.cwd
+    if isinstance(there, str) and there != here:
+        session.warnings.append(f"this session was recorded in {there} and goes on in {here}")
+
+
+def git_facts(cwd: str) -> JSONObject | None:
+    """Branch and commit of the folder, read from git's own files; None outside a repository."""
+    from toolrest.config.trust import git_root
+
+    root = git_root(cwd)
+    head = _line(os.path.join(root, ".git", "HEAD")) if root else None
+    if head is None or root is None:
+        return None
+    if not head.startswith("ref: "):
+        return {"commit_hash": head}
+    ref = head[5:]
+    facts: JSONObject = {"branch": ref.removeprefix("refs/heads/")}
+    commit = _line(os.path.join(root, ".git", *ref.split("/"))) if ".." not in ref else None
+    return facts | {"commit_hash": commit} if commit else facts
+
+
+def _line(path: str) -> str | None:
+    """The first line of a file of git's; nothing of a link or a pipe that a folder brings along."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.read(fd, 500) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    line = data.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    return line if line.startswith("ref: ") or _HASH.fullmatch(line) else None
+
+
+def fork(home: str, path: str) -> str:
+    """Copy a session under a new id; returns the id. The original stays as it is."""
+    from toolrest.agent.history.rollout import read_rollout
+
+    rollout = read_rollout(path)
+    new = str(uuid.uuid4())
+    journal = Journal()
+    before = rollout.meta
+    try:
+        journal.create(
+            home,
+            new,
+            lambda now: {
+                **before, "id": new, "session_id": new, "timestamp": now,
+                "forked_from_id": rollout.thread_id,
+            },
+        )  # fmt: skip
+        for item in rollout.items:
+            journal.write("response_item", item)
+        if rollout.context:
+            journal.write("turn_context", rollout.context)
+    finally:
+        journal.close()
+    return new

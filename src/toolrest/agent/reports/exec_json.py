@@ -1,0 +1,158 @@
+"""The session's events in the words of `codex exec --json`, one JSON object a line.
+
+A parser that was written for those reads these unchanged; what Toolrest adds is one field of the
+first line (`schema_version`) and one last line (`result`), see docs/exec-events.schema.json.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+from toolrest.agent.conversation.events import (
+    AgentMessage,
+    AgentReasoning,
+    AgentReasoningRaw,
+    StreamError,
+    TaskComplete,
+)
+from toolrest.agent.reports.exec_json_items import CallItems
+from toolrest.events import (
+    Event,
+    ExecCommandBegin,
+    PatchApplyBegin,
+    PatchApplyEnd,
+    PlanUpdate,
+    TurnStarted,
+    Warning,  # noqa: A004 - the event
+)
+from toolrest.items import JSONObject
+
+SCHEMA_VERSION = 1
+Write = Callable[[JSONObject], None]
+
+
+class ThreadEvents:
+    """A listener that writes the lines. Items are numbered over the whole run."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._count = 0
+        self._plan: JSONObject | None = None
+        self._patches: dict[str, JSONObject] = {}
+        self._calls = CallItems(self._new, self._tell)
+
+    # The frame
+
+    def thread_started(self, thread_id: str) -> None:
+        """The first line."""
+        line = {"type": "thread.started", "thread_id": thread_id, "schema_version": SCHEMA_VERSION}
+        self._write(line)
+
+    def error(self, message: str) -> None:
+        """Something went wrong that belongs to no item."""
+        self._write({"type": "error", "message": message})
+
+    def result(
+        self, status: str, reason: str, exit_code: int, usage: JSONObject, denials: list[JSONObject]
+    ) -> None:
+        """The last line, exactly one, however the run ended."""
+        line: JSONObject = {"type": "result", "status": status, "reason": reason, "usage": usage}
+        self._write(line | {"denials": denials, "exit_code": exit_code})
+
+    # What happens
+
+    def __call__(self, event: Event) -> None:
+        """Take an event of the session."""
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+        else:
+            self._calls(event)
+
+    def _new(self, kind: str, **fields: Any) -> JSONObject:
+        item = {"id": f"item_{self._count}", "type": kind, **fields}
+        self._count += 1
+        return item
+
+    def _tell(self, what: str, item: JSONObject) -> None:
+        self._write({"type": f"item.{what}", "item": dict(item)})
+
+    def _turn_started(self, event: TurnStarted) -> None:
+        self._write({"type": "turn.started"})
+
+    def _message(self, event: AgentMessage) -> None:
+        self._tell("completed", self._new("agent_message", text=event.message))
+
+    def _reasoning(self, event: AgentReasoning | AgentReasoningRaw) -> None:
+        self._tell("completed", self._new("reasoning", text=event.text))
+
+    def _warning(self, event: Warning) -> None:
+        self._tell("completed", self._new("error", message=event.message))
+
+    def _stream_error(self, event: StreamError) -> None:
+        self.error(event.message)
+
+    def _command(self, event: ExecCommandBegin) -> None:
+        self._calls.command(event, shlex.join(event.command))
+
+    def _patch_begin(self, event: PatchApplyBegin) -> None:
+        changes = [
+            {"path": path, "kind": str(change.get("type", "update"))}
+            for path, change in event.changes.items()
+        ]
+        item = self._new("file_change", changes=changes, status="in_progress")
+        self._patches[event.call_id] = item
+        self._tell("started", item)
+
+    def _patch_end(self, event: PatchApplyEnd) -> None:
+        item = self._patches.pop(event.call_id, None)
+        if item is not None:
+            item["status"] = "completed" if event.success else "failed"
+            self._tell("completed", item)
+
+    def _plan_update(self, event: PlanUpdate) -> None:
+        items = [
+            {"text": str(step.get("step", "")), "completed": step.get("status") == "completed"}
+            for step in event.plan
+        ]
+        if self._plan is None:
+            self._plan = self._new("todo_list", items=items)
+            self._tell("started", self._plan)
+        else:
+            self._plan["items"] = items
+            self._tell("updated", self._plan)
+
+    def _complete(self, event: TaskComplete) -> None:
+        self._calls.close()
+        for item in self._patches.values():
+            self._tell("completed", item | {"status": "failed"})
+        self._patches.clear()
+        if self._plan is not None:
+            self._tell("completed", self._plan)
+            self._plan = None
+        if event.status == "completed":
+            self._write({"type": "turn.completed", "usage": turn_usage(event.usage)})
+        else:
+            self._write({"type": "turn.failed", "error": {"message": event.error or event.reason}})
+
+
+def turn_usage(usage: JSONObject) -> JSONObject:
+    """The counts that a finished turn reports."""
+    return {name: count for name, count in usage.items() if name != "total_tokens"}
+
+
+_HANDLERS: dict[type[Event], Callable[[ThreadEvents, Any], None]] = {
+    TurnStarted: ThreadEvents._turn_started,
+    AgentMessage: ThreadEvents._message,
+    AgentReasoning: ThreadEvents._reasoning,
+    AgentReasoningRaw: ThreadEvents._reasoning,
+    Warning: ThreadEvents._warning,
+    StreamError: ThreadEvents._stream_error,
+    ExecCommandBegin: ThreadEvents._command,
+    PatchApplyBegin: ThreadEvents._patch_begin,
+    PatchApplyEnd: ThreadEvents._patch_end,
+    PlanUpdate: ThreadEvents._plan_update,
+    TaskComplete: ThreadEvents._complete,
+}

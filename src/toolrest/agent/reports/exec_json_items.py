@@ -1,0 +1,270 @@
+"""Commands, searches, calls of servers and sub-agents as items, whichever call ends them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from toolrest.events import (
+    Event,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    TerminalInteraction,
+    ToolCallBegin,
+    ToolCallDecision,
+    ToolCallDelta,
+    ToolCallEnd,
+)
+from toolrest.items import JSONObject
+from toolrest.records import dataclass, field
+from toolrest.tools.agents.events import PAIRS, CollabBegin, CollabEnd
+
+_HALF = 512 * 1024
+_COMMAND_TOOLS = frozenset(
+    {"exec_command", "shell", "shell_command", "local_shell", "container.exec"}
+)
+
+
+class _New(Protocol):
+    def __call__(self, kind: str, **fields: Any) -> JSONObject: ...
+
+
+@dataclass(slots=True)
+class _Output:
+    """What a command printed: the first and the last half MiB of it."""
+
+    head: str = ""
+    tail: str = ""
+    lost: int = 0
+
+    def add(self, text: str) -> None:
+        if not self.tail and len(self.head) + len(text) <= _HALF:
+            self.head += text
+            return
+        room = max(0, _HALF - len(self.head)) if not self.tail else 0
+        self.head += text[:room]
+        self.tail += text[room:]
+        if len(self.tail) > 2 * _HALF:
+            self._cut()
+
+    def _cut(self) -> None:
+        extra = len(self.tail) - _HALF
+        if extra > 0:
+            self.lost += extra
+            self.tail = self.tail[extra:]
+
+    def text(self) -> str:
+        self._cut()
+        note = f"\n... {self.lost} characters omitted ...\n" if self.lost else ""
+        return f"{self.head}{note}{self.tail}"
+
+
+@dataclass(slots=True)
+class _Command:
+    item: JSONObject
+    process_id: str | None
+    output: _Output = field(default_factory=_Output)
+
+
+class CallItems:
+    """Follows each command from its start to its end, over the calls that type into it."""
+
+    def __init__(self, new: _New, tell: Callable[[str, JSONObject], None]) -> None:
+        self._new = new
+        self._tell = tell
+        self._by_call: dict[str, _Command] = {}
+        self._by_process: dict[str, _Command] = {}
+        self._arguments: dict[str, str] = {}
+        self._others: dict[str, JSONObject] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take any other event of the session."""
+        if isinstance(event, ToolCallDelta):
+            if event.call_id in self._by_call:
+                self._by_call[event.call_id].output.add(event.text)
+        elif isinstance(event, ToolCallEnd):
+            self._end(event)
+        elif isinstance(event, ToolCallBegin):
+            if event.tool in _COMMAND_TOOLS:
+                self._arguments[event.call_id] = event.arguments
+            elif event.tool == "write_stdin":
+                self._typing(event)
+        elif isinstance(event, ToolCallDecision):
+            self._decision(event)
+        elif isinstance(event, ExecCommandEnd):
+            self._ended(event)
+        elif isinstance(event, TerminalInteraction):
+            pass
+        else:
+            self._by_name(event)
+
+    def command(self, event: ExecCommandBegin, line: str) -> None:
+        """A program begins."""
+        if event.call_id in self._by_call:
+            return  # the same call, once more outside the sandbox
+        item = self._new(
+            "command_execution",
+            command=line,
+            aggregated_output="",
+            exit_code=None,
+            status="in_progress",
+        )
+        found = self._by_call[event.call_id] = _Command(item, event.process_id)
+        if event.process_id is not None:
+            self._by_process[event.process_id] = found
+        self._tell("started", item)
+
+    def _typing(self, event: ToolCallBegin) -> None:
+        """What a call on a running command brings belongs to that command."""
+        try:
+            session = json.loads(event.arguments).get("session_id")
+        except (ValueError, AttributeError):
+            return
+        found = self._by_process.get(str(session))
+        if found is not None:
+            self._by_call[event.call_id] = found
+
+    def _end(self, event: ToolCallEnd) -> None:
+        self._arguments.pop(event.call_id, None)
+        found = self._by_call.pop(event.call_id, None)
+        if found is None or (event.exit_code is None and event.failure is None):
+            if found is not None and found.process_id is None:
+                self._finish(found, None, "failed")
+            return
+        status = "completed" if event.exit_code == 0 and event.failure is None else "failed"
+        self._finish(found, event.exit_code, status)
+
+    def _ended(self, event: ExecCommandEnd) -> None:
+        """A command that ended by itself after its call had answered."""
+        found = self._by_process.get(event.process_id or "")
+        if found is not None and event.call_id not in self._by_call:
+            found.output = _Output()
+            found.output.add(event.aggregated_output)
+            self._finish(found, event.exit_code, event.status)
+
+    def _finish(self, found: _Command, code: int | None, status: str) -> None:
+        if found.item["status"] != "in_progress":
+            return
+        if found.process_id is not None:
+            self._by_process.pop(found.process_id, None)
+        found.item["aggregated_output"] = found.output.text()
+        found.item["exit_code"] = code
+        found.item["status"] = status
+        self._tell("completed", found.item)
+
+    def _decision(self, event: ToolCallDecision) -> None:
+        """A command that may not run is shown as declined."""
+        if event.verdict != "deny" or event.call_id not in self._arguments:
+            return
+        line = _command_line(self._arguments.pop(event.call_id))
+        if line is None or event.call_id in self._by_call:
+            return
+        item = self._new(
+            "command_execution", command=line, aggregated_output="", exit_code=None,
+            status="declined",
+        )  # fmt: skip
+        self._tell("started", item | {"status": "in_progress"})
+        self._tell("completed", item)
+
+    def _by_name(self, event: Event) -> None:
+        """Events of rooms that may not be there: MCP calls and web searches."""
+        if event.type == "mcp_tool_call_begin":
+            self._mcp_begin(event)
+        elif event.type == "mcp_tool_call_end":
+            self._mcp_end(event)
+        elif event.type == "web_search_end":
+            query = str(getattr(event, "query", ""))
+            action = getattr(event, "action", None) or {"type": "search", "query": query}
+            self._tell("completed", self._new("web_search", query=query, action=action))
+        elif event.type.startswith("collab_"):
+            self._collab(event)
+
+    def _mcp_begin(self, event: Any) -> None:
+        call = event.invocation
+        item = self._new(
+            "mcp_tool_call",
+            server=call.get("server", ""),
+            tool=call.get("tool", ""),
+            arguments=call.get("arguments"),
+            result=None,
+            error=None,
+            status="in_progress",
+        )
+        self._others[event.call_id] = item
+        self._tell("started", item)
+
+    def _mcp_end(self, event: Any) -> None:
+        item = self._others.pop(event.call_id, None)
+        if item is None:
+            return
+        outcome = event.result if isinstance(event.result, dict) else {}
+        answer = outcome.get("Ok")
+        if isinstance(answer, dict) and not (answer.get("isError") or answer.get("is_error")):
+            structured = answer.get("structured_content", answer.get("structuredContent"))
+            item["result"] = {
+                "content": answer.get("content", []), "structured_content": structured,
+            }  # fmt: skip
+            item["status"] = "completed"
+        else:
+            words = outcome.get("Err", answer)
+            item["error"] = {"message": words if isinstance(words, str) else json.dumps(words)}
+            item["status"] = "failed"
+        self._tell("completed", item)
+
+    def _collab(self, event: Event) -> None:
+        if isinstance(event, CollabEnd):
+            item = self._others.pop(event.call_id, None)
+            if item is not None:
+                item["receiver_thread_ids"] = list(event.receiver_thread_ids)
+                item["agents_states"] = {
+                    agent: _state(status) for agent, status in event.statuses.items()
+                }
+                item["status"] = "completed" if event.success else "failed"
+                self._tell("completed", item)
+        elif isinstance(event, CollabBegin):
+            item = self._others[event.call_id] = self._new(
+                "collab_tool_call",
+                tool=_COLLAB_TOOLS[type(event)],
+                sender_thread_id=event.sender_thread_id,
+                receiver_thread_ids=list(event.receiver_thread_ids),
+                prompt=event.prompt,
+                agents_states={},
+                status="in_progress",
+            )
+            self._tell("started", item)
+
+    def close(self) -> None:
+        """The turn is over: what still runs is told as it is."""
+        running = {id(found): found for found in self._by_process.values()}
+        running |= {id(found): found for found in self._by_call.values()}
+        for found in running.values():
+            self._finish(found, None, "failed")
+        for item in self._others.values():
+            self._tell("completed", item | {"status": "failed"})
+        for table in (self._by_call, self._by_process, self._others, self._arguments):
+            table.clear()
+
+
+_COLLAB_TOOLS = {begin: tool for tool, (begin, _) in PAIRS.items()}
+
+
+def _state(status: Any) -> JSONObject:
+    """An agent's status as its name and what comes with it."""
+    if isinstance(status, dict) and len(status) == 1:
+        ((name, message),) = status.items()
+        return {"status": name, "message": message}
+    return {"status": status, "message": None}
+
+
+def _command_line(arguments: str) -> str | None:
+    import shlex
+
+    try:
+        values = json.loads(arguments)
+        line = values.get("cmd", values.get("command"))
+    except (ValueError, AttributeError):
+        return None
+    if isinstance(line, list):
+        return shlex.join(map(str, line))
+    return line if isinstance(line, str) else None

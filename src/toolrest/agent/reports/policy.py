@@ -1,0 +1,90 @@
+"""What would become of a command line under these settings? For `toolrest policy check`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from toolrest.records import dataclass
+from toolrest.policy.grants.command_keys import granted_by
+from toolrest.policy.verdict.verdict import Verdict, judge
+from toolrest.policy.verdict.outcome import (
+    Forbidden,
+    NeedsApproval,
+    Outcome,
+    Setting,
+    Skip,
+    outcome,
+)
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.policy.grants.key import GrantKey
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The verdict on a command line, and how each of its commands came to it."""
+
+    verdict: Verdict
+    outcome: Outcome
+    setting: Setting
+    warnings: tuple[str, ...]
+
+    @property
+    def risk(self) -> str:
+        """The risk of the whole."""
+        return self.verdict.effects().risk.label
+
+    @property
+    def reason(self) -> str:
+        """Why it asks or is forbidden, in words."""
+        required = self.outcome.requirement
+        if isinstance(required, Skip):
+            return "outside the sandbox, by rule" if required.bypass_sandbox else ""
+        if isinstance(required, Forbidden) and required.detail:
+            return f"{required.reason} ({required.detail})"
+        return required.reason or (required.detail if isinstance(required, NeedsApproval) else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        required = self.outcome.requirement
+        amendment = None if isinstance(required, Forbidden) else required.amendment
+        return {
+            "verdict": self.outcome.answer,
+            "risk": self.risk,
+            "approval_policy": self.setting.mode,
+            "sandbox_mode": self.setting.sandbox,
+            "reason": self.reason,
+            "outside_the_sandbox": isinstance(required, Skip) and required.bypass_sandbox,
+            "segments": [decided.to_json() for decided in self.outcome.decided],
+            "proposed_amendment": None if amendment is None else list(amendment),
+        }
+
+
+def check_command(config: Config, command: str | Sequence[str], workspace: str) -> Checked:
+    """Judge a script (one text) or an argument list as a session there would; nothing runs."""
+    from toolrest.agent.path_policy import network_of, path_policy
+    from toolrest.agent.user_rules import Remembered
+    from toolrest.tools.shell.command_tool import PRIVATE
+
+    settings = config.value
+    files = path_policy(config, workspace)
+    known = Remembered(config, files.workspace, "check")
+    setting = Setting(
+        settings.approval_policy,
+        settings.sandbox_mode,
+        network=network_of(settings) != "off",
+    )
+    roots = (*files.writable_roots, *PRIVATE)
+    verdict = judge(command, cwd=files.cwd, writable_roots=roots)
+
+    def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
+        return known.memory.grants.covering(need, cwds) is not None
+
+    found = outcome(verdict, known.book.rules, setting)
+    if found.answer == "ask" and setting.mode != "strict":
+        granted = granted_by(stored, outside=found.leaves)
+        again = outcome(verdict, known.book.rules, setting, granted=granted)
+        found = again if again.answer == "allow" else found
+    return Checked(verdict, found, setting, known.book.warnings)

@@ -1,0 +1,97 @@
+"""The user's own tools: installed packages' entry points, and files in `$TOOLREST_HOME/tools`."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from toolrest.errors import ToolDefinitionError
+from toolrest.gate.tool.tool import Tool, as_tool
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+
+ENTRY_POINTS = "toolrest.tools"
+
+
+def add_user_tools(rest: Toolrest) -> list[str]:
+    """Register what is found; returns what could not be used, and why."""
+    problems: list[str] = []
+    for found in (*_from_entry_points(problems), *_from_files(rest.config.home, problems)):
+        try:
+            rest.add_tool(found)
+        except ToolDefinitionError as error:
+            problems.append(f"tool {found.name} is left out: {error}")
+    return problems
+
+
+def _from_entry_points(problems: list[str]) -> Iterator[Tool]:
+    if not _may_have_entry_points():
+        return
+    from importlib.metadata import entry_points
+
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name):
+        try:
+            yield as_tool(point.load())
+        except Exception as error:
+            problems.append(f"entry point {point.name} ({point.value}) is left out: {error}")
+
+
+def _may_have_entry_points() -> bool:
+    """Whether a file of an installed package names our group.
+
+    Every command asks this when it starts, and importlib.metadata takes twenty times as long.
+    """
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or os.curdir)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True  # an archive, or something else that only a finder can look into
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                try:
+                    with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                        if ENTRY_POINTS.encode() in file.read():
+                            return True
+                except OSError:
+                    continue
+    return False
+
+
+def _from_files(home: str, problems: list[str]) -> Iterator[Tool]:
+    folder = os.path.join(home, "tools")
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            refuse_if_others_can_write(folder)
+            refuse_if_others_can_write(path)
+            yield from _tools_in(path)
+        except Exception as error:
+            problems.append(f"{path} is left out: {type(error).__name__}: {error}")
+
+
+def refuse_if_others_can_write(path: str) -> None:
+    """Code that another user can change is not loaded."""
+    status = os.stat(path)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
+        raise PermissionError(f"others can write {path}; run: chmod go-w {path}")
+
+
+def _tools_in(path: str) -> list[Tool]:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"toolrest_user_{os.path.basename(path)[:-3]}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is not a Python file")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return [value for value in vars(module).values() if isinstance(value, Tool)]

@@ -1,0 +1,253 @@
+"""From settings to a session: every part built once, put together in one place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from toolrest.agent.setup.hooks import session_hooks
+from toolrest.agent.mcp.setup import McpServers, mcp_servers
+from toolrest.agent.path_policy import network_of, path_policy
+from toolrest.agent.user_rules import Remembered
+from toolrest.agent.setup.tools import SessionSkills, skills_folder
+from toolrest.agent.setup._merge_web_setup import offers_search, search_options, web_options
+from toolrest.gate.approval.approvals import Approvals, OnAsk
+from toolrest.gate.bus import Bus
+from toolrest.gate.context import Services
+from toolrest.gate.decision.decide import Decider
+from toolrest.gate.output.limiter import Limit, Limiter
+from toolrest.gate.output.redact import Redactor
+from toolrest.gate.tool.registry import Registry
+from toolrest.gate.call.schedule import Scheduler
+from toolrest.gate.output.spill import Spill
+from toolrest.gate.call.walk import Gate
+from toolrest.records import dataclass
+from toolrest.policy.paths.policy import PathPolicy
+
+if TYPE_CHECKING:
+    from toolrest.agent.undo.turn_checkpoint import Saver
+    from toolrest.config import Config, Settings
+    from toolrest.gate.audit.log import AuditLog
+    from toolrest.gate.approval._merge_defer import Deferring
+    from toolrest.gate.approval.user_questions import OnQuestion, Questions
+    from toolrest.running.runner import Runner
+    from toolrest.tools.shell.command_tool import Surroundings
+
+
+@dataclass(slots=True)
+class Session:
+    """A gate and what has to be closed after it."""
+
+    gate: Gate
+    spill: Spill
+    audit: AuditLog | None
+    known: Remembered
+    """The user's rules, overrides and earlier answers."""
+    saver: Saver | None = None
+    mcp: McpServers | None = None
+    skills: SessionSkills | None = None
+
+    async def aclose(self) -> None:
+        """End the session's programs and close its own files."""
+        if self.mcp is not None:
+            await self.mcp.aclose()
+        runner = self.gate.services.runner
+        if runner is not None:
+            await runner.aclose()
+        if self.gate.hooks is not None:
+            await self.gate.hooks.hooks.aclose()
+        self.gate.deadlines.close()
+        self.spill.close()
+        if self.audit is not None:
+            self.audit.close()
+
+
+def assemble(
+    config: Config,
+    *,
+    workspace: str,
+    session_id: str,
+    on_ask: OnAsk,
+    environ: Mapping[str, str],
+    parent: Services | None = None,
+    on_question: OnQuestion | None = None,
+) -> Session:
+    """Build a session. Nothing is written to disk before the first call needs it.
+
+    A sub-agent's session shares its parent's MCP servers, session grants, count of commands and
+    what it must not send out.
+    """
+    from toolrest.tools.catalog import built_in, switched_on, web_tools
+
+    settings = config.value
+    spill = Spill(config.home, session_id)
+    redactor = _redactor(settings, environ)
+    files = path_policy(config, workspace, (spill.path, *skills_folder(config.home)))
+    bus = Bus(redactor)
+    limiter = _limiter(config, redactor, spill)
+
+    def make_runner() -> Runner:
+        from toolrest.agent.setup.runner import confinement_of, session_runner
+
+        confinement = known.confined(confinement_of(settings, external=config.external))
+        tally = services.tally
+        return session_runner(config, files, session_id, environ, confinement, bus, tally)
+
+    services = Services(
+        session_id,
+        files,
+        bus,
+        redactor,
+        Approvals(bus, on_ask, settings.on_ask, lambda: _deferring(config, files, session_id, bus)),
+        make_runner=make_runner,
+        limit=_family_limit(config),
+        limiter=limiter,
+        approval_policy=settings.approval_policy,
+        legacy_encoding=settings.legacy_encoding,
+    )
+    if settings.approval_policy in ("never", "dangerous"):
+        services.approvals.silent = settings.approval_policy
+    shared = None if parent is None else parent.known
+    known = services.known = Remembered(config, files.workspace, session_id, shared)
+    services.questions = _questions(settings, bus, on_question or getattr(on_ask, "ask_user", None))
+    tools = built_in(
+        settings.tools,
+        config.family,
+        lambda: _surroundings(settings, files),
+        asks=services.questions is not None,
+    )
+    tools += web_tools(
+        lambda: web_options(settings),
+        (lambda: search_options(settings, environ)) if offers_search(settings) else None,
+    )
+    skills = SessionSkills(config, files, environ)
+    tools.append(skills.tool())
+    gate = Gate(
+        services,
+        Registry(switched_on(tools, settings.tools)),
+        Decider(
+            files,
+            settings.approval_policy,
+            full_access=settings.sandbox_mode == "danger-full-access",
+            network=settings.sandbox_workspace_write.network_access,
+            overrides=known.overrides,
+        ),
+        limiter,
+        Scheduler(settings.max_parallel_calls),
+        default_timeout=settings.tool_timeout_sec,
+        max_calls=settings.max_calls_per_session,
+    )
+    # With full access a command may reach anywhere: asking about the rest would only pretend.
+    services.taint.enabled = (
+        settings.tool_security.ask_after_external_content
+        and settings.sandbox_mode != "danger-full-access"
+    )
+    gate.hooks = session_hooks(settings, services, environ)
+    audit = _listeners(config, session_id, files, bus)
+    if audit is not None:
+        gate.sync_soon = audit.sync_soon
+    servers = None
+    if parent is None:
+        servers = mcp_servers(config, services, gate.registry, environ)
+    else:
+        services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
+        services.tally, services.taint = parent.tally, parent.taint
+    saver = _saver(config, files, session_id if parent is None else parent.session_id)
+    return Session(gate, spill, audit, known, saver, servers, skills)
+
+
+def _deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> Deferring:
+    from toolrest.agent.setup.pending_approvals import deferring
+
+    return deferring(config, files, session_id, bus)
+
+
+def _questions(settings: Settings, bus: Bus, on_question: OnQuestion | None) -> Questions | None:
+    """Who answers a model's questions in words; None when nobody does."""
+    answers = settings.user_input.answers
+    if on_question is None and not answers:
+        return None
+    from toolrest.gate.approval.user_questions import Questions
+
+    return Questions(bus, on_question, answers)
+
+
+def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:
+    settings = config.value.checkpoints
+    if not settings.enabled:
+        return None
+    from toolrest.agent.undo.turn_checkpoint import Saver
+
+    return Saver(
+        config.home, files.workspace, session_id, settings.max_file_size, settings.max_size
+    )
+
+
+def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
+    from toolrest.config.secrets import key_values, key_variables
+    from toolrest.config._merge_secret_names import SECRET_NAMES
+    from toolrest.config._merge_server_secrets import server_values, server_variables
+
+    variables = (*key_variables(settings), *server_variables(settings))
+    return Redactor.from_env(
+        {**environ, **key_values(settings), **server_values(settings)},
+        names=(*SECRET_NAMES, *variables, *settings.redact.names),
+        patterns=settings.redact.patterns,
+    )
+
+
+def _surroundings(settings: Settings, files: PathPolicy) -> Surroundings:
+    from toolrest.tools.shell.command_tool import Surroundings
+
+    return Surroundings(
+        settings.sandbox_mode, files.writable_roots, network_of(settings), settings.approval_policy
+    )
+
+
+def _family_limit(config: Config) -> Limit | None:
+    truncation = config.family.truncation
+    return None if truncation is None else Limit(truncation.limit, truncation.mode)
+
+
+def _limiter(config: Config, redactor: Redactor, spill: Spill) -> Limiter:
+    return Limiter(
+        _family_limit(config),
+        ceiling=config.value.tool_result_max_chars,
+        ceilings=config.value.tools.limits,
+        redactor=redactor,
+        spill=spill,
+    )
+
+
+def _traces() -> bool:
+    """Whether the host program uses OpenTelemetry, or asks for it: loading it costs too much."""
+    return "opentelemetry" in sys.modules or any(name.startswith("OTEL_") for name in os.environ)
+
+
+def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> AuditLog | None:
+    if config.value.otel.enabled and _traces():
+        from toolrest.gate.telemetry import subscribe_telemetry
+
+        subscribe_telemetry(bus)
+    if not config.value.tool_security.audit_log_enabled:
+        return None
+    from toolrest.gate.audit.log import AuditLog
+
+    # With full access every folder is writable and nothing can keep the log from a program; the
+    # folders that the user named are still no place for it.
+    roots = (files.workspace, *config.value.sandbox_workspace_write.writable_roots)
+    audit = AuditLog(
+        config.audit_folder,
+        session_id,
+        home=config.home,
+        writable_roots=roots,
+        facts={
+            "workspace": files.workspace,
+            "approval_policy": config.value.approval_policy,
+            "sandbox_mode": config.value.sandbox_mode,
+        },
+    )
+    bus.subscribe(audit.on_event)
+    return audit

@@ -1,0 +1,107 @@
+"""From `[hooks]` settings to a session's hooks; nothing is loaded when there are none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, get_args
+
+from toolrest.errors import Rejected
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.config import Settings
+    from toolrest.gate.context import Services
+    from toolrest.gate.hooks.program import Hook
+    from toolrest.gate.hooks.hooks import Hooks
+    from toolrest.gate.hooks.around_call import HookedWalks
+
+
+def session_hooks(
+    settings: Settings, services: Services, environ: Mapping[str, str]
+) -> HookedWalks | None:
+    """The hooks of a session, or None; ConfigError for one that a model could rewrite."""
+    table = settings.hooks
+    rows = (
+        table.PreToolUse,
+        table.PostToolUse,
+        table.PermissionRequest,
+        table.SessionStart,
+        table.Stop,
+    )
+    if not any(rows):
+        return None
+    from toolrest.gate.hooks.program import HookPrograms, hook_environment, refuse_unsafe
+    from toolrest.gate.hooks.hooks import Hooks
+    from toolrest.gate.hooks.around_call import HookedWalks
+
+    hooks = _hooks(settings, environ)
+    files = services.files
+    refuse_unsafe(hooks, files)
+    env = hook_environment(environ, files, settings.shell_environment_policy.exclude)
+    facts = {
+        "session_id": services.session_id,
+        "cwd": files.cwd,
+        "permission_mode": services.approval_policy,
+    }
+    programs = HookPrograms(files.cwd, env)
+    return HookedWalks(Hooks(hooks, programs, services.bus, services.redactor, facts))
+
+
+def expanded(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """A command of the user's with `~/` as their home."""
+    from toolrest.config.layer_check import expand_user
+    from toolrest.config.files import user_home
+
+    home = user_home(environ)
+    start = "~" + os.sep
+    return tuple(expand_user(word, home) if word.startswith(start) else word for word in argv)
+
+
+def _hooks(settings: Settings, environ: Mapping[str, str]) -> list[Hook]:
+    from toolrest.gate.hooks._merge_hook_reply import HookEvent
+    from toolrest.gate.hooks.program import Hook
+
+    return [
+        Hook(
+            event,
+            expanded(row.command, environ),
+            row.matcher,
+            row.timeout_sec,
+            row.on_error,
+        )
+        for event in get_args(HookEvent)
+        for row in getattr(settings.hooks, event)
+    ]
+
+
+class AgentHooks:
+    """SessionStart and Stop hooks, as the agent's loop asks them."""
+
+    def __init__(self, hooks: Hooks, source: str) -> None:
+        self._hooks = hooks
+        self._source = source
+        self._held = False
+
+    async def session_start(self) -> Sequence[str]:
+        """What the hooks want the model to know; Rejected when one says not to start."""
+        found = await self._hooks.session_start(self._source)
+        if found.denies:
+            raise Rejected(f"a SessionStart hook says no: {found.reason}")
+        return [found.context] if found.context else []
+
+    async def stop(self, text: str) -> str | None:
+        """Words that make the model go on, or None; hooks are told when they just did that."""
+        found = await self._hooks.stop(text, again=self._held)
+        self._held = found.denies and not found.ends_turn
+        return found.reason if self._held else None
+
+
+def agent_hooks(rest: Toolrest, *, resumed: bool) -> AgentHooks | None:
+    """A session's own hooks; a sub-agent has none: its start and end are its parent's affair."""
+    if rest.gate.hooks is None:
+        return None
+    hooks = rest.gate.hooks.hooks
+    if not (hooks.has("SessionStart") or hooks.has("Stop")):
+        return None
+    return AgentHooks(hooks, "resume" if resumed else "startup")

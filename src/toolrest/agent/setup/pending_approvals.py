@@ -1,0 +1,82 @@
+"""Pending approvals of a session: where they wait, and acting on an answer exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from toolrest.items import ToolOutput
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.config import Config
+    from toolrest.gate.approval.approvals import Approvals
+    from toolrest.gate.bus import Bus
+    from toolrest.gate.approval._merge_defer import Deferring
+    from toolrest.gate.approval.pending import PendingApproval
+    from toolrest.gate.approval.request import Answer
+    from toolrest.policy.paths.policy import PathPolicy
+
+
+def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> Deferring:
+    """What writes this session's questions down."""
+    from toolrest.gate.approval._merge_defer import Deferring
+    from toolrest.gate.approval.pending import Surroundings
+    from toolrest.gate.approval.pending_store import PendingStore
+
+    settings = config.value
+    network = settings.sandbox_workspace_write.network_access
+    hosts = settings.tool_security.allowed_network_domains
+    around = Surroundings(
+        session_id,
+        files.workspace,
+        settings.approval_policy,
+        settings.sandbox_mode,
+        "on" if network else ",".join(hosts) or "off",
+        files.writable_roots,
+    )
+    store = PendingStore(config.home)
+    return Deferring(store, around, bus, settings.approvals.wait_sec, settings.approvals.expire_sec)
+
+
+def waiting(approvals: Approvals) -> list[PendingApproval]:
+    """The questions of this session that nobody acted on yet."""
+    desk = approvals.deferring
+    if desk is None:
+        return []
+    own = (p for p in desk.store.listed() if p.session_id == desk.around.session_id)
+    return [pending for pending in own if desk.store.state(pending) in ("waiting", "answered")]
+
+
+async def resume(
+    rest: Toolrest, approvals: Approvals, pending: PendingApproval, answer: Answer | None, note: str
+) -> ToolOutput:
+    """Answer a question (or take the answer it has) and run its call: at most once, ever.
+
+    PendingError when it is not genuine, too old, used up, unanswered or of another workspace.
+    """
+    from toolrest.gate.approval.pending import PendingError
+
+    desk = approvals.deferring
+    if desk is None:
+        raise PendingError("this session has no place for pending approvals")
+    if (pending.workspace, pending.sandbox_mode) != (
+        desk.around.workspace,
+        desk.around.sandbox_mode,
+    ):
+        raise PendingError(
+            f"{pending.id} was asked in {pending.workspace} with sandbox_mode = "
+            f"{pending.sandbox_mode}; resume it there"
+        )
+    if answer is not None:
+        await asyncio.to_thread(desk.store.answer, pending, answer, note)
+    review = await asyncio.to_thread(desk.store.answer_to, pending)
+    if review is None:
+        raise PendingError(f"{pending.id} has no answer yet")
+    await asyncio.to_thread(desk.store.take, pending)
+    if not review.approves:
+        why = f": {review.note}" if review.note else ""
+        return ToolOutput.error(f"rejected by user{why}", "approval_denied")
+    approvals.admit(pending.call_id, pending.pin, review)
+    async with rest.turn() as turn:
+        return await turn.start(pending.item).output()

@@ -1,0 +1,117 @@
+"""From settings to what starts programs. Loaded with the first program, not with the session."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from toolrest.agent.path_policy import network_of, path_policy, shared_tmp
+from toolrest.config.secrets import key_variables
+from toolrest.errors import ConfigError
+from toolrest.events import ConnectionBlocked
+from toolrest.running.confinement import Confinement
+from toolrest.running.runner import Runner
+from toolrest.records import replace
+from toolrest.process.shells.environment import EnvironmentPolicy
+from toolrest.process.limits import Limits
+
+if TYPE_CHECKING:
+    from toolrest.config import Config, Settings
+    from toolrest.gate.bus import Bus
+    from toolrest.running._merge_tally import Tally
+    from toolrest.policy.paths.policy import PathPolicy
+    from toolrest.sandbox.confine import Backend
+    from toolrest.sandbox.backends.container import ContainerOptions
+    from toolrest.sandbox.policy import Network
+    from toolrest.sandbox.network.tunnel import Blocked
+
+
+def session_runner(
+    config: Config,
+    files: PathPolicy,
+    session_id: str,
+    environ: Mapping[str, str],
+    confinement: Confinement,
+    bus: Bus | None = None,
+    tally: Tally | None = None,
+) -> Runner:
+    """What starts a session's programs."""
+
+    def blocked(what: Blocked) -> None:
+        if bus is not None:
+            bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.protocol))
+
+    return Runner(
+        files,
+        os.path.join(config.home, "run", session_id),
+        confinement,
+        environ,
+        cache_dir=os.path.join(config.home, "cache"),
+        registry=os.path.join(config.home, "run", "mountpoints"),
+        thread_id=session_id,
+        on_blocked=blocked,
+        tally=tally,
+    )
+
+
+def confinement_of(settings: Settings, *, external: bool = False) -> Confinement:
+    """What the settings say about programs; `external` where something else confines them."""
+    variables = settings.shell_environment_policy
+    return Confinement(
+        network="on" if external else network_of(settings),
+        allowed_hosts=settings.tool_security.allowed_network_domains,
+        tmp=settings.sandbox_tmp,
+        host_tmp=shared_tmp(settings),
+        backend=settings.sandbox_policy,
+        container=_container(settings),
+        rootfs=settings.sandbox.rootfs,
+        environment=EnvironmentPolicy(
+            inherit=variables.inherit,
+            ignore_default_excludes=variables.ignore_default_excludes,
+            exclude=variables.exclude,
+            include_only=variables.include_only,
+            set=variables.set,
+            never=key_variables(settings),
+        ),
+        require=settings.sandbox.require,
+        max_commands=settings.tool_security.max_shell_commands_per_session,
+        limits=Limits(settings.limits.processes, settings.limits.memory, settings.limits.file_size),
+        external=external,
+    )
+
+
+def standalone_runner(
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    network: Network = "off",
+    hosts: tuple[str, ...] = (),
+    backend: Backend | None = None,
+) -> Runner:
+    """What a session's commands run with, without the session."""
+    files = path_policy(config, config.workspace or os.getcwd())
+    settled = confinement_of(config.value)
+    confinement = replace(
+        settled, network=network, allowed_hosts=hosts, backend=backend or settled.backend
+    )
+    return session_runner(config, files, f"sandbox-{uuid.uuid4().hex}", environ, confinement)
+
+
+def _container(settings: Settings) -> ContainerOptions | None:
+    options = settings.sandbox
+    if settings.sandbox_policy != "docker":
+        return None
+    if options.image is None:
+        raise ConfigError('sandbox_policy = "docker" needs sandbox.image, the image to run in')
+    from toolrest.sandbox.backends.container import ContainerOptions
+
+    return ContainerOptions(
+        options.image,
+        options.engine,
+        options.engine_args,
+        options.run_args,
+        options.user,
+        options.read_only_root,
+    )

@@ -1,0 +1,121 @@
+"""How a session gets sub-agents, and what a sub-agent's session is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from toolrest.agent.conversation._merge_budget import Budget
+from toolrest.agent.subagents.roles import Role, narrowed, roles
+from toolrest.agent.subagents.subagents import Child, SubAgents
+from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
+from toolrest.running._merge_tally import Tally
+from toolrest.records import replace
+from toolrest.tools.catalog import collab_tools
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.config import Config
+    from toolrest.wire.model import Model
+
+MakeModel = Callable[["Config"], "Model"]
+ROOT = "root"
+
+
+def delegate(
+    rest: Toolrest,
+    make_model: MakeModel,
+    *,
+    environ: Mapping[str, str],
+    depth: int = 0,
+    path: str = ROOT,
+) -> SubAgents | None:
+    """Give this session sub-agents and the tools for them; None where settings have none.
+
+    `make_model` is asked for a model with a child's settings each time one is started.
+    """
+    settings = rest.settings
+    if not settings.tools.include_collab_tools or depth >= settings.agents.max_depth:
+        return None
+    services = rest.gate.services
+    services.tally = services.tally or Tally()
+
+    async def open_child(child: Child) -> AgentSession:
+        return _session(rest, child, make_model, environ, depth + 1)
+
+    agents = SubAgents(
+        open_child,
+        roles(settings),
+        limit=settings.agents.max_agents,
+        path=path,
+        emit=services.bus.emit,
+        make_budget=_budget,
+    )
+    services.agents = agents
+    offer(rest)
+    return agents
+
+
+def offer(rest: Toolrest) -> None:
+    """Tell models of the tools for sub-agents."""
+    known = {name: role.description for name, role in roles(rest.settings).items()}
+    for tool in collab_tools(known, offered=True):
+        rest.add_tool(tool, override=True)
+
+
+def _budget(role: Role) -> Budget:
+    return Budget(role.max_turns, role.max_tool_calls, role.max_tokens)
+
+
+def _session(
+    parent: Toolrest,
+    child: Child,
+    make_model: MakeModel,
+    environ: Mapping[str, str],
+    depth: int,
+) -> AgentSession:
+    from toolrest.agent.conversation.prompt import base_instructions
+    from toolrest.agent.rest import Toolrest
+    from toolrest.agent.conversation.session import AgentSession
+
+    config = _silenced(narrowed(parent.config, child.role), parent)
+    rest = Toolrest(
+        parent.gate.services.files.workspace,
+        config=config,
+        on_ask=_asks(parent, child.path),
+        env=environ,
+        session_id=child.id,
+        parent=parent,
+    )
+    # Whom a mode asks nothing, no role asks either: what the parent is refused stays refused.
+    asked = rest.gate.services.approvals
+    asked.silent = parent.gate.services.approvals.silent or asked.silent
+    for tool in parent.tools:
+        if tool.group in ("user", "mcp"):
+            rest.add_tool(tool)
+    agents = delegate(rest, make_model, environ=environ, depth=depth, path=child.path)
+    words = [base_instructions(config.value), child.role.instructions or ""]
+    return AgentSession(
+        rest,
+        make_model(config),
+        history=child.history,
+        instructions="\n\n".join(text for text in words if text),
+        agents=agents,
+    )
+
+
+def _silenced(config: Config, parent: Toolrest) -> Config:
+    """Where nobody can be asked, what holds for the parent holds for its child."""
+    unasked = parent.gate.services.approvals.unasked
+    return replace(config, value=config.value.replace(on_ask=unasked))
+
+
+def _asks(parent: Toolrest, path: str) -> Approver:
+    """A child's questions go where its parent's go, and say whose they are."""
+
+    async def ask(request: ApprovalRequest) -> Review | None:
+        tagged = request if request.agent else replace(request, agent=path)
+        return await parent.gate.services.approvals.review(tagged)
+
+    return ask

@@ -1,0 +1,162 @@
+"""The checkpoint of one turn: taken before its first change, closed when the turn is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+from toolrest.agent.undo._merge_errors import CheckpointError
+from toolrest.errors import RespondToModel
+from toolrest.events import FileChange, FilesChanged
+from toolrest.events import Warning as WarningEvent
+from toolrest.gate.threads import run_in_thread
+from toolrest.records import dataclass, field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolrest.agent.undo.checkpoints import Checkpoints
+    from toolrest.agent.undo.records import Changes, Record
+    from toolrest.gate.bus import Bus
+    from toolrest.policy.effects import Effects
+
+_MOST_FILES = 1000
+NOT_KEPT = "(not kept)"
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Saver:
+    """Makes a session's `Checkpoints` when they are first needed."""
+
+    home: str
+    workspace: str
+    session_id: str
+    max_file_size: int
+    max_size: int
+    _made: Checkpoints | None = None
+
+    def tidy(self) -> None:
+        """Forget old turns when what is kept has become too much."""
+        from toolrest.agent.undo.gc import tidy
+
+        tidy(self.get().home, self.get().workspace, self.max_size)
+
+    def at_once(self, work: Callable[[Checkpoints], T]) -> T | None:
+        """Do it here and now if that takes no time, as the last look says; else None."""
+        saved = self._made
+        return None if saved is None else saved.at_once(lambda: work(saved))
+
+    def get(self) -> Checkpoints:
+        """The checkpoints of this session's workspace."""
+        if self._made is None:
+            from toolrest.agent.undo.checkpoints import Checkpoints
+            from toolrest.agent.undo.scan import Limits
+
+            limits = Limits(file=self.max_file_size, total=self.max_size)
+            self._made = Checkpoints(self.home, self.workspace, limits)
+        return self._made
+
+
+@dataclass(slots=True)
+class TurnCheckpoint:
+    """What a turn asks for before its changes and after its calls."""
+
+    saver: Saver
+    bus: Bus
+    turn_id: str
+    _saving: asyncio.Future[int] | None = None
+    _cancel: threading.Event = field(default_factory=threading.Event)
+
+    async def before(self, effects: Effects, label: str) -> None:
+        """Return once the state before this call is safe; RespondToModel when it cannot be."""
+        acts = effects.writes or effects.runs or effects.calls or effects.is_unknown
+        if effects.looks or not acts:
+            return
+        try:
+            if self._saving is None:
+                self._saving = self._saved(label) or asyncio.ensure_future(self._save(label))
+            if not self._saving.done():
+                await asyncio.shield(self._saving)
+            self._saving.result()
+            if effects.writes and not self.saver.get().covers(effects.writes):
+                await run_in_thread(self.saver.get().keep, (effects.writes,), threading.Event())
+        except (CheckpointError, OSError) as error:
+            raise RespondToModel(
+                f"not run: the state before it could not be saved: {error}. Make room or repair "
+                "that; checkpoints.enabled = false works without undo"
+            ) from None
+
+    def _saved(self, label: str) -> asyncio.Future[int] | None:
+        """The checkpoint, where it could be made at once."""
+        number = self.saver.at_once(lambda saved: saved.begin(self.saver.session_id, label))
+        if number is None:
+            return None
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        done.set_result(number)
+        return done
+
+    async def _save(self, label: str) -> int:
+        return await run_in_thread(self._begin, (label,), self._cancel)
+
+    def _begin(self, label: str) -> int:
+        checkpoints = self.saver.get()
+        number = checkpoints.begin(self.saver.session_id, label, self._cancel.is_set)
+        if self._cancel.is_set():
+            checkpoints.end(number)  # nobody waits for it any more
+        return number
+
+    async def after(self) -> None:
+        """The turn's calls are done: note what they changed."""
+        saving, self._saving = self._saving, None
+        if saving is None:
+            return
+        if not saving.done():
+            saving.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await saving
+            return
+        if saving.cancelled() or saving.exception() is not None:
+            return
+        number = saving.result()
+        try:
+            changes = self.saver.at_once(lambda saved: saved.end(number))
+            if changes is None:
+                end = self.saver.get().end
+                changes = await run_in_thread(end, (number,), threading.Event())
+        except (CheckpointError, OSError) as error:
+            # The turn stays open in the journal; the next one to look ends it.
+            self.bus.emit(WarningEvent(message=f"what this turn changed was not noted: {error}"))
+            return
+        if changes:
+            self._tell(number, changes)
+            with contextlib.suppress(CheckpointError, OSError):  # the next turn tries again
+                await run_in_thread(self.saver.tidy, (), threading.Event())
+
+    def _tell(self, number: int, changes: Changes) -> None:
+        root = self.saver.get().workspace
+        files = [
+            FileChange(os.path.join(root, path), _digest(before), _digest(after))
+            for path, (before, after) in sorted(changes.items())
+            if not all(record is None or record.is_dir for record in (before, after))
+        ]
+        self.bus.emit(
+            FilesChanged(
+                checkpoint=number,
+                files=files[:_MOST_FILES],
+                files_in_all=len(files),
+                turn_id=self.turn_id,
+            )
+        )
+
+
+def _digest(record: Record | None) -> str | None:
+    if record is None or record.is_dir:
+        return None
+    if record.is_link:
+        return f"-> {record.ref}"
+    return record.digest or NOT_KEPT

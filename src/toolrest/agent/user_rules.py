@@ -1,0 +1,167 @@
+"""What a session knows of the user's own rules, overrides and earlier answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolrest.errors import ConfigError
+from toolrest.records import dataclass, replace
+from toolrest.policy.paths.names import inside
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.gate.context import Known
+    from toolrest.running.confinement import Confinement
+    from toolrest.gate.approval.memory import Memory
+    from toolrest.policy.overrides import Overrides
+    from toolrest.policy.rules.book import RuleBook
+    from toolrest.policy.rules.rules import Rules
+
+
+class Remembered:
+    """Rules, overrides and memory of one session, made when they are first needed.
+
+    A child session shares its parent's grants; when to ask is its own mode's business.
+    """
+
+    def __init__(
+        self, config: Config, workspace: str, session_id: str, parent: Known | None = None
+    ) -> None:
+        self._config = config
+        self._workspace = workspace
+        self._session_id = session_id
+        self._parent = parent
+        if _has_rules(config):
+            self._check()  # Now, so that a file that cannot be used stops the start.
+
+    def _check(self) -> None:
+        _, denied = self.rules.hosts()
+        settings = self._config.value
+        if denied and settings.sandbox_workspace_write.network_access:
+            raise ConfigError(
+                f"a network_rule denies {denied[0]}, but with sandbox_workspace_write."
+                "network_access = true commands reach every host; list the hosts they need in "
+                "tool_security.allowed_network_domains instead"
+            )
+
+    def confined(self, confinement: Confinement) -> Confinement:
+        """How commands are confined, with the hosts that network rules allow and deny."""
+        allowed, denied = self.rules.hosts()
+        if not (allowed or denied):
+            return confinement
+        opened = confinement.network == "off" and bool(allowed)
+        return replace(
+            confinement,
+            network="allowlist" if opened else confinement.network,
+            allowed_hosts=(*confinement.allowed_hosts, *allowed),
+            denied_hosts=denied,
+        )
+
+    @cached_property
+    def book(self) -> RuleBook:
+        """The rules in force and where they came from."""
+        return rules_of(self._config)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules in force."""
+        return self.book.rules
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What was answered before. Without files of the user's nothing outlives the session."""
+        from toolrest.config.trust import git_root
+        from toolrest.gate.approval.grants import Grants
+        from toolrest.gate.approval.memory import Memory
+
+        config, workspace = self._config, self._workspace
+        project = git_root(workspace) or workspace
+        home = config.home if config.from_files else None
+        grants = (
+            Grants(home, project=project, session=self._session_id)
+            if self._parent is None
+            else self._parent.memory.grants
+        )
+        memory = Memory(grants, config.value.approval_policy, workspace, project)
+        if config.from_files:
+            memory.scopes = ("session", "project", "user")
+            memory.save_rule = _Saver(config.home, self)
+        return memory
+
+    @cached_property
+    def overrides(self) -> Overrides | None:
+        """What the user says about single tools, servers and folders."""
+        said = self._config.value.approvals
+        if not (said.tools or said.mcp_servers or said.paths):
+            return None
+        from toolrest.policy.overrides import Overrides
+
+        paths = {absolute(path, self._workspace): say for path, say in said.paths.items()}
+        return Overrides(said.tools, said.mcp_servers, paths)
+
+
+def _has_rules(config: Config) -> bool:
+    settings = config.value
+    in_home = config.from_files and os.path.isdir(os.path.join(config.home, "rules"))
+    in_settings = settings.rules.prefix_rules or settings.approvals.commands
+    return bool(in_home or config.rules_folders or in_settings)
+
+
+def rules_of(config: Config) -> RuleBook:
+    """The rules in force: the user's, those of trusted projects, and those of the settings.
+
+    Without files of the user's (`Config.default`) only the settings speak.
+    """
+    from toolrest.policy.rules.book import rule_book
+
+    settings = config.value
+    managed = [
+        {
+            "pattern": [
+                {name: said for name, said in token.given().items() if said is not None}
+                for token in row.pattern
+            ],
+            "decision": row.decision,
+            "justification": row.justification,
+        }
+        for row in settings.rules.prefix_rules
+    ]
+    return rule_book(
+        config.home if config.from_files else None,
+        config.rules_folders,
+        managed=managed,
+        commands=settings.approvals.commands,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Saver:
+    """Puts a prefix into the user's rules file and in force."""
+
+    home: str
+    known: Remembered
+
+    def __call__(self, prefix: Sequence[str]) -> str:
+        from toolrest.policy.rules.rules import Decision, PrefixRule
+        from toolrest.policy.rules.files import append_allow
+
+        file = append_allow(self.home, prefix)
+        rest = tuple((token,) for token in prefix[1:])
+        self.known.rules.add(PrefixRule(prefix[0], rest, Decision.ALLOW, source=file))
+        return file
+
+
+def absolute(path: str, workspace: str) -> str:
+    """A folder or file of `approvals.paths`; relative ones are the workspace's."""
+    return os.path.realpath(os.path.join(workspace, os.path.expanduser(path)))
+
+
+def kept_from_writing(config: Config, workspace: str) -> tuple[str, ...]:
+    """What `approvals.paths` denies inside a writable root: no tool and no program may write it."""
+    said = config.value.approvals.paths
+    found = (absolute(path, workspace) for path, say in said.items() if say == "deny")
+    roots = [workspace, *config.value.sandbox_workspace_write.writable_roots]
+    return tuple(path for path in found if any(inside(path, os.path.realpath(r)) for r in roots))

@@ -1,0 +1,77 @@
+"""`toolrest call`: one tool call through the whole gate, from a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.items import Answered
+
+
+@click.command("call")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print the output item instead of its text.")
+@click.argument("name")
+@click.argument("arguments", metavar="JSON|-", default="{}")
+def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
+    """Call the tool NAME and print what a model would read.
+
+    The arguments are a JSON object, or - to read it from standard input; a freeform tool takes
+    its raw text instead. Exit code: 0 when the tool succeeded, 1 when it failed, 2 for bad usage.
+
+    \b
+    toolrest call read_file '{"file_path": "README.md", "limit": 5}'
+    toolrest call -C ~/project list_dir '{"dir_path": "."}'
+    echo '{"plan": []}' | toolrest call update_plan - --json
+    """
+    from_stdin = arguments == "-"
+    text = sys.stdin.read() if from_stdin else arguments
+    from toolrest.cli.terminal.terminal import is_terminal
+
+    answered = asyncio.run(_call(choices, name, text, ask=not from_stdin and is_terminal()))
+    if as_json:
+        from toolrest.wire.items.encode import dumps, encode
+
+        click.echo(dumps(encode([answered])[0]))
+    else:
+        click.echo(answered.output.text)
+    sys.exit(0 if answered.output.success is not False and not answered.output.failed else 1)
+
+
+async def _call(choices: Choices, name: str, text: str, *, ask: bool) -> Answered:
+    from toolrest.items import Answered, CustomToolCall, FunctionCall
+
+    rest = await _open(choices, ask)
+    await _wait_for_server(rest, name)
+    known = next((tool for tool in rest.tools if tool.name == name), None)
+    raw = known is not None and known.kind == "custom"
+    item = CustomToolCall("call-1", name, text) if raw else FunctionCall("call-1", name, text)
+    async with rest, rest.turn() as turn:
+        return Answered(item, await turn.start(item).output())
+
+
+async def _wait_for_server(rest: Toolrest, name: str) -> None:
+    """A tool of an MCP server is there once that server is."""
+    for server in rest.mcp.connections if rest.mcp is not None else ():
+        if name.startswith((f"mcp__{server}__", f"{server}/")):
+            await rest.wait_for_mcp(server)
+
+
+async def _open(choices: Choices, ask: bool) -> Toolrest:
+    if not ask:
+        return choices.open()
+    from toolrest.agent.path_policy import default_workspace
+    from toolrest.cli.terminal.approve import TerminalApprover
+    from toolrest.cli.terminal.terminal import Terminal
+    from toolrest.cli.terminal.notices import ask_trust
+
+    terminal = Terminal()
+    await ask_trust(terminal, default_workspace(choices.folder))
+    return choices.open(TerminalApprover(terminal))

@@ -1,0 +1,119 @@
+"""`toolrest demo`: a model repairs a small broken project with real tools, in front of you."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from toolrest.events import Event, TurnDiff
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.result import TurnResult
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.cli.run.demo_sandbox import DemoSandbox
+    from toolrest.config import Config
+
+
+@click.command("demo")
+@click.option("--json", "as_json", is_flag=True, help="Print the events as JSON lines instead.")
+@click.option("--live", is_flag=True, help="Let the model that you have configured do it.")
+@click.option("-m", "--model", metavar="NAME", help="With --live: the model to ask.")
+def command(as_json: bool, live: bool, model: str | None) -> None:
+    """Watch a model repair a small project: real tools, real sandbox, a temporary folder.
+
+    Without --live the model follows a script, so that neither key nor network is needed. Nothing
+    of yours is changed: the project and what is recorded are temporary. The first lines say which
+    sandbox this machine has, and what that one cannot enforce.
+    """
+    with tempfile.TemporaryDirectory(prefix="toolrest-demo-") as folder:
+        result = asyncio.run(_play(folder, as_json, live, model))
+    sys.exit(0 if result.status == "completed" else 1)
+
+
+async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> TurnResult:
+    from toolrest.cli.run.demo_sandbox import find_sandbox
+    from toolrest.cli.run.demo_task import PROMPT, write_project
+    from toolrest.cli.terminal.timeline import Timeline
+
+    project = write_project(folder)
+    config, env = _live(project, model) if live else _own(folder, project)
+    found = await asyncio.to_thread(find_sandbox, config, folder, live=live)
+    for line in found.lines:
+        click.secho(line, dim=True, err=as_json)
+    session = _open(config, env, found, live=live)
+    diffs: list[str] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, TurnDiff):
+            diffs.append(event.unified_diff)
+
+    timeline = Timeline(err=False)
+    async with session:
+        session.rest.subscribe(note)
+        session.rest.subscribe(_print_json if as_json else timeline)
+        if not as_json:
+            timeline.head(f"{session.model.name} in {project}\n")
+            timeline.head(f"> {PROMPT}\n")
+        result = await session.run(PROMPT)
+    if not as_json:
+        click.echo(f"\n{result.text or result.error}")
+        _print_diff(diffs[-1] if diffs else "")
+    return result
+
+
+def _own(folder: str, project: str) -> tuple[Config, Mapping[str, str]]:
+    """Settings and an environment in which nothing of the user's own takes part."""
+    from toolrest.cli.run.demo_task import SECRET
+    from toolrest.config.loader import Config
+
+    env = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": folder,
+        "TOOLREST_HOME": os.path.join(folder, "home"),
+        "SHOP_API_KEY": SECRET,
+    }
+    return Config.default({"model_family": "gpt-5.5"}, workspace=project, env=env), env
+
+
+def _live(project: str, model: str | None) -> tuple[Config, Mapping[str, str]]:
+    from toolrest.config.loader import load
+
+    flags = {"model": model, "sandbox_mode": "workspace-write"}
+    return load(workspace=project, flags=flags, surface="cli"), os.environ
+
+
+def _open(
+    config: Config, env: Mapping[str, str], found: DemoSandbox, *, live: bool
+) -> AgentSession:
+    from toolrest.agent.open_session import open_session
+
+    if live:
+        return open_session(config, ephemeral=True, trusted=False)
+    from toolrest.cli.run.demo_task import script
+    from toolrest.testing.scripted_model import ScriptedModel
+
+    config.external = not found.backend
+    model = ScriptedModel(script(hides=found.hides), name="a scripted model")
+    return open_session(config, model, env=env)
+
+
+def _print_json(event: Event) -> None:
+    with suppress(BrokenPipeError):
+        click.echo(json.dumps(event.to_json(), ensure_ascii=False))
+
+
+def _print_diff(diff: str) -> None:
+    from toolrest.cli.terminal.timeline import visible
+
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    click.echo()
+    for line in diff.splitlines():
+        click.secho(visible(line), fg=colours.get(line[:1]))

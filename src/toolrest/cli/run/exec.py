@@ -1,0 +1,73 @@
+"""`toolrest exec`: a task for a model, without anybody at the keyboard."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+COUNT = click.IntRange(min=1)
+
+
+@click.command("exec")
+@session_options
+@click.option("-m", "--model", metavar="NAME", help="The model to ask.")
+@click.option("--add-dir", "add_dirs", multiple=True, metavar="DIR", help="May be written too.")
+@click.option("-i", "--image", "images", multiple=True, metavar="FILE", help="Show this picture.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@click.option("--output-schema", metavar="FILE", help="JSON Schema that the answer must meet.")
+@click.option("-o", "--output-last-message", "answer", metavar="FILE", help="Write the answer.")
+@click.option("--max-turns", type=COUNT, help="Most requests to the model.")
+@click.option("--max-tool-calls", type=COUNT, help="Most tool calls.")
+@click.option("--max-tokens", type=COUNT, help="Most tokens, in and out together.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Most seconds.")
+@click.option("--resume", metavar="ID", help="Go on with this session.")
+@click.option("--last", is_flag=True, help="Go on with this folder's latest session.")
+@click.option("--ephemeral", is_flag=True, help="Leave no record of the session.")
+@click.option("--wait-mcp", is_flag=True, help="Wait for every MCP server first.")
+@click.option("--skip-git-repo-check", is_flag=True, hidden=True, help="Accepted; nothing asks.")
+@click.option("-v", "--verbose", is_flag=True, help="Write every event to a log file.")
+@click.argument("prompt", metavar="[PROMPT|-]", required=False)
+def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **given: Any) -> None:
+    """Give a model a task and run it to its end.
+
+    What happens goes to stderr, the answer alone to stdout; with --json, events as JSON lines go
+    to stdout. The task is PROMPT, or standard input with - (or when there is no PROMPT and
+    standard input is not a terminal). Nobody is asked: on_ask says what becomes of a question.
+
+    \b
+    toolrest exec "why does the test fail?"
+    toolrest exec -s workspace-write --json "fix it" | jq .
+    git diff | toolrest exec -o review.md -
+
+    \b
+    Exit codes:
+      0 done                  4 a budget or the time was used up
+      1 the model failed      5 there is no sandbox to run in
+      2 wrong usage           6 the answer does not meet the schema
+      3 a denial ended it     130, 143 stopped by a signal
+    """
+    from toolrest.cli.startup import quick_start
+
+    quick_start()
+    from toolrest.cli.run.exec_run import Task, run_task
+
+    given.pop("skip_git_repo_check")
+    if given["resume"] and given["last"]:
+        raise click.UsageError("give --resume or --last, not both")
+    task = Task(choices, task_text(prompt), images, **given)
+    sys.exit(run_task(task))
+
+
+def task_text(given: str | None) -> str:
+    """The task's words. Standard input is read only when it is asked for, or all there is."""
+    if given is None and sys.stdin is not None and not sys.stdin.isatty():
+        given = "-"
+    if given == "-":
+        given = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if given is None or not given.strip():
+        raise click.UsageError("there is no task: give a PROMPT, or - to read it")
+    return given

@@ -1,0 +1,100 @@
+"""What a run prints and returns: JSON lines or an answer, and the exit code that says it all."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from contextlib import suppress
+
+import click
+
+from toolrest.agent.conversation.result import TurnResult
+from toolrest.agent.reports.exec_json import ThreadEvents
+from toolrest.agent.history.tokens import usage_json
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+from toolrest.wire.model import Usage
+
+EXIT_CODES = {
+    "done": 0,
+    "denied": 3,
+    "budget": 4,
+    "timeout": 4,
+    "sandbox_unavailable": 5,
+    "schema_unmet": 6,
+    "interrupted": 130,
+    "terminated": 143,
+}
+"""Every other reason is 1: the model, its server or Toolrest itself failed. Usage is 2."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How the run ended, for the last line and the exit code."""
+
+    status: str
+    reason: str
+    exit_code: int
+    usage: JSONObject
+    denials: list[JSONObject]
+
+    @classmethod
+    def of(cls, result: TurnResult) -> Outcome:
+        """What a turn's result means."""
+        code = EXIT_CODES.get(result.reason, 1)
+        usage = usage_json(result.usage)
+        return cls(result.status, result.reason, code, usage, result.denials)
+
+    @classmethod
+    def failed(cls, reason: str, code: int) -> Outcome:
+        """A run that did not get as far as a turn."""
+        return cls("failed", reason, code, usage_json(Usage()), [])
+
+
+class Output:
+    """Where lines go: JSON to stdout, or a timeline to stderr and the answer to stdout."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.broken = False
+        self.thread = ThreadEvents(self._write)
+        self._opened = False
+
+    def _write(self, line: JSONObject) -> None:
+        self.put(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+
+    def put(self, text: str) -> None:
+        """One line to stdout; a reader that went away is remembered."""
+        if self.broken or sys.stdout is None:  # started with it closed
+            return
+        try:
+            sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            self.broken = True
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def open(self, thread_id: str) -> None:
+        """The first line."""
+        self._opened = True
+        if self.as_json:
+            self.thread.thread_started(thread_id)
+
+    def give_up(self, problem: object, reason: str, code: int) -> Outcome:
+        """The run ends without a turn's result."""
+        if self.as_json:
+            if not self._opened:
+                self.open(str(uuid.uuid4()))
+            self.thread.error(str(problem))
+        click.echo(f"toolrest: {problem}", err=True)
+        return Outcome.failed(reason, code)
+
+    def finish(self, outcome: Outcome) -> None:
+        """The last line."""
+        if self.as_json:
+            self.thread.result(
+                outcome.status, outcome.reason, outcome.exit_code, outcome.usage, outcome.denials
+            )

@@ -1,0 +1,267 @@
+"""One run of `toolrest exec`: open the session, show what happens, end with the right code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolrest.agent.conversation.events import TaskComplete
+from toolrest.agent.conversation._merge_prompt import prompt_items
+from toolrest.agent.conversation.result import TurnResult
+from toolrest.cli.run._merge_answer_schema import read_schema, unmet
+from toolrest.cli.run.exec_output import EXIT_CODES, Outcome, Output
+from toolrest.cli.startup import settled, users_environment
+from toolrest.errors import ConfigError, ToolrestError
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+from toolrest.wire.model import ModelError
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession, StopReason
+    from toolrest.cli.options import Choices
+    from toolrest.config import Config
+    from toolrest.events import Event
+
+_SIGNALS: dict[signal.Signals, StopReason] = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+}
+
+
+@dataclass(slots=True)
+class Task:
+    """What the command line asked for."""
+
+    choices: Choices
+    prompt: str
+    images: tuple[str, ...] = ()
+    model: str | None = None
+    add_dirs: tuple[str, ...] = ()
+    as_json: bool = False
+    output_schema: str | None = None
+    answer: str | None = None
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_tokens: int | None = None
+    timeout: float | None = None
+    resume: str | None = None
+    last: bool = False
+    ephemeral: bool = False
+    verbose: bool = False
+    wait_mcp: bool = False
+
+    def load(self) -> Config:
+        """The settings for this run."""
+        flags: dict[str, Any] = {
+            "model": self.model,
+            "max_turns": self.max_turns,
+            "max_tool_calls": self.max_tool_calls,
+            "max_tokens": self.max_tokens,
+        }
+        config = self.choices.load(flags)
+        if not self.add_dirs:
+            return config
+        roots = config.value.sandbox_workspace_write.writable_roots
+        more = [os.path.abspath(folder) for folder in self.add_dirs]
+        for folder in more:
+            if not os.path.isdir(folder):
+                raise ConfigError(f"--add-dir {folder} is not a folder")
+        return self.choices.load(
+            flags | {"sandbox_workspace_write.writable_roots": [*roots, *more]}
+        )
+
+
+def run_task(task: Task) -> int:
+    """Run it; returns the exit code. Whatever happens, JSON output ends with a result."""
+    out = Output(task.as_json)
+    try:
+        outcome = asyncio.run(_Run(task, out).run())
+    except ModelError as error:
+        outcome = out.give_up(error, "model_" + error.kind, 1)
+    except ToolrestError as error:
+        outcome = out.give_up(error, "usage", 2)
+    except KeyboardInterrupt:
+        outcome = out.give_up("interrupted", "interrupted", 130)
+    except Exception as error:
+        import logging
+
+        logging.getLogger("toolrest").exception("exec failed")
+        words = f"an error in Toolrest itself: {type(error).__name__}: {error}"
+        outcome = out.give_up(words, "internal_error", 1)
+    out.finish(outcome)
+    return 141 if out.broken else outcome.exit_code
+
+
+class _Run:
+    """The steps of one run."""
+
+    def __init__(self, task: Task, out: Output) -> None:
+        self.task = task
+        self.out = out
+        self._session: AgentSession | None = None
+        self._signal: StopReason | None = None
+        self._environ = users_environment()
+        self._stops: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> Outcome:
+        """Open, work, close; a signal ends it at any point."""
+        loop = asyncio.get_running_loop()
+        me = asyncio.current_task()
+        for number, reason in _SIGNALS.items():
+            loop.add_signal_handler(number, self._signalled, reason, me)
+        try:
+            return await self._work()
+        except asyncio.CancelledError:
+            if self._signal is None:
+                raise
+            return self.out.give_up(self._signal, self._signal, EXIT_CODES[self._signal])
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, reason: StopReason, me: asyncio.Task[object] | None) -> None:
+        self._signal = reason
+        if self._session is not None and self._session.running:
+            self._stop(self._session, reason)
+        elif me is not None:
+            me.cancel()
+
+    async def _work(self) -> Outcome:
+        task = self.task
+        schema = read_schema(task.output_schema) if task.output_schema else None
+        if task.answer is not None:
+            _check_answer(task.answer)
+        items = prompt_items(task.prompt, task.images)
+        config = task.load()
+        if config.warnings:
+            from toolrest.cli.terminal._merge_told import tell_warnings
+
+            tell_warnings(config)
+        if task.add_dirs and config.value.sandbox_mode == "read-only":
+            words = "--add-dir has no effect while sandbox_mode is read-only"
+            click.echo(f"toolrest: {words}; add: -s workspace-write", err=True)
+        session = self._session = self._open(config)
+        settled()
+        self.out.open(session.thread_id)
+        with ExitStack() as stack:
+            self._listen(session, stack)
+            async with session:
+                if task.timeout is not None:
+                    timer = asyncio.get_running_loop().call_later(
+                        task.timeout, self._stop, session, "timeout"
+                    )
+                    stack.callback(timer.cancel)
+                if task.wait_mcp:
+                    await session.rest.wait_for_mcp()
+                result = await session.run(items, output_schema=schema)
+        return self._conclude(result, schema)
+
+    def _open(self, config: Config) -> AgentSession:
+        from toolrest.agent.open_session import open_session
+        from toolrest.agent.setup._merge_user_tools import add_user_tools
+
+        session = open_session(
+            config,
+            env=self._environ,
+            resume=self._earlier(config),
+            ephemeral=self.task.ephemeral,
+            trusted=config.trusted,
+        )
+        session.warnings += add_user_tools(session.rest)
+        session.warnings += self.task.choices.unknown_tools(session.rest)
+        session.warnings += _ignored_docs(session)
+        return session
+
+    def _earlier(self, config: Config) -> str | None:
+        if not (self.task.resume or self.task.last):
+            return None
+        from toolrest.agent.history.stored_sessions import find_session, latest_session
+
+        if self.task.resume:
+            return find_session(config.home, self.task.resume).path
+        return latest_session(config.home, config.workspace).path
+
+    def _listen(self, session: AgentSession, stack: ExitStack) -> None:
+        rest = session.rest
+        if self.out.as_json:
+            stack.callback(rest.subscribe(self.out.thread))
+            stack.callback(rest.subscribe(lambda event: self._watch_reader(session, event)))
+        else:
+            from toolrest.cli.terminal.timeline import Timeline
+
+            timeline = Timeline()
+            settings = rest.settings
+            timeline.head(
+                f"{session.model.name}, {settings.sandbox_mode}, {settings.approval_policy}, "
+                f"{rest.config.workspace}, session {session.thread_id}"
+            )
+            stack.callback(rest.subscribe(timeline))
+        if self.task.verbose or os.environ.get("TOOLREST_LOG"):
+            from toolrest.cli.terminal.event_log import log_events
+
+            log_events(rest, self.task.verbose, stack)
+
+    def _watch_reader(self, session: AgentSession, event: Event) -> None:
+        """Nobody reads any more: the work has no use."""
+        if self.out.broken and not isinstance(event, TaskComplete):
+            self._stop(session, "interrupted")
+
+    def _stop(self, session: AgentSession, reason: StopReason) -> None:
+        stopping = asyncio.get_running_loop().create_task(session.interrupt(reason))
+        self._stops.add(stopping)
+        stopping.add_done_callback(self._stops.discard)
+
+    def _conclude(self, result: TurnResult, schema: JSONObject | None) -> Outcome:
+        outcome = Outcome.of(result)
+        if not self.out.as_json and result.text is not None and outcome.exit_code in (0, 4):
+            self.out.put(result.text)
+        if outcome.exit_code == 0 and not (result.text or "").strip():
+            click.echo("toolrest: the model ended without an answer", err=True)
+        if self.task.answer is not None:
+            _write_answer(self.task.answer, result.text)
+        if schema is not None and outcome.exit_code == 0:
+            problem = unmet(schema, result.text)
+            if problem is not None:
+                click.echo(f"toolrest: the answer does not meet the schema: {problem}", err=True)
+                outcome.status, outcome.reason, outcome.exit_code = "failed", "schema_unmet", 6
+        return outcome
+
+
+def _ignored_docs(session: AgentSession) -> list[str]:
+    from toolrest.agent.conversation._merge_agents_md import project_files
+
+    opening = session.opening
+    if opening.docs.enabled or not opening.docs.max_bytes:
+        return []
+    found = next(project_files(opening.files.cwd, opening.docs), None)
+    if found is None:
+        return []
+    folder = opening.files.workspace
+    return [f"{found} is not used: read it, then trust the folder with: toolrest trust {folder}"]
+
+
+def _check_answer(path: str) -> None:
+    """Before the work is done, see that its answer has a place to go."""
+    place = path if os.path.exists(path) else os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        problem = "it is a folder"
+    elif not os.path.exists(place):
+        problem = f"there is no folder {place}"
+    elif not os.access(place, os.W_OK):
+        problem = "permission denied"
+    else:
+        return
+    raise ConfigError(f"-o {path} cannot be written: {problem}")
+
+
+def _write_answer(path: str, text: str | None) -> None:
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text or "")
+    except OSError as error:
+        raise ConfigError(f"-o {path} cannot be written: {error.strerror}") from None

@@ -1,0 +1,51 @@
+"""`toolrest gc`: remove old sessions, spill files, logs and checkpoints."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+
+def _size(context: click.Context, parameter: click.Parameter, value: str) -> int:
+    from toolrest.config.schema.types import parse_size
+
+    try:
+        return int(parse_size(int(value) if value.isdigit() else value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command("gc")
+@click.option("--days", type=click.FloatRange(min=0), default=30, show_default=True, help="Age.")
+@click.option("--max-size", callback=_size, default="2GB", show_default=True, help="Of each kind.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
+def command(days: float, max_size: int, dry_run: bool) -> None:
+    """Remove what is older than --days, and the oldest of each kind beyond --max-size.
+
+    Sessions, spill files, logs and checkpoints (what `toolrest undo` needs). Sessions that are
+    open stay. The audit log is never touched.
+    """
+    from toolrest.agent.history.cleanup import DAY, collect
+    from toolrest.agent.undo.gc import collect_all
+    from toolrest.config.files import toolrest_home
+
+    home = toolrest_home(None, os.environ)
+    limits: dict[str, Any] = {"max_age": days * DAY, "max_size": max_size, "dry_run": dry_run}
+    for removed in collect(home, **limits):
+        _tell(removed.kind, removed.count, removed.bytes, dry_run)
+        if removed.problems:
+            click.echo(
+                f"toolrest: {removed.problems} of {removed.kind} cannot be removed", err=True
+            )
+    found = collect_all(home, **limits)
+    _tell("checkpoints", sum(c.turns for c in found), sum(c.freed for c in found), dry_run)
+    for collected in found:
+        if collected.problem:
+            click.echo(f"toolrest: {collected.workspace}: {collected.problem}", err=True)
+
+
+def _tell(kind: str, count: int, size: int, dry_run: bool) -> None:
+    verb = "would be removed" if dry_run else "removed"
+    click.echo(f"{kind}: {count} {verb}, {size:,} bytes")

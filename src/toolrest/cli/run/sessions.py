@@ -1,0 +1,134 @@
+"""`toolrest sessions`: what was recorded, to look at, to go on with, to copy, to take along."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TextIO
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+
+@click.group("sessions")
+def command() -> None:
+    """List, show, resume, fork or export recorded sessions.
+
+    A session is named by its id or by the beginning of it.
+    """
+
+
+def _home() -> str:
+    import os
+
+    from toolrest.config.files import toolrest_home
+
+    return toolrest_home(None, os.environ)
+
+
+@command.command("list")
+@click.option("--here", is_flag=True, help="Only sessions of this folder.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one session a line.")
+def list_command(here: bool, limit: int, as_json: bool) -> None:
+    """List sessions, the latest first."""
+    import itertools
+
+    from toolrest.agent.path_policy import default_workspace
+    from toolrest.agent.history.stored_sessions import summaries
+    from toolrest.cli.terminal.timeline import visible
+
+    rows = summaries(_home(), default_workspace(None) if here else None)
+    row = None
+    for row in itertools.islice(rows, limit):
+        if as_json:
+            click.echo(json.dumps(row.to_json(), ensure_ascii=False))
+            continue
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
+        title = row.title or "(nothing was said)"
+        click.echo(
+            visible(f"{row.stored.thread_id}  {when}  {row.meta.get('cwd') or '?'}  {title}", 200)
+        )
+    if row is None and not as_json:
+        click.echo("no session is recorded" + (" here" if here else ""), err=True)
+
+
+@command.command("show")
+@click.argument("session", metavar="ID")
+def show_command(session: str) -> None:
+    """Print a session: what was said, called and answered."""
+    from toolrest.agent.history.rollout import read_rollout
+    from toolrest.agent.history.stored_sessions import find_session
+    from toolrest.agent.conversation.transcript import markdown
+    from toolrest.cli.terminal.timeline import visible
+
+    rollout = read_rollout(find_session(_home(), session).path)
+    click.echo(f"# {rollout.thread_id}\n\n{rollout.meta.get('cwd')}, {rollout.meta['timestamp']}\n")
+    for block in markdown(rollout.items):
+        click.echo("\n".join(visible(line, 2000) for line in block.splitlines()) + "\n")
+
+
+@command.command("export")
+@click.argument("session", metavar="ID")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["markdown", "json", "jsonl"]),
+    default="markdown",
+    show_default=True,
+    help="Markdown to read, the items as JSON, or the recorded lines as they are.",
+)
+@click.option("-o", "--output", type=click.File("w", encoding="utf-8"), default="-")
+def export_command(session: str, layout: str, output: TextIO) -> None:
+    """Write a session to a file or to stdout."""
+    from toolrest.agent.history.rollout import read_rollout
+    from toolrest.agent.history.stored_sessions import find_session
+    from toolrest.agent.conversation.transcript import markdown
+
+    stored = find_session(_home(), session)
+    if layout == "jsonl":
+        with open(stored.path, encoding="utf-8", errors="replace") as file:
+            output.write(file.read())
+        return
+    rollout = read_rollout(stored.path)
+    if layout == "json":
+        whole = {"meta": rollout.meta, "items": rollout.items}
+        output.write(json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
+        return
+    output.write(f"# Session {rollout.thread_id}\n\n")
+    output.write("\n\n".join(markdown(rollout.items)) + "\n")
+
+
+@command.command("fork")
+@click.argument("session", metavar="ID")
+def fork_command(session: str) -> None:
+    """Copy a session under a new id, which is printed."""
+    from toolrest.agent.open_session import fork
+    from toolrest.agent.history.stored_sessions import find_session
+
+    home = _home()
+    click.echo(fork(home, find_session(home, session).path))
+
+
+@command.command("resume")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@click.argument("session", metavar="ID|--last", required=False)
+@click.option("--last", is_flag=True, help="This folder's latest session.")
+@click.argument("prompt", metavar="[PROMPT|-]", required=False)
+def resume_command(
+    choices: Choices, session: str | None, last: bool, prompt: str | None, as_json: bool
+) -> None:
+    """Go on with a session: the same as toolrest exec --resume."""
+    from toolrest.cli.run.exec import task_text
+    from toolrest.cli.run.exec_run import Task, run_task
+
+    if last:
+        prompt = session or prompt  # with --last the only argument is the prompt
+        session = None
+    elif session is None:
+        raise click.UsageError("name a session, or give --last")
+    task = Task(choices, task_text(prompt), as_json=as_json, resume=session, last=last)
+    sys.exit(run_task(task))

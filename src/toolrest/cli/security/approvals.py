@@ -1,0 +1,142 @@
+"""`toolrest approvals`: answer questions that other processes left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from toolrest.gate.approval.pending import PendingApproval
+    from toolrest.gate.approval.pending_store import PendingStore
+    from toolrest.items import ToolOutput
+
+SCOPES = ("once", "session", "project", "user", "rule")
+
+
+@click.group("approvals")
+def command() -> None:
+    """List, show and answer questions that wait (on_ask = "defer").
+
+    An answer counts once, for exactly the call that was shown, and the first one counts.
+    """
+
+
+@command.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also those used, and expired ones.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_(everything: bool, as_json: bool) -> None:
+    """List the questions that wait, oldest first."""
+    from toolrest.policy.terminal_safe import display_safe
+
+    store = _store()
+    told = False
+    for pending in store.listed():
+        state = store.state(pending)
+        if not everything and state in ("taken", "expired"):
+            continue
+        told = True
+        if as_json:
+            click.echo(_as_json(pending, state))
+            continue
+        left = max(int((pending.expires - time.time()) // 60), 0)
+        request = pending.request
+        what = " ".join(request.command) or request.reason
+        click.echo(
+            f"{pending.id}  {state:8}  {left:5} min  {request.risk.label:8}  "
+            f"{display_safe(pending.tool)}: {display_safe(what)}"
+        )
+    if not told and not as_json:
+        click.echo("no question waits", err=True)
+
+
+@command.command("show")
+@click.argument("id_", metavar="ID")
+def show(id_: str) -> None:
+    """Show everything about the question ID."""
+    from toolrest.cli.terminal.approve import describe
+    from toolrest.cli.terminal.terminal import shown
+
+    store = _store()
+    pending = store.get(id_)
+    for line in describe(pending.request):
+        click.echo(line)
+    click.echo(f"  workspace: {shown(pending.workspace)} ({pending.sandbox_mode})")
+    for choice in pending.request.choices:
+        click.echo(f"  --scope {choice.scope}: {shown(choice.sentence)}")
+    click.echo(f"  state:     {store.state(pending)}")
+
+
+@command.command("approve")
+@click.argument("id_", metavar="ID")
+@click.option("--scope", type=click.Choice(SCOPES), default="once", help="How far the yes reaches.")
+@click.option("--run", "run_now", is_flag=True, help="Run the call here and print its result.")
+def approve(id_: str, scope: str, run_now: bool) -> None:
+    """Say yes to the question ID; the call runs once, when it is made again or with --run."""
+    from toolrest.errors import ConfigError
+    from toolrest.gate.approval.request import SCOPES as ANSWER_OF
+
+    store = _store()
+    pending = store.get(id_)
+    offered = {choice.scope for choice in pending.request.choices} | {"once"}
+    if scope not in offered:
+        raise ConfigError(f"--scope {scope} is not offered for {pending.id}; see approvals show")
+    store.answer(pending, ANSWER_OF[scope])  # type: ignore[index]
+    if not run_now:
+        click.echo(f"{pending.id} is approved")
+        return
+    import asyncio
+
+    output = asyncio.run(_run(pending))
+    click.echo(output.text)
+    sys.exit(1 if output.failed or output.success is False else 0)
+
+
+@command.command("deny")
+@click.argument("id_", metavar="ID")
+@click.argument("note", required=False, default="")
+def deny(id_: str, note: str) -> None:
+    """Say no to the question ID; NOTE is told to the model."""
+    store = _store()
+    pending = store.get(id_)
+    store.answer(pending, "denied", note)
+    click.echo(f"{pending.id} is denied")
+
+
+async def _run(pending: PendingApproval) -> ToolOutput:
+    from toolrest.cli.options import Choices
+
+    choices = Choices(
+        pending.workspace, pending.sandbox_mode, pending.approval_policy, (), None, None
+    )
+    async with choices.open() as rest:
+        return await rest.resume(pending, None)
+
+
+def _store() -> PendingStore:
+    from toolrest.config.files import toolrest_home
+    from toolrest.gate.approval.pending_store import PendingStore
+
+    return PendingStore(toolrest_home(None, os.environ))
+
+
+def _as_json(pending: PendingApproval, state: str) -> str:
+    """Without the exact arguments: they may hold what is redacted elsewhere."""
+    import json
+
+    return json.dumps(
+        {
+            "id": pending.id,
+            "state": state,
+            "tool": pending.tool,
+            "workspace": pending.workspace,
+            "created": pending.created,
+            "expires": pending.expires,
+            "session_id": pending.session_id,
+            "call_id": pending.call_id,
+            **pending.shown,
+        }
+    )

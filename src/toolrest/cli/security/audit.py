@@ -1,0 +1,56 @@
+"""`toolrest audit`: is the log whole, and what does it say."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+
+@click.group("audit")
+def command() -> None:
+    """Check or read the audit log: one line per decision and per result of every tool call."""
+
+
+@command.command("verify")
+@click.argument("file", required=False)
+def verify(file: str | None) -> None:
+    """Check FILE (default: every log) for edited, removed or reordered lines; exit 1 if any."""
+    from toolrest.gate.audit.read import verify as check
+
+    bad = 0
+    for path in _files(file):
+        result = check(path)
+        click.echo(f"{path}: {result}")
+        bad += not result.ok
+    sys.exit(1 if bad else 0)
+
+
+@command.command("show")
+@click.argument("file", required=False)
+@click.option("-n", "lines", type=int, help="Only the last N lines.")
+def show(file: str | None, lines: int | None) -> None:
+    """Print FILE (default: the newest log) in a form for people."""
+    from toolrest.gate.audit.read import show as rows
+
+    shown = [str(row) for row in rows(_files(file)[-1])]
+    for line in shown[-lines:] if lines else shown:
+        click.echo(line)
+
+
+def _files(file: str | None) -> list[str]:
+    from toolrest.config.loader import load
+
+    if file is not None:
+        return [file]
+    folder = load(surface="cli").audit_folder
+    try:
+        names = [
+            os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".jsonl")
+        ]
+    except FileNotFoundError:
+        names = []
+    if not names:
+        raise click.UsageError(f"there is no audit log in {folder}")
+    return sorted(names, key=os.path.getmtime)

@@ -1,0 +1,33 @@
+"""`toolrest doctor`: what can be enforced on this machine, found out by trying."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+import click
+
+
+@click.command("doctor")
+@click.option("-C", "--cd", "folder", metavar="DIR", help="Look at DIR as the workspace.")
+def command(folder: str | None) -> None:
+    """Run every sandbox backend and say what each enforces, what stays open and what to install.
+
+    Exits with 1 when no backend works: commands are then refused, never run unconfined.
+    """
+    from toolrest.agent.path_policy import default_workspace, path_policy
+    from toolrest.config.loader import load
+    from toolrest.sandbox.doctor import examine, lines
+    from toolrest.sandbox.policy import SandboxPolicy
+
+    workspace = default_workspace(folder)
+    config = load(workspace=workspace, flags={"sandbox_mode": "workspace-write"}, surface="cli")
+    for warning in config.warnings:
+        click.echo(f"toolrest: {warning}", err=True)
+    with tempfile.TemporaryDirectory(prefix="toolrest-doctor-") as session:
+        policy = SandboxPolicy.from_paths(path_policy(config, workspace), session)
+        report = examine(policy, os.path.join(session, "mountpoints"))
+    for line in lines(report):
+        click.echo(line)
+    sys.exit(0 if report.chosen else 1)

@@ -1,0 +1,71 @@
+"""`toolrest grants`: what was answered for longer than a session, and taking it back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from toolrest.gate.approval.grants import Grant
+
+
+@click.group("grants")
+def command() -> None:
+    """Answers that are remembered: list them, take them back."""
+
+
+def _home() -> str:
+    import os
+
+    from toolrest.config.files import toolrest_home
+
+    return toolrest_home(None, os.environ)
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+def listed(as_json: bool) -> None:
+    """List every grant that is kept for a project or for you."""
+    from toolrest.gate.approval.grants import stored_grants
+
+    grants = stored_grants(_home())
+    if as_json:
+        click.echo(json.dumps([{"id": grant.id, **grant.to_json()} for grant in grants]))
+        return
+    for grant in grants:
+        click.echo(_line(grant))
+    if not grants:
+        click.echo("no grants are kept", err=True)
+
+
+@command.command("revoke")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--project", metavar="DIR", help="All that are for the project DIR.")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+def revoked(ids: tuple[str, ...], everything: bool, project: str | None) -> None:
+    """Take grants back by their ids (or the first letters of one); running sessions notice."""
+    import os
+
+    from toolrest.gate.approval.grants import revoke, revoke_all
+
+    if (bool(ids), everything, project is not None).count(True) != 1:
+        raise click.UsageError("name ids, or give --all, or --project DIR")
+    if ids:
+        gone = revoke(_home(), ids)
+    else:
+        gone = revoke_all(_home(), None if project is None else os.path.realpath(project))
+    for grant in gone:
+        click.echo(f"revoked {_line(grant)}")
+
+
+def _line(grant: Grant) -> str:
+    import time
+
+    from toolrest.policy.terminal_safe import display_safe
+
+    day = time.strftime("%Y-%m-%d", time.localtime(grant.created))
+    where = f" {grant.project}" if grant.project else ""
+    words = f"{grant.id}  {day}  {grant.scope}{where}: {grant.key.sentence()}"
+    return display_safe(words)

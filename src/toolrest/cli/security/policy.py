@@ -1,0 +1,139 @@
+"""`toolrest policy`: what would be allowed, why, and whether the gate really holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+if TYPE_CHECKING:
+    from toolrest.agent.reports.policy import Checked
+
+
+@click.group("policy")
+def command() -> None:
+    """Ask the policy instead of running something."""
+
+
+@command.command("check")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.argument("words", nargs=-1, required=True, metavar="-- CMD...")
+def check(choices: Choices, words: tuple[str, ...], as_json: bool) -> None:
+    """Say whether a command would run, ask or be forbidden, and what decides that.
+
+    One argument is a shell script, several are an argument vector. Nothing is run.
+
+    \b
+    toolrest policy check -- 'git diff | head'
+    toolrest policy check --json -a never -- rm -rf build
+    """
+    from toolrest.agent.reports.policy import check_command
+
+    config = choices.load()
+    found = check_command(config, words[0] if len(words) == 1 else words, config.workspace or ".")
+    for warning in (*config.warnings, *found.warnings):
+        click.echo(f"toolrest: {warning}", err=True)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), ensure_ascii=False))
+    else:
+        _print(found)
+
+
+def _print(found: Checked) -> None:
+    from toolrest.policy.terminal_safe import display_safe
+
+    setting = found.setting
+    click.echo(f"{found.outcome.answer}  (risk {found.risk}; {setting.mode}, {setting.sandbox})")
+    if found.reason:
+        click.echo(f"  {display_safe(found.reason)}")
+    words = {"allow": "allow", "prompt": "ask", "forbidden": "forbid"}
+    for decided in found.outcome.decided:
+        segment = decided.segment
+        shown = display_safe(" ".join(segment.argv)) or segment.rule
+        by = ", ".join(
+            display_safe(f"{match.source or 'rule'}: {' '.join(match.prefix)}")
+            for match in decided.matches
+        )
+        indent = "  " * (segment.depth + 1)
+        row = decided.row if not by else f"{decided.row} ({by})"
+        click.echo(f"{indent}{words[decided.decision.label]:6} {shown}  [{row}]")
+
+
+@command.command("explain")
+@session_options
+@click.argument("name")
+@click.argument("arguments", metavar="JSON", default="{}")
+def explain(choices: Choices, name: str, arguments: str) -> None:
+    """Say what would become of a call of the tool NAME, as JSON; nothing is run.
+
+    \b
+    toolrest policy explain apply_patch '{"file_path": "a", "old_string": "x", "new_string": "y"}'
+    """
+    import asyncio
+
+    rest = choices.open()
+    told = rest.explain(name, arguments).to_json()
+    asyncio.run(rest.aclose())
+    click.echo(json.dumps(told, ensure_ascii=False, indent=1))
+
+
+@command.command("show")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def show(choices: Choices, as_json: bool) -> None:
+    """Print the policy in force: settings and their sources, table, rules, overrides, grants."""
+    import asyncio
+
+    rest = choices.open()
+    told = rest.effective_policy()
+    asyncio.run(rest.aclose())
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False, indent=1))
+        return
+    for key, row in told["settings"].items():
+        click.echo(f"{key} = {json.dumps(row['value'])}  ({row['source']})")
+    click.echo(f"writable: {', '.join(told['writable_roots']) or 'nothing'}")
+    from toolrest.policy.modes import WORDS
+
+    for what, answer in told["table"].items():
+        click.echo(f"  {answer:6} {WORDS[what]}")
+    for table, entries in told["overrides"].items():
+        for name, say in entries.items():
+            click.echo(f"  {say:6} approvals.{table}.{json.dumps(name)}")
+    click.echo(f"rules: {told['rules']['count']} from {len(told['rules']['files'])} files")
+    for warning in told["rules"]["warnings"]:
+        click.echo(f"  {warning}")
+    grants = told["grants"]
+    click.echo(
+        f"grants: {grants['count']}" + (f" ({grants['problem']})" if grants["problem"] else "")
+    )
+
+
+@command.command("test")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def test(choices: Choices, as_json: bool) -> None:
+    """Send calls that must not run through the live gate; exit code 1 if one of them does.
+
+    They are harmless: they touch a temporary folder, and nobody is asked.
+    """
+    import asyncio
+
+    from toolrest.cli.security.canaries import run_canaries
+
+    results = asyncio.run(run_canaries(choices.load()))
+    if as_json:
+        click.echo(json.dumps([result.to_json() for result in results]))
+    else:
+        for result in results:
+            click.echo(f"{result.state:7} {result.name}: {result.words}")
+    ran = [result for result in results if result.state == "RAN"]
+    if not as_json:
+        held = sum(result.state == "held" for result in results)
+        click.echo(f"{held} held, {len(ran)} ran, {len(results) - held - len(ran)} not denied here")
+    sys.exit(1 if ran else 0)

@@ -1,0 +1,91 @@
+"""`toolrest sandbox`: run a command exactly as a model's would run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+import click
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
+    from toolrest.sandbox.confine import Backend
+    from toolrest.sandbox.policy import Network
+
+_EXEC = ("/bin/sh", "-c", 'exec "$@"', "toolrest")
+"""Has what a shell says, and its exit codes, where the program is not there: bubblewrap has 1."""
+_OTHER_ROOTS = ("docker", "chroot")
+"""There may be no shell in these."""
+
+
+@click.command("sandbox", context_settings={"ignore_unknown_options": True})
+@click.option("-C", "--cd", "folder", metavar="DIR", help="The workspace to run in.")
+@click.option(
+    "-s",
+    "--sandbox",
+    "mode",
+    type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+    default="workspace-write",
+    show_default=True,
+    help="What may be written.",
+)
+@click.option("--network", default="off", metavar="off|on|HOST,…", help="What can be reached.")
+@click.option(
+    "--backend",
+    type=click.Choice(["bubblewrap", "landlock", "docker", "chroot"]),
+    help="Use this one instead of the best that works.",
+)
+@click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    folder: str | None,
+    mode: str,
+    network: str,
+    backend: str | None,
+    overrides: tuple[str, ...],
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND as a model's command would run, with DIR as the workspace.
+
+    Exits with the command's own code, 128 + n when signal n ended it, 127 when there is no such
+    program in there, 126 when it cannot be run.
+
+    \b
+    toolrest sandbox -- touch /etc/x          # Read-only file system
+    toolrest sandbox -s read-only -- make -n
+    toolrest sandbox --network on -- curl -sI https://example.org
+    """
+    from toolrest.agent.path_policy import default_workspace
+    from toolrest.config.loader import load
+
+    config = load(
+        workspace=default_workspace(folder),
+        overrides=overrides,
+        flags={"sandbox_mode": mode},
+        surface="cli",
+    )
+    sys.exit(asyncio.run(_run(config, command, network, backend)))
+
+
+async def _run(config: Config, argv: tuple[str, ...], network: str, backend: str | None) -> int:
+    from toolrest.agent.setup.runner import standalone_runner
+
+    hosts: tuple[str, ...] = ()
+    if network not in ("on", "off"):
+        hosts = tuple(host.strip() for host in network.split(",") if host.strip())
+    kind: Network = "allowlist" if hosts else "on" if network == "on" else "off"
+    runner = standalone_runner(
+        config,
+        os.environ,
+        network=kind,
+        hosts=hosts,
+        backend=cast("Backend | None", backend),
+    )
+    if runner.confinement.backend not in _OTHER_ROOTS:
+        argv = (*_EXEC, *argv)
+    try:
+        return await runner.attached(argv)
+    finally:
+        await runner.aclose()

@@ -1,0 +1,118 @@
+"""`toolrest acp`: the agent for editors that speak the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+from toolrest.records import replace
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.serve.acp import EditorAgent, Opening
+
+
+_LONGEST_LINE = 50 * 1024 * 1024
+
+
+@click.command("acp")
+@session_options
+def command(choices: Choices) -> None:
+    """Be the agent of an editor, over standard input and output.
+
+    The editor starts this command, opens sessions in folders of its choice and sends prompts.
+    Settings are those of each folder, as with exec; approvals are asked in the editor.
+
+    \b
+    Zed: "agent_servers": {"Toolrest": {"command": "toolrest", "args": ["acp"]}}
+    """
+    from toolrest.serve.acp import EditorAgent
+
+    def open_session(opening: Opening) -> AgentSession:
+        return _open(choices, opening)
+
+    for number, name in ((0, "input"), (1, "output")):
+        if not _can_talk(number):
+            raise click.UsageError(f"standard {name} is no pipe or terminal: an editor starts this")
+    asyncio.run(_run(EditorAgent(open_session)))
+
+
+def _can_talk(descriptor: int) -> bool:
+    """Files and /dev/null cannot be waited for, and nobody answers there."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+def _open(choices: Choices, opening: Opening) -> AgentSession:
+    from toolrest.agent.open_session import open_session
+    from toolrest.agent.history.stored_sessions import find_session
+    from toolrest.agent.setup._merge_user_tools import add_user_tools
+
+    config = replace(choices, folder=opening.cwd).load(_chosen(opening))
+    resume = find_session(config.home, opening.resume).path if opening.resume else None
+    # An editor opens whatever was cloned: its AGENTS.md counts once the user trusts the folder.
+    session = open_session(
+        config, resume=resume, on_ask=opening.on_ask, source="acp", trusted=config.trusted
+    )
+    for problem in add_user_tools(session.rest):
+        click.echo(f"toolrest: {problem}", err=True)
+    return session
+
+
+def _chosen(opening: Opening) -> dict[str, Any]:
+    """What the editor chose for a session: more folders, and MCP servers of its own."""
+    from toolrest.config.keys import format_key
+    from toolrest.errors import ConfigError
+
+    chosen: dict[str, Any] = {}
+    if opening.folders:
+        chosen["sandbox_workspace_write.writable_roots"] = list(opening.folders)
+    for server in opening.servers:
+        kind = getattr(server, "type", "stdio")
+        row: dict[str, Any]
+        if kind == "stdio":
+            row = {"command": server.command, "args": list(server.args)}
+            row["env"] = {variable.name: variable.value for variable in server.env}
+        elif kind in ("http", "sse"):
+            headers = {header.name: header.value for header in server.headers}
+            row = {"type": kind, "url": server.url, "http_headers": headers}
+        else:
+            raise ConfigError(f"the MCP server {server.name} is of an unknown kind: {kind}")
+        chosen[format_key(("mcp_servers", server.name))] = row
+    return chosen
+
+
+async def _run(agent: EditorAgent) -> None:
+    from acp import run_agent
+
+    reader, writer = await _protocol_streams()
+    try:
+        await run_agent(agent, writer, reader)  # type: ignore[arg-type]
+    finally:
+        await agent.aclose()
+        writer.close()
+
+
+async def _protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Standard input and output for the protocol alone.
+
+    What a tool prints goes to standard error, and what reads standard input finds it empty.
+    """
+    loop = asyncio.get_running_loop()
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    reader = asyncio.StreamReader(limit=_LONGEST_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)

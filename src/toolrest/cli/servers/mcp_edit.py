@@ -1,0 +1,100 @@
+"""`toolrest mcp add` and `remove`: servers in the user's settings file."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import click
+
+
+@click.command("add", context_settings={"ignore_unknown_options": False})
+@click.argument("name")
+@click.argument("argv", nargs=-1, metavar="[-- COMMAND ARGS...]")
+@click.option("--url", help="The address of a server over HTTP, in place of a command.")
+@click.option("--sse", is_flag=True, help="The server speaks the older HTTP with SSE.")
+@click.option("--env", "variables", multiple=True, metavar="K=V", help="A variable for it.")
+@click.option("--env-var", "passed", multiple=True, metavar="K", help="Pass this variable on.")
+@click.option("--bearer-token-env-var", "bearer", metavar="K", help="Holds the server's token.")
+@click.option("--force", is_flag=True, help="Replace a server of that name.")
+def add_command(
+    name: str,
+    argv: tuple[str, ...],
+    url: str | None,
+    sse: bool,
+    variables: tuple[str, ...],
+    passed: tuple[str, ...],
+    bearer: str | None,
+    force: bool,
+) -> None:
+    """Write the server NAME into your settings: a COMMAND after --, or a --url.
+
+    \b
+    toolrest mcp add git -- uvx mcp-server-git
+    toolrest mcp add api --env-var API_TOKEN -- node server.js
+    toolrest mcp add docs --url https://example.com/mcp
+    """
+    from toolrest.config.files import toolrest_home
+    from toolrest.config.write import edit_user_file
+
+    if re.fullmatch(r"[A-Za-z0-9_.-]+", name) is None:
+        raise click.UsageError(f"the name {name!r} may have letters, digits, `-`, `_` and `.` only")
+    if (url is None) == (not argv):
+        raise click.UsageError("give either a command after -- or --url")
+    row: dict[str, Any] = {"url": url} if url else {"command": argv[0]}
+    if len(argv) > 1:
+        row["args"] = list(argv[1:])
+    if sse:
+        row["type"] = "sse"
+    if variables:
+        row["env"] = dict(_pair(item) for item in variables)
+    if passed:
+        row["env_vars"] = list(passed)
+    if bearer:
+        row["bearer_token_env_var"] = bearer
+    home = toolrest_home(None, os.environ)
+    if name in _stored(home) and not force:
+        raise click.UsageError(f"there already is a server {name!r}; --force replaces it")
+    _check(name, row, home)
+    file = edit_user_file(home, ("mcp_servers", name), row)
+    click.echo(f"{name} is in {file}; try it: toolrest mcp test {name}")
+
+
+@click.command("remove")
+@click.argument("name")
+def remove_command(name: str) -> None:
+    """Take the server NAME out of your settings."""
+    from toolrest.config.files import toolrest_home
+    from toolrest.config.write import edit_user_file
+
+    home = toolrest_home(None, os.environ)
+    if name not in _stored(home):
+        raise click.UsageError(f"there is no server {name!r} in your settings")
+    file = edit_user_file(home, ("mcp_servers", name), None)
+    click.echo(f"{name} is gone from {file}")
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"--env takes NAME=VALUE, not {item!r}")
+    return name, value
+
+
+def _stored(home: str) -> dict[str, Any]:
+    from toolrest.config.files import config_file
+    from toolrest.config._merge_read import read_toml
+
+    servers = (read_toml(config_file(home)) or {}).get("mcp_servers", {})
+    return servers if isinstance(servers, dict) else {}
+
+
+def _check(name: str, row: dict[str, Any], home: str) -> None:
+    from toolrest.config.files import config_file
+    from toolrest.config.schema.mcp import McpServer
+    from toolrest.mcp.servers import resolve
+
+    server = resolve(name, McpServer.check(row), "user", config_file(home), os.environ)
+    if server.problem is not None and "not set" not in server.problem:
+        raise click.UsageError(server.problem)

@@ -1,0 +1,88 @@
+"""`toolrest mcp serve`: this session's tools for any MCP client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.config import Config
+    from toolrest.gate.approval.approvals import OnAsk
+    from toolrest.serve.server import ToolServer
+
+
+@click.command("serve")
+@session_options
+@click.option(
+    "--http", "address", metavar="HOST:PORT", help="Serve over HTTP instead of standard input."
+)
+def command(choices: Choices, address: str | None) -> None:
+    """Offer Toolrest's tools to an MCP client, with its approvals, sandbox, limits and audit.
+
+    Without --http the client starts this command and speaks over standard input and output.
+    With it, clients connect to http://HOST:PORT/mcp with a bearer token: the value of
+    TOOLREST_MCP_TOKEN, or a new one that is written to a file named at the start.
+
+    A call that needs approval is asked through the client if it can show questions
+    (elicitation); otherwise on_ask decides, which denies unless you set it.
+
+    \b
+    toolrest mcp serve -C ~/project -s workspace-write
+    toolrest mcp serve --http 127.0.0.1:8000
+    """
+    config = choices.load()
+    if config.warnings:
+        from toolrest.cli.terminal._merge_told import tell_warnings
+
+        tell_warnings(config)
+    from toolrest.serve.server import ToolServer
+
+    tools = ToolServer(config, config.workspace or ".", _open)
+    asyncio.run(_stdio(tools) if address is None else _http(tools, config, address))
+
+
+def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.agent.setup._merge_user_tools import add_user_tools
+
+    rest = Toolrest(workspace, config=config, on_ask=on_ask)
+    for problem in add_user_tools(rest):
+        click.echo(f"toolrest: {problem}", err=True)
+    return rest
+
+
+async def _stdio(tools: ToolServer) -> None:
+    from mcp.server.stdio import stdio_server
+
+    server = tools.server()
+    try:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+    finally:
+        await tools.aclose()
+
+
+async def _http(tools: ToolServer, config: Config, text: str) -> None:
+    from toolrest.serve import http
+
+    host, port = http.address(text)
+    token = http.token_from(os.environ)
+    sock = http.listen(host, port)
+    port = sock.getsockname()[1]
+    click.echo(f"toolrest: serving http://{host}:{port}{http.PATH}", err=True)
+    if token is None:
+        path = os.path.join(config.home, "run", f"mcp-{port}.token")
+        token = http.new_token(path)
+        click.echo(f"toolrest: the bearer token is in {path}", err=True)
+    if not http.is_loopback(host):
+        click.echo("toolrest: this address can be reached from other machines", err=True)
+    try:
+        await http.serve(http.application(tools, host, port, token), sock)
+    finally:
+        await tools.aclose()

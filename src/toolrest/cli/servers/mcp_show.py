@@ -1,0 +1,191 @@
+"""`toolrest mcp list`, `get` and `test`: what is configured, and the truth about it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+if TYPE_CHECKING:
+    from toolrest.cli.terminal.terminal import Terminal
+    from toolrest.gate.approval.approvals import OnAsk
+    from toolrest.mcp.connection import Connection, Status
+    from toolrest.mcp.servers import Server
+
+
+@click.command("list")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_command(choices: Choices, as_json: bool) -> None:
+    """Start every server as a session would, and say how each of them stands.
+
+    Exit code 1 when one of them failed.
+    """
+    rows = [connection.status() for connection in asyncio.run(_settled(choices, None))]
+    if as_json:
+        from toolrest.wire.items.encode import dumps
+
+        click.echo(dumps([_as_json(row) for row in rows]))
+    elif not rows:
+        click.echo("no MCP servers are configured; see: toolrest mcp add --help")
+    else:
+        _print_table(rows)
+    sys.exit(1 if any(row.state == "failed" for row in rows) else 0)
+
+
+@click.command("test")
+@session_options
+@click.argument("name")
+def test_command(choices: Choices, name: str) -> None:
+    """Start the server NAME and show its tools, in full."""
+    found = asyncio.run(_settled(choices, name))
+    if not found:
+        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+    connection = found[0]
+    if connection.state == "failed" or not connection.listed:
+        click.echo(f"{name}: {connection.state}: {_safe(connection.reason)}", err=True)
+        sys.exit(1)
+    info = connection.info
+    who = _safe(f"{info.get('name', '?')} {info.get('version', '')}".rstrip())
+    click.echo(f"{name}: ready; {who}")
+    for tool in sorted(connection.definitions.values(), key=lambda each: each.name):
+        click.echo(f"\n{_safe(tool.name)}\n  {_safe(tool.description) or '(no description)'}")
+        for parameter in tool.input_schema.get("properties", {}):
+            click.echo(f"    {_safe(str(parameter))}")
+    for tool_name, why in connection.rejected.items():
+        click.echo(f"toolrest: {_safe(tool_name)} is set aside: {_safe(why)}", err=True)
+
+
+@click.command("get")
+@session_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("name")
+def get_command(choices: Choices, name: str, as_json: bool) -> None:
+    """Show the settings of the server NAME; values of variables and headers are not shown."""
+    import os
+
+    from toolrest.mcp.servers import configured
+
+    config = choices.load()
+    found = configured(config, os.environ, config.workspace or os.getcwd()).servers
+    server = found.get(name)
+    if server is None:
+        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+    facts = _facts(server)
+    if as_json:
+        from toolrest.wire.items.encode import dumps
+
+        click.echo(dumps(facts))
+        return
+    for key, value in facts.items():
+        click.echo(f"{key} = {_safe(str(value))}")
+
+
+def _facts(server: Server) -> dict[str, Any]:
+    row = server.row
+    facts = {
+        "name": server.name,
+        "from": server.file,
+        **{
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in row.as_dict(set_only=True).items()
+            if key not in ("env", "headers", "http_headers", "tools")
+        },
+    }
+    for key in ("env", "headers", "http_headers"):
+        if names := getattr(row, key):
+            facts[key] = dict.fromkeys(names, "(hidden)")
+    if row.tools:
+        facts["tools"] = {name: tool.approval_mode for name, tool in row.tools.items()}
+    if server.problem is not None:
+        facts["problem"] = server.problem
+    return facts
+
+
+async def _settled(
+    choices: Choices, name: str | None, asker: OnAsk | None = None
+) -> list[Connection]:
+    """The servers (or that one), as a session finds them; what was found outlives its end."""
+    from toolrest.cli.terminal.mcp_progress import waiting_told
+
+    terminal = _terminal()
+    rest = choices.open(asker or _asker(terminal))
+    # Not entered: that would start the servers nobody has named as well, and ask about them.
+    try:
+        pool = rest.mcp
+        names = [] if pool is None else [n for n in pool.connections if name in (None, n)]
+        if pool is None or not names:
+            return []
+        busy = terminal.lock.locked if terminal is not None else lambda: False
+        async with waiting_told(pool.connections, sorted(names), busy):
+            await rest.wait_for_mcp(*names)
+        return [pool.connections[each] for each in sorted(names)]
+    finally:
+        await rest.aclose()
+
+
+def _print_table(rows: list[Status]) -> None:
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        what = f"{len(row.tools)} tools" if row.state == "ready" else row.reason
+        aside = f", {len(row.rejected)} set aside" if row.rejected else ""
+        click.echo(
+            f"{row.name:<{width}}  {row.state:<8}  {_safe(what)}{aside}  [{_safe(row.target)}]"
+        )
+
+
+def _as_json(row: Status) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "state": row.state,
+        "reason": row.reason,
+        "transport": row.transport,
+        "tools": list(row.tools),
+        "rejected": dict(row.rejected),
+    }
+
+
+def _safe(text: str) -> str:
+    from toolrest.policy.terminal_safe import display_safe
+
+    return display_safe(text, keep_newlines=True)
+
+
+def _terminal() -> Terminal | None:
+    from toolrest.cli.terminal.terminal import Terminal, is_terminal
+
+    return Terminal() if is_terminal() else None
+
+
+def _asker(terminal: Terminal | None) -> OnAsk | None:
+    if terminal is None:
+        return None
+    from toolrest.cli.terminal.approve import TerminalApprover
+
+    return TerminalApprover(terminal)
+
+
+@click.command("approve")
+@session_options
+@click.option("--yes", is_flag=True, help="Approve without asking; what is approved is printed.")
+@click.argument("name")
+def approve_command(choices: Choices, name: str, yes: bool) -> None:
+    """Show how the server NAME is started and what changed in its tools, and approve it."""
+    from toolrest.agent.mcp.trust import CHANGED, START
+    from toolrest.gate.approval.request import ApprovalRequest
+
+    def ask(request: ApprovalRequest) -> bool:
+        if request.tool not in (START, CHANGED):
+            return False  # the server has a question of its own already
+        click.echo(request.reason, err=True)  # made safe to show by whoever asks
+        return yes or click.confirm("Approve?", default=False, err=True)
+
+    found = asyncio.run(_settled(choices, name, ask))
+    if not found:
+        raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
+    click.echo(_safe(found[0].status().line()))
+    sys.exit(1 if found[0].state == "failed" else 0)

@@ -1,0 +1,82 @@
+"""`toolrest config`: what is set, where it was set, and changing it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from toolrest.cli.options import Choices, session_options
+
+
+@click.group("config")
+def command() -> None:
+    """Show, change or import settings.
+
+    Settings come from -c, flags, TOOLREST_* variables, a profile, the .toolrest/config.toml of a
+    trusted folder and $TOOLREST_HOME/config.toml, in that order.
+    """
+
+
+@command.command("show")
+@session_options
+@click.option("--all", "everything", is_flag=True, help="Also settings that have their default.")
+def show(choices: Choices, everything: bool) -> None:
+    """Print every setting that was set, with its value and where it came from."""
+    config = choices.load()
+    rows = [row for row in config.rows() if everything or row.source != "default"]
+    for row in rows:
+        click.echo(f"{row.key} = {row.text}  # {row.source}")
+    for warning in config.warnings:
+        click.echo(f"toolrest: {warning}", err=True)
+
+
+@command.command("get")
+@session_options
+@click.argument("key")
+def get(choices: Choices, key: str) -> None:
+    """Print one setting's value."""
+    click.echo(choices.load().get(key).text)
+
+
+@command.command("set")
+@click.argument("key")
+@click.argument("value")
+def set_(key: str, value: str) -> None:
+    """Write KEY = VALUE into your own settings file; comments in it stay.
+
+    \b
+    toolrest config set approval_policy never
+    toolrest config set tools.disabled '["webfetch"]'
+    """
+    from toolrest.config.write import set_value
+
+    click.echo(f"{key} is set in {set_value(key, value)}")
+
+
+@command.command("path")
+def path() -> None:
+    """Print the path of your own settings file."""
+    import os
+
+    from toolrest.config.files import config_file, toolrest_home
+
+    click.echo(config_file(toolrest_home(None, os.environ)))
+
+
+@command.command("import-codex")
+@click.option(
+    "--from", "folder", metavar="DIR", help="Codex's home; default $CODEX_HOME or ~/.codex."
+)
+def import_codex(folder: str | None) -> None:
+    """Print your Codex settings as Toolrest settings; nothing is written.
+
+    What cannot be taken over is listed on standard error with the reason.
+    """
+    from toolrest.config.codex import import_codex as convert
+
+    text, skipped = convert(folder)
+    click.echo(text, nl=False)
+    for line in skipped:
+        click.echo(f"toolrest: not taken over: {line}", err=True)
+    sys.exit(0)

@@ -1,0 +1,136 @@
+"""Asking a person at the terminal. What is shown is what will run, escaped so it cannot lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolrest.cli.terminal.terminal import Terminal, block, shown
+from toolrest.gate.approval.user_questions import UserAnswers, UserQuestions
+from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
+from toolrest.policy.effects import Risk
+
+_LETTERS = {"once": "y", "session": "s", "project": "p", "user": "a", "rule": "r"}
+_SHORT_LINES = 40
+_SHORT_LINE = 2000
+_VERBS = {
+    "write": "writes",
+    "run": "runs",
+    "connect": "connects to",
+    "call": "calls",
+    "unknown": "does not say what it touches: anything may happen",
+}
+
+
+class TerminalApprover:
+    """The approver of a session with a person in front of it."""
+
+    def __init__(self, terminal: Terminal | None = None) -> None:
+        self._terminal = terminal or Terminal()
+
+    async def __call__(self, request: ApprovalRequest) -> Review:
+        """Show the call and take an answer; anything that is not a clear yes is no."""
+        async with self._terminal.lock:
+            lines = list(describe(request))
+            cut = self._show(lines)
+            while True:
+                review = await self._answer(request, cut)
+                if review is not None:
+                    return review
+                for line in lines:
+                    self._terminal.say(line)
+                cut = False
+
+    async def ask_user(self, asked: UserQuestions) -> UserAnswers:
+        """A model's questions in words, one after the other."""
+        from toolrest.cli.terminal._merge_ask_user import answers_from
+
+        return await answers_from(self._terminal, asked)
+
+    def _show(self, lines: list[str]) -> bool:
+        """Print it; True when some of it was left out."""
+        short = [line if len(line) <= _SHORT_LINE else line[:_SHORT_LINE] + " …" for line in lines]
+        for line in short[:_SHORT_LINES]:
+            self._terminal.say(line)
+        if short[:_SHORT_LINES] == lines:
+            return False
+        self._terminal.say("  … this is not all of it; see it with [e] before you can say yes")
+        return True
+
+    async def _answer(self, request: ApprovalRequest, cut: bool) -> Review | None:
+        """The answer, or None when all of it is to be shown."""
+        choices = request.choices or (Choice("once", "this call only"),)
+        word = request.risk == Risk.CRITICAL
+        if not cut:
+            for choice in choices:
+                sentence = shown(choice.sentence)
+                self._terminal.say(f"  [{_key(choice, word)}] {choice.scope}: {sentence}")
+        self._terminal.say("  [n] no (what you write after it is told to the model)")
+        self._terminal.say("  [q] no, and end the turn")
+        typed = await self._terminal.line("Run it? ")
+        if typed is None:
+            return Review("abort")
+        said, _, note = typed.strip().partition(" ")
+        said = said.lower()
+        if cut and said == "e":
+            return None
+        if said in ("q", "quit"):
+            return Review("abort")
+        if said in ("n", "no"):
+            return Review("denied", note.strip())
+        return Review("denied") if cut or note else _chosen(said, choices, word)
+
+
+def _key(choice: Choice, word: bool) -> str:
+    """What is typed to choose it; what is critical wants a whole word."""
+    if not word:
+        return _LETTERS[choice.scope]
+    return "yes" if choice.scope == "once" else choice.scope
+
+
+def _chosen(said: str, choices: tuple[Choice, ...], word: bool) -> Review:
+    for choice in choices:
+        keys = {_key(choice, word)}
+        if not word:
+            keys |= {choice.scope, *(("yes",) if choice.scope == "once" else ())}
+        if said in keys:
+            return Review(choice.answer)
+    return Review("denied")
+
+
+def describe(request: ApprovalRequest) -> Iterator[str]:
+    """Everything a person needs to decide, line by line, nothing left out."""
+    where = ", OUTSIDE THE SANDBOX" if request.leaves else ""
+    yield f"{shown(request.tool)} wants to run ({request.risk.label}{where}):"
+    if request.agent:
+        yield f"  asked by:  the sub-agent {shown(request.agent)}"
+    if request.command:
+        yield "  command:"
+        yield from block(_command_line(request.command))
+    if request.cwd:
+        yield f"  in:        {shown(request.cwd)}"
+    if request.purpose:
+        yield f"  for:       {shown(request.purpose)} (the model's words)"
+    yield f"  because:   {shown(request.reason)}"
+    if request.retry_reason:
+        yield f"  again:     {shown(request.retry_reason)}"
+    for key in request.keys:
+        kind, _, rest = key.partition(":")
+        if kind != "run" or not request.command:
+            yield f"  it         {_VERBS.get(kind) or shown(kind)} {shown(rest)}".rstrip()
+    if request.diff:
+        yield "  changes:"
+        yield from block(request.diff.rstrip("\n"))
+    if not request.command and not request.diff:
+        yield f"  arguments: {shown(request.arguments)}"
+
+
+def _command_line(argv: tuple[str, ...]) -> str:
+    """The script itself where a shell is only there to run one, else the words."""
+    import shlex
+
+    if len(argv) == 3 and argv[1] in ("-c", "-lc") and argv[0].rsplit("/", 1)[-1] in _SHELLS:
+        return argv[2]
+    return shlex.join(argv)
+
+
+_SHELLS = ("sh", "bash", "zsh", "dash")

@@ -1,0 +1,64 @@
+"""What a person is told while MCP servers take their time to start."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from toolrest.mcp.connection import Connection
+
+_PATIENCE = 1.0
+_LOOKS = 0.25
+_AGAIN = 10.0
+_MOST_NAMES = 5
+
+
+@asynccontextmanager
+async def waiting_told(
+    connections: Mapping[str, Connection], names: Sequence[str], is_busy: Callable[[], bool]
+) -> AsyncIterator[None]:
+    """At a terminal: say after a second who is waited for, and again when that changes.
+
+    Nothing is said while the terminal `is_busy` with a question.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    telling = asyncio.ensure_future(_tell(connections, names, is_busy))
+    try:
+        yield
+    finally:
+        telling.cancel()
+        with suppress(asyncio.CancelledError):
+            await telling
+
+
+async def _tell(
+    connections: Mapping[str, Connection], names: Sequence[str], is_busy: Callable[[], bool]
+) -> None:
+    start = monotonic()
+    told: list[str] = []
+    last = 0.0
+    await asyncio.sleep(_PATIENCE)
+    while True:
+        waiting = [name for name in names if connections[name].state in ("configured", "starting")]
+        now = monotonic() - start
+        if waiting and not is_busy() and (waiting != told or now - last >= _AGAIN):
+            click.echo(f"toolrest: waiting for {_listed(waiting)} ({now:.0f} s)", err=True)
+            told, last = waiting, now
+        await asyncio.sleep(_LOOKS)
+
+
+def _listed(names: Sequence[str]) -> str:
+    from toolrest.policy.terminal_safe import display_safe
+
+    words = ", ".join(display_safe(name) for name in names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{words} and {more} more" if more > 0 else words

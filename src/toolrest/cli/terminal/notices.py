@@ -1,0 +1,54 @@
+"""The first time in a folder that brings its own settings: does the user trust it?
+
+Only somebody at a terminal is asked, and never about a folder that brings nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from toolrest.cli.terminal.terminal import Terminal, shown
+
+BRINGS = (
+    os.path.join(".toolrest", "config.toml"),
+    os.path.join(".toolrest", "rules"),
+    ".mcp.json",
+    "AGENTS.md",
+    os.path.join(".agents", "skills"),
+)
+"""What of a folder counts only once it is trusted."""
+
+
+def unanswered(workspace: str) -> tuple[str, list[str]] | None:
+    """The folder to ask about and what it brings; None when there is nothing to ask."""
+    from toolrest.config.trust import git_root, trust_of
+
+    folder = git_root(workspace) or workspace
+    if trust_of(workspace) is not None:
+        return None
+    places = dict.fromkeys((folder, workspace))
+    brings = [os.path.join(place, name) for place in places for name in BRINGS]
+    found = [path for path in brings if os.path.lexists(path)]
+    return (folder, found) if found else None
+
+
+async def ask_trust(terminal: Terminal, workspace: str) -> None:
+    """Ask, and remember the answer; no answer is remembered as none."""
+    from toolrest.config.trust import distrust, trust
+
+    question = unanswered(workspace)
+    if question is None:
+        return
+    folder, found = question
+    async with terminal.lock:
+        terminal.say(f"{shown(folder)} brings settings of its own:")
+        for path in found:
+            terminal.say(f"  {shown(path)}")
+        terminal.say("They count only in folders that you trust; there, tools may also write.")
+        terminal.say("They can never weaken approvals, name programs to run or reach your keys.")
+        typed = await terminal.line("Do you trust this folder? [y]es / [n]o / later: ")
+    said = (typed or "").strip().lower()
+    if said in ("y", "yes"):
+        trust(folder)
+    elif said in ("n", "no"):
+        distrust(folder)

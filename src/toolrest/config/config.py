@@ -1,0 +1,140 @@
+"""What the layers come to: typed settings, and where each of them came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from toolrest.config.schema.families import Family, Truncation, family_for, family_named, user_families
+from toolrest.config.files import config_file
+from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
+from toolrest.config.schema.settings import Settings
+from toolrest.config.schema.types import TrustLevel
+from toolrest.errors import ConfigError
+from toolrest.records import dataclass, field
+
+Surface: TypeAlias = Literal["library", "cli"]
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+
+class Row(NamedTuple):
+    """One setting as `toolrest config show` prints it: `text` is TOML; no secret is in it."""
+
+    key: str
+    value: Any
+    source: str
+    text: str
+
+
+@dataclass(eq=False)
+class Config:
+    """Typed settings and where each of them came from."""
+
+    value: Settings
+    home: str
+    workspace: str | None = None
+    trust_level: TrustLevel | None = None
+    warnings: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    sources: Mapping[Key, str] = field(default_factory=dict)
+    from_files: bool = False
+    """Whether the user's files were read: settings, rules and stored grants count together."""
+    rules_folders: tuple[str, ...] = ()
+    """Folders of trusted projects whose rules files count, outermost first."""
+    external: bool = False
+    """Something else confines the session's programs. No setting says so, only a program can."""
+
+    @classmethod
+    def default(
+        cls,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        workspace: PathLike | None = None,
+        home: PathLike | None = None,
+        env: Mapping[str, str] | None = None,
+        surface: Surface = "library",
+    ) -> Config:
+        """Defaults, the environment's variables and the given settings; no file is read."""
+        from toolrest.config.loader import without_files
+
+        return without_files(settings or {}, workspace, home, env, surface)
+
+    @property
+    def trusted(self) -> bool:
+        """True when the user has marked the workspace as trusted."""
+        return self.trust_level == "trusted"
+
+    @cached_property
+    def family(self) -> Family:
+        """The model's family, with `tool_output_token_limit` applied to its truncation."""
+        rows = user_families(self.value.model_families)
+        if self.value.model_family is None:
+            family = family_for(self.value.model, rows)
+        else:
+            family = family_named(self.value.model_family, rows, "model_family")
+        tokens = self.value.tool_output_token_limit
+        if tokens is None:
+            return family
+        policy = family.truncation or Truncation("tokens", tokens)
+        return family._replace(truncation=policy.limited_to(tokens))
+
+    @cached_property
+    def context_window(self) -> int | None:
+        """How many tokens a request to the model may have; None when nobody knows."""
+        from toolrest.config.schema.model_limits import model_info
+
+        if self.value.model_context_window is not None:
+            return self.value.model_context_window
+        return model_info(self.value.model or "").context_window
+
+    @property
+    def file(self) -> str:
+        """The user's settings file, whether or not it exists."""
+        return config_file(self.home)
+
+    @property
+    def audit_folder(self) -> str:
+        """Where the audit log's files go."""
+        return self.value.tool_security.audit_log_path or os.path.join(self.home, "audit")
+
+    def source(self, dotted: str) -> str:
+        """Where a setting's value came from: a file, a variable, a flag, or `default`."""
+        key = parse_key(dotted)
+        if key in self.sources:
+            return self.sources[key]
+        if len(key) == 1 and key[0] in Settings.__annotations__:
+            return "default"
+        return self.get(dotted).source
+
+    def get(self, dotted: str) -> Row:
+        """One setting, by any of its spellings."""
+        from toolrest.config.schema.aliases import ALIASES
+        from toolrest.config._merge_known import nearest, pattern_of
+
+        key = parse_key(dotted)
+        if key in ALIASES:
+            key = ALIASES[key]
+        if key in self._leaves:
+            return self._row(key, self._leaves[key])
+        if pattern_of(key) is not None:
+            raise ConfigError(f"{format_key(key)} is a table or is not set; see config show")
+        meant = nearest(key)
+        hint = f"; did you mean {meant}?" if meant else ""
+        raise ConfigError(f"unknown key {format_key(key)}{hint}")
+
+    def rows(self) -> list[Row]:
+        """Every setting with its value and source."""
+        return [self._row(key, value) for key, value in self._leaves.items()]
+
+    @cached_property
+    def _leaves(self) -> dict[Key, Any]:
+        return flatten(self.value.as_dict())
+
+    def _row(self, key: Key, value: Any) -> Row:
+        source = self.sources.get(key, "default")
+        if value and looks_secret(key):
+            hidden = f"({len(value)} hidden)" if isinstance(value, tuple) else "(hidden)"
+            return Row(format_key(key), hidden, source, hidden)
+        return Row(format_key(key), value, source, toml_text(value))

@@ -1,0 +1,229 @@
+"""Is what one layer says understood? From raw tables to checked values, or a clear error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from toolrest.config.schema.aliases import ALIASES, SWITCHES
+from toolrest.config.keys import Key, find, flatten, format_key, looks_secret, toml_text, too_deep
+from toolrest.config.schema.settings import Settings
+from toolrest.config.schema._merge_pending import pending_in
+from toolrest.config.schema.table import Problem, TableError
+from toolrest.config.schema.types import APPROVAL_PRESETS, SHELL_SPELLINGS
+from toolrest.errors import ConfigError
+
+LayerKind: TypeAlias = Literal[
+    "default", "user", "project", "profile", "environment", "flags", "override"
+]
+
+USER_FILE_ONLY = frozenset({"projects", "profiles"})
+_PATH_LISTS = (("sandbox_workspace_write", "writable_roots"), ("read_roots",))
+_PATHS = (("tool_security", "audit_log_path"), ("model_instructions_file",))
+
+
+class Place(NamedTuple):
+    """Where a layer comes from: its kind, its name in messages, and what paths are relative to.
+
+    Without a `folder` a relative path is an error: what it means would depend on where
+    Toolrest was started. `home` is what `~` stands for.
+    """
+
+    kind: LayerKind
+    label: str
+    folder: str | None = None
+    home: str = "~"
+
+
+class Layer(NamedTuple):
+    """Checked values by path. `labels` names a value's source where the layer's is too coarse."""
+
+    kind: LayerKind
+    label: str
+    values: dict[Key, Any]
+    labels: Mapping[Key, str] = MappingProxyType({})
+    profiles: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+    def source(self, key: Key) -> str:
+        """Where this layer got the value."""
+        return self.labels.get(key, self.label)
+
+
+def check_layer(raw: Mapping[str, Any], place: Place) -> Layer:
+    """The checked values of one layer; the first thing that cannot be honoured is an error."""
+    if not raw:
+        return Layer(place.kind, place.label, {})
+    if too_deep(raw):
+        raise ConfigError(f"{place.label}: tables are nested deeper than any setting is")
+    for name in USER_FILE_ONLY & raw.keys():
+        if place.kind != "user":
+            raise ConfigError(f"{place.label}: {name} can only be set in the user's config.toml")
+    if place.kind == "profile" and "profile" in raw:
+        raise ConfigError(f"{place.label}: a profile cannot choose another profile")
+    table, spelled = _resolve_aliases(raw, place)
+    _refuse_pending(table, spelled, place)
+    try:
+        settings = Settings.check(table)
+    except TableError as error:
+        raise ConfigError(_explain(error, spelled, place)) from None
+    values = flatten(settings.as_dict(set_only=True))
+    _expand_paths(values, place)
+    if place.kind == "user":
+        _check_profiles(settings.profiles, place)
+    labels = {
+        key: f"{place.label} ({format_key(as_written)})" for key, as_written in spelled.items()
+    }
+    return Layer(place.kind, place.label, values, labels, settings.profiles)
+
+
+def _resolve_aliases(raw: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[Key, Key]]:
+    """The same tables with second spellings moved home, and how each of those was written."""
+    table = _copy_tables(raw)
+    spelled: dict[Key, Key] = {}
+    for written, target in ALIASES.items():
+        parent = table.get(written[0])
+        if not isinstance(parent, dict) or written[1] not in parent:
+            continue
+        value = parent.pop(written[1])
+        if written in SWITCHES:
+            if not isinstance(value, bool):
+                raise ConfigError(_mismatch(place, written, "true or false", value))
+            value = SWITCHES[written][value]
+        home = table.setdefault(target[0], {}) if len(target) > 1 else table
+        name = target[-1]
+        if not isinstance(home, dict):
+            continue  # The wrong type of the table itself is reported by the model.
+        if name in home and _canonical(home[name]) != _canonical(value):
+            other = spelled.get(target, target)
+            raise ConfigError(
+                f"{place.label}: {format_key(other)} = {toml_text(home[name])} and "
+                f"{format_key(written)} = {toml_text(find(raw, written))} set the same thing "
+                "differently; keep one of them"
+            )
+        if name not in home:
+            home[name] = value
+            spelled[target] = written
+    _drop_tool_config(table, place)
+    return table, spelled
+
+
+def _drop_tool_config(table: dict[str, Any], place: Place) -> None:
+    """All its keys are second spellings, so whatever is still there is not a setting."""
+    left = table.pop("tool_config", {})
+    if not isinstance(left, dict):
+        raise ConfigError(_mismatch(place, ("tool_config",), "a table", left))
+    if left:
+        raise ConfigError("\n".join(_unknown_line(place, ("tool_config", name)) for name in left))
+
+
+def _copy_tables(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _copy_tables(v) if isinstance(v, Mapping) else v for k, v in raw.items()}
+
+
+def _canonical(value: Any) -> Any:
+    return (
+        (APPROVAL_PRESETS | SHELL_SPELLINGS).get(value, value) if isinstance(value, str) else value
+    )
+
+
+def _refuse_pending(table: dict[str, Any], spelled: Mapping[Key, Key], place: Place) -> None:
+    waiting = pending_in(table)
+    if waiting is None:
+        return
+    key, feature = waiting
+    written = format_key(spelled.get(key, key))
+    if place.kind == "project":
+        raise ConfigError(f"{place.label}: a project's file may not set {written}")
+    value = find(table, key)
+    shown = f" = {toml_text(value)}" if isinstance(value, str | bool) else ""
+    raise ConfigError(
+        f"{place.label}: {written}{shown} is known but not available yet: {feature}; remove it"
+    )
+
+
+def _check_profiles(profiles: Mapping[str, Any], place: Place) -> None:
+    for name, raw in profiles.items():
+        label = f"{place.label} ({format_key(('profiles', name))})"
+        check_layer(raw, Place("profile", label, place.folder, place.home))
+
+
+def _explain(error: TableError, spelled: Mapping[Key, Key], place: Place) -> str:
+    lines: dict[str, None] = {}
+    for problem in error.problems:
+        path = tuple(part for part in problem.path if isinstance(part, str))
+        lines[_problem_line(place, spelled.get(path, path), problem)] = None
+    return "\n".join(lines)
+
+
+def _problem_line(place: Place, key: Key, problem: Problem) -> str:
+    if problem.kind == "unknown":
+        return _unknown_line(place, key)
+    if problem.kind == "missing":
+        return f"{place.label}: {format_key(key)} is missing"
+    if problem.kind == "refused":
+        got = _shown(key, problem.value)
+        return f"{place.label}: {format_key(key)}: {problem.text}, got {got}"
+    return _mismatch(place, key, problem.text, problem.value)
+
+
+def _unknown_line(place: Place, key: Key) -> str:
+    from toolrest.config._merge_known import nearest
+
+    meant = nearest(key)
+    if key[-1].endswith("_ms") and meant and meant.endswith("_sec"):
+        return f"{place.label}: {format_key(key)}: times are in seconds here; write {meant}"
+    hint = f"; did you mean {meant}?" if meant else "; `toolrest config show --all` lists every key"
+    return f"{place.label}: unknown key {format_key(key)}{hint}"
+
+
+def _mismatch(place: Place, key: Key, expected: str, got: Any) -> str:
+    hint = ""
+    if place.kind == "override" and expected == "a text in quotes":
+        hint = f"; to pass it as a text write -c {format_key(key)}='\"…\"'"
+    return f"{place.label}: {format_key(key)}: expected {expected}, got {_shown(key, got)}{hint}"
+
+
+def _shown(key: Key, value: Any) -> str:
+    if looks_secret(key):
+        return "something else"
+    if isinstance(value, bool | int | float):
+        return toml_text(value)[:40]
+    if isinstance(value, str):
+        return "the text " + toml_text(value if len(value) <= 40 else value[:40] + "…")
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "a table" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+
+
+def _expand_paths(values: dict[Key, Any], place: Place) -> None:
+    for key in _PATH_LISTS:
+        if values.get(key) is not None:
+            values[key] = tuple(_absolute(item, key, place) for item in values[key])
+    for key in _PATHS:
+        if values.get(key) is not None:
+            values[key] = _absolute(values[key], key, place)
+    if values.get(("hidden_paths",)):
+        values["hidden_paths",] = tuple(expand_user(p, place.home) for p in values["hidden_paths",])
+
+
+def _absolute(path: str, key: Key, place: Place) -> str:
+    if "\0" in path:
+        raise ConfigError(f"{place.label}: {format_key(key)}: a path cannot hold a NUL character")
+    expanded = expand_user(path, place.home)
+    if os.path.isabs(expanded):
+        return os.path.normpath(expanded)
+    if place.folder is None or expanded.startswith("~"):
+        raise ConfigError(
+            f"{place.label}: {format_key(key)}: {toml_text(path)} is relative; "
+            "write the whole path or start it with ~/"
+        )
+    return os.path.normpath(os.path.join(place.folder, expanded))
+
+
+def expand_user(path: str, home: str) -> str:
+    """`~` and `~/x` in the given home, `~name` in that user's; unknown users stay as written."""
+    if path == "~" or path.startswith("~/"):
+        return home + path[1:]
+    return os.path.expanduser(path) if path.startswith("~") else path

@@ -1,0 +1,76 @@
+"""The settings for where models are and what they are like."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from toolrest.config.schema.families import PatchForm, TruncationMode
+from toolrest.config.schema.table import Table
+from toolrest.config.schema.types import Count, Range, ShellName, Text, Texts
+from toolrest.items import Wire
+
+
+class TruncationRow(Table):
+    """How much of an output a model family is shown."""
+
+    mode: TruncationMode
+    limit: Count
+
+
+class FamilyRow(Table):
+    """`[model_families.NAME]`: a row of one's own; what is unset comes from `like`."""
+
+    prefixes: Texts = ()
+    like: Text | None = None
+    shell: ShellName | None = None
+    prefer_function_tools: bool | None = None
+    patch: PatchForm | None = None
+    reasoning_tools: bool | None = None
+    parallel: bool | None = None
+    truncation: TruncationRow | None = None
+    wire: Wire | None = None
+
+
+class Capabilities(Table):
+    """`[model_providers.NAME.capabilities]`: what an endpoint can do; unset is the wire's usual.
+
+    `text_calls`: tool calls that a model wrote as text count when it made no others.
+    """
+
+    parallel_tool_calls: bool | None = None
+    tool_choice: bool | None = None
+    usage: bool | None = None
+    images: bool | None = None
+    tool_images: Literal["inline", "user_message"] | None = None
+    developer_role: bool | None = None
+    json_schema: bool | None = None
+    reasoning: Literal["turn", "always", "never"] | None = None
+    repair: bool | None = None
+    text_calls: bool | None = None
+    max_tools: Count | None = None
+    schema_subset: Literal["codex"] | None = None
+
+
+class ModelProvider(Table):
+    """`[model_providers.NAME]`: where a model is and how to speak to it.
+
+    A row with the name of a built-in provider changes only what it sets. Header values of
+    `env_http_headers` are names of variables.
+    """
+
+    name: str = ""
+    base_url: Text | None = None
+    env_key: Text | None = None
+    env_key_instructions: Text | None = None
+    experimental_bearer_token: Text | None = None
+    wire_api: Literal["responses", "chat", "anthropic"] | None = None
+    query_params: dict[str, str] = {}
+    http_headers: dict[str, str] = {}
+    env_http_headers: dict[str, str] = {}
+    request_max_retries: Annotated[int, Range(0)] | None = None
+    stream_max_retries: Annotated[int, Range(0)] | None = None
+    stream_idle_timeout_ms: Count | None = None
+    connect_timeout_ms: Count | None = None
+    requires_openai_auth: bool = False
+    supports_websockets: bool = False
+    capabilities: Capabilities = Capabilities()

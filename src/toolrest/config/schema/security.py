@@ -1,0 +1,140 @@
+"""The settings for what calls may do: sandbox, environment, limits, approvals, rules, hooks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from toolrest.config.schema.table import Table
+from toolrest.config.schema.types import (
+    Count,
+    Length,
+    Matcher,
+    Patterns,
+    Range,
+    Regexes,
+    Saying,
+    Seconds,
+    Size,
+    Text,
+    Texts,
+)
+
+Control: TypeAlias = Literal[
+    "writes", "reads", "network", "pids", "unix_sockets", "protected_paths", "own_files"
+]
+
+
+class SandboxWorkspaceWrite(Table):
+    """`[sandbox_workspace_write]`: what `workspace-write` adds to the workspace itself."""
+
+    writable_roots: Texts = ()
+    network_access: bool = False
+    exclude_tmpdir_env_var: bool = False
+    exclude_slash_tmp: bool = False
+
+
+class ShellEnvironmentPolicy(Table):
+    """`[shell_environment_policy]`: which variables commands get. Patterns know `*` and `?`.
+
+    Names that look like secrets are withheld unless `ignore_default_excludes`; keys of model
+    providers always.
+    """
+
+    inherit: Literal["all", "core", "none"] = "all"
+    ignore_default_excludes: bool = False
+    exclude: Patterns = ()
+    include_only: Patterns = ()
+    set: dict[str, str] = {}
+
+
+class Sandbox(Table):
+    """`[sandbox]`: what a backend must enforce, and how docker and chroot are to be used.
+
+    `image`, `engine`, `engine_args`, `run_args`, `user` and `read_only_root` are for
+    `sandbox_policy = "docker"` (podman answers too), `rootfs` is for `"chroot"`.
+    """
+
+    image: Text | None = None
+    engine: Text | None = None
+    engine_args: Texts = ()
+    run_args: Texts = ()
+    user: Text | None = None
+    read_only_root: bool = True
+    rootfs: Text | None = None
+
+    require: tuple[Control, ...] = ("writes", "network", "own_files")
+
+
+class CommandLimits(Table):
+    """`[limits]`: how much commands may take. Sizes are bytes or `"2GB"`; unset means no limit."""
+
+    processes: Count | None = None
+    memory: Size | None = None
+    file_size: Size | None = None
+
+
+class Approvals(Table):
+    """`[approvals]`: single tools (names or globs), MCP servers, folders, beginnings of commands.
+
+    `allow` lifts an ordinary question; it lifts no denial, nothing on the dangerous list, and
+    does not let a call out of the sandbox (but a command that is allowed runs where its rule does).
+    For `on_ask = "defer"`: how long to wait for an answer, and to keep a question.
+    """
+
+    wait_sec: Annotated[float, Range(0, 30 * 86400)] = 0.0
+    expire_sec: Seconds = 86_400.0
+
+    tools: dict[str, Saying] = {}
+    mcp_servers: dict[str, Saying] = {}
+    paths: dict[str, Saying] = {}
+    commands: dict[str, Saying] = {}
+
+
+class RuleToken(Table):
+    """One word of a command: exactly this, or any of these."""
+
+    token: Text | None = None
+    any_of: Texts | None = None
+
+
+class PrefixRuleRow(Table):
+    """A rule for commands that begin with these words; it can only tighten."""
+
+    pattern: tuple[RuleToken, ...]
+    decision: Literal["prompt", "forbidden"]
+    justification: Text | None = None
+
+
+class CommandRules(Table):
+    """`[rules]`: rules for commands besides those of the rules files."""
+
+    prefix_rules: tuple[PrefixRuleRow, ...] = ()
+
+
+class HookRow(Table):
+    """`[[hooks.EVENT]]`: a program of yours that is run around tool calls.
+
+    `matcher` is a regular expression or glob over whole tool names; `command` an argument vector.
+    """
+
+    matcher: Matcher = "*"
+    command: Annotated[Texts, Length(1)]
+    timeout_sec: Seconds = 60.0
+    on_error: Literal["block", "continue", "ask"] = "block"
+
+
+class Hooks(Table):
+    """`[hooks]`: programs by the event that they are run at."""
+
+    PreToolUse: tuple[HookRow, ...] = ()
+    PostToolUse: tuple[HookRow, ...] = ()
+    PermissionRequest: tuple[HookRow, ...] = ()
+    SessionStart: tuple[HookRow, ...] = ()
+    Stop: tuple[HookRow, ...] = ()
+
+
+class Redact(Table):
+    """`[redact]`: regular expressions and names of variables whose values are secret."""
+
+    patterns: Regexes = ()
+    names: Patterns = ()

@@ -1,0 +1,167 @@
+"""Which kinds of values settings have: their types, their limits, and how they may be written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+from toolrest.config.schema.families import ShellForm
+
+ApprovalPolicy: TypeAlias = Literal[
+    "untrusted", "on-failure", "on-request", "never", "auto", "strict", "dangerous"
+]
+SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
+OnAsk: TypeAlias = Literal["deny", "allow", "fail", "defer"]
+TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
+FileTool: TypeAlias = Literal["read_file", "list_dir", "grep_files"]
+Saying: TypeAlias = Literal["allow", "ask", "deny"]
+ToolApproval: TypeAlias = Literal["auto", "prompt", "approve"]
+
+APPROVAL_PRESETS = {"none": "never", "required": "strict", "sandbox": "on-failure"}
+SHELL_SPELLINGS = {"default": "shell", "local": "local_shell"}
+
+
+class Range:
+    """A number's limits, both of which it may be; more than `above` where that is given."""
+
+    __slots__ = ("_above", "_least", "_most")
+
+    def __init__(
+        self, least: float | None = None, most: float | None = None, *, above: float | None = None
+    ) -> None:
+        self._least = least
+        self._most = most
+        self._above = above
+
+    def unmet(self, value: float) -> str | None:
+        """What was expected in place of this number; None when it is good."""
+        if value - value != 0:  # infinite, or not a number
+            return "a finite number"
+        if self._most is not None and value > self._most:
+            return f"less than or equal to {self._most}"
+        if self._least is not None and value < self._least:
+            return f"greater than or equal to {self._least}"
+        if self._above is not None and value <= self._above:
+            return f"greater than {self._above}"
+        return None
+
+
+class Length:
+    """How long a text or a list may be. A text must be one that can be written to a file."""
+
+    __slots__ = ("_least", "_most")
+
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
+        self._least = least
+        self._most = most
+
+    def unmet(self, value: str | tuple[Any, ...]) -> str | None:
+        """What was expected in place of this value; None when it is good."""
+        unit = "character" if isinstance(value, str) else "item"
+        if len(value) < self._least:
+            return f"at least {self._least} {unit}{'s' * (self._least != 1)}"
+        if self._most is not None and len(value) > self._most:
+            return f"at most {self._most} {unit}{'s' * (self._most != 1)}"
+        if isinstance(value, str) and not _whole(value):
+            return "a text of whole characters"
+        return None
+
+
+def _whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)}
+_UNITS |= {f"{letter}IB": 1024**power for power, letter in enumerate("KMGT", 1)}
+
+
+def parse_size(value: Any) -> Any:
+    """Bytes from a number or a text like `100MB` (1000s) or `64KiB` (1024s)."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]{0,3})", value.strip(), re.ASCII)
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise ValueError('expected bytes or a size like "100MB" or "64KiB"')
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+
+
+def spelled(spellings: dict[str, str]) -> Callable[[Any], Any]:
+    """The one spelling for any of several."""
+
+    def canonical(value: Any) -> Any:
+        return spellings.get(value, value) if isinstance(value, str) else value
+
+    return canonical
+
+
+def _pattern(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if not value or "\0" in value:
+        raise ValueError("expected a name, path or glob that is not empty")
+    if value.startswith("!"):
+        raise ValueError("a pattern that starts with ! would take back another one; remove it")
+    return value
+
+
+def _regex(value: Any) -> Any:
+    try:
+        re.compile(value)
+    except TypeError:
+        return value
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"not a regular expression ({error})") from None
+    return value
+
+
+def _matcher(value: Any) -> Any:
+    """A regular expression or a glob; what is neither would match nothing, and guard nothing."""
+    is_glob = (
+        isinstance(value, str) and set("*?[") & set(value) and not set("|()+^$\\{") & set(value)
+    )
+    return value if is_glob else _regex(value)
+
+
+def _encoding(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    import codecs
+
+    try:
+        b"a".decode(value)
+        codecs.getincrementaldecoder(value)
+        return codecs.lookup(value).name
+    except (LookupError, ValueError, TypeError):
+        raise ValueError('expected the name of a text encoding, such as "cp1252"') from None
+
+
+def _file_name(value: Any) -> Any:
+    if isinstance(value, str) and (value in ("", ".", "..") or "/" in value or "\0" in value):
+        raise ValueError("expected the name of a file, without a folder")
+    return value
+
+
+# Among what an `Annotated` type says, a function is given what was written before it is checked.
+Text: TypeAlias = Annotated[str, Length(1, 4096)]
+LongText: TypeAlias = Annotated[str, Length(1, 1_000_000)]
+Texts: TypeAlias = tuple[Text, ...]
+Pattern: TypeAlias = Annotated[str, _pattern]
+Patterns: TypeAlias = tuple[Pattern, ...]
+Regexes: TypeAlias = tuple[Annotated[Text, _regex], ...]
+Matcher: TypeAlias = Annotated[Text, _matcher]
+FileNames: TypeAlias = tuple[Annotated[Text, _file_name], ...]
+Encoding: TypeAlias = Annotated[str, _encoding]
+Arguments: TypeAlias = tuple[Annotated[str, Length(0, 32_768)], ...]
+Count: TypeAlias = Annotated[int, Range(1, 2**53)]
+Size: TypeAlias = Annotated[int, parse_size, Range(1, 2**60)]
+Seconds: TypeAlias = Annotated[float, Range(above=0, most=30 * 86400)]
+Approval: TypeAlias = Annotated[ApprovalPolicy, spelled(APPROVAL_PRESETS)]
+ShellName: TypeAlias = Annotated[ShellForm, spelled(SHELL_SPELLINGS)]
+Shell: TypeAlias = Annotated[Literal["family", ShellForm], spelled(SHELL_SPELLINGS)]

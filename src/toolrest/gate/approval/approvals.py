@@ -1,0 +1,181 @@
+"""The channel to whoever can say yes or no. Nobody there means no, with the setting that helps."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from toolrest.errors import Fatal, Rejected
+from toolrest.events import ApplyPatchApprovalRequest, ApprovalRequested, ExecApprovalRequest
+from toolrest.gate.approval.request import ANSWERS as ANSWERS
+from toolrest.gate.approval.request import Answer as Answer
+from toolrest.gate.approval.request import ApprovalRequest as ApprovalRequest
+from toolrest.gate.approval.request import Approver as Approver
+from toolrest.gate.approval.request import Review, read_answer
+from toolrest.policy.effects import Risk
+
+if TYPE_CHECKING:
+    from toolrest.gate.bus import Bus
+    from toolrest.gate.context import Context
+    from toolrest.gate.approval._merge_defer import Deferring
+
+Unasked: TypeAlias = Literal["deny", "allow", "fail", "defer"]
+"""What becomes of a call that needs approval when there is nobody to ask."""
+OnAsk: TypeAlias = "Unasked | Approver"
+
+
+class Approvals:
+    """Asks the session's approver. When there is none, or it cannot ask, `unasked` decides."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        on_ask: OnAsk = "deny",
+        unasked: Unasked = "deny",
+        make_deferring: Callable[[], Deferring] | None = None,
+    ) -> None:
+        self._bus = bus
+        self.silent: str | None = None
+        """The mode in which nobody is asked anything, whoever has a question."""
+        self._approver = on_ask if callable(on_ask) else None
+        self.unasked: Unasked = unasked if callable(on_ask) else on_ask
+        self._make_deferring = make_deferring
+        self._deferring: Deferring | None = None
+        self._admitted: dict[str, tuple[str, Review]] = {}
+
+    @property
+    def deferring(self) -> Deferring | None:
+        """Where questions wait for other processes, made on first use."""
+        if self._deferring is None and self._make_deferring is not None:
+            self._deferring = self._make_deferring()
+        return self._deferring
+
+    def admit(self, call_id: str, pin: str, review: Review) -> None:
+        """Answer the next question about this call, if it is exactly the one with this pin."""
+        self._admitted[call_id] = (pin, review)
+
+    def _was_admitted(self, request: ApprovalRequest) -> Review | None:
+        pin, review = self._admitted.pop(request.call_id, ("", None))
+        if review is None or self.deferring is None or request.exact is None:
+            return None
+        return review if self.deferring.around.pin(request) == pin else None
+
+    async def ask(self, request: ApprovalRequest, turn_id: str) -> Review:
+        """Return the yes when the call may run; raise Rejected when it may not."""
+        if self.silent is not None:
+            raise Rejected(
+                f"not run: {request.tool} needs approval ({request.reason}), "
+                f'and approval_policy = "{self.silent}" asks nobody'
+            )
+        self._bus.emit(_told(request, turn_id))
+        review = self._was_admitted(request) if self._admitted else None
+        if review is None:
+            review = await self.review(request)
+        if review is None:
+            review = await self._by_setting(request)
+        if review.answer == "denied":
+            why = f": {review.note}" if review.note else ""
+            raise Rejected(f"rejected by user{why}", kind="approval_denied")
+        if review.answer == "abort":
+            raise Fatal("rejected by user, who also ended the turn", kind="approval_denied")
+        return review
+
+    async def review(self, request: ApprovalRequest) -> Review | None:
+        """What the session's approver says; None when there is nobody to ask."""
+        approver = self._approver
+        return None if approver is None else await self._review(approver, request)
+
+    async def _by_setting(self, request: ApprovalRequest) -> Review:
+        if self.unasked == "defer" and self.deferring is not None and request.exact is not None:
+            return await self.deferring.ask(request)
+        if self.unasked == "fail":
+            raise Fatal(
+                f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`",
+                kind="approval_denied",
+            )
+        if self.unasked != "allow":
+            raise Rejected(_nobody(request), kind="approval_denied")
+        return Review("approved")
+
+    async def _review(self, approver: Approver, request: ApprovalRequest) -> Review | None:
+        try:
+            answer = approver(request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Exception as error:
+            raise Rejected(
+                f"not run: asking for approval failed: {type(error).__name__}: {error}",
+                kind="approval_denied",
+            ) from error
+        if answer is None:
+            return None  # it cannot ask anybody about this call
+        review = read_answer(answer)
+        if review is None:
+            raise Rejected(
+                f"not run: the approver answered {answer!r}, not one of {', '.join(ANSWERS)}",
+                kind="approval_denied",
+            )
+        return review
+
+    async def ask_plainly(self, ctx: Context, question: str) -> bool:
+        """A tool's own yes-or-no question; False when nobody can answer."""
+        request = ApprovalRequest(ctx.call_id, ctx.tool, "", question, Risk.EXECUTE)
+        try:
+            await self.ask(request, ctx.turn_id)
+        except Rejected:
+            return False
+        return True
+
+
+def _nobody(request: ApprovalRequest) -> str:
+    rule = f"; rule {request.rule}" if request.rule else ""
+    return (
+        f"not run: {request.tool} needs approval ({request.reason}{rule}), and nobody can answer "
+        'here. Whoever runs Toolrest can allow it: answer through on_ask, set on_ask = "allow" or '
+        f'"defer", {_other_way(request)}.'
+    )
+
+
+def _other_way(request: ApprovalRequest) -> str:
+    """The setting that would have made the question unnecessary, where there is one."""
+    if request.risk == Risk.CRITICAL:
+        return "or do it yourself"
+    if request.effects.connects and not request.effects.runs:
+        return "or set sandbox_workspace_write.network_access = true"
+    if request.leaves or request.effects.escalates is not None:
+        return (
+            'or widen sandbox_mode (-s workspace-write, if it is "read-only") or '
+            "sandbox_workspace_write.writable_roots"
+        )
+    if any(choice.scope != "once" for choice in request.choices):
+        # What can be remembered is an ordinary question, and these lift those.
+        own = f'approvals.tools.{request.tool} = "allow"'
+        return f'set {own}, or set approval_policy = "never"'
+    return "or write it so that what it does can be told beforehand"
+
+
+def _told(request: ApprovalRequest, turn_id: str) -> ApprovalRequested:
+    """The event for a question, by what it is about."""
+    common: dict[str, Any] = {
+        "call_id": request.call_id,
+        "tool": request.tool,
+        "reason": request.reason,
+        "risk": request.risk.label,
+        "keys": request.keys,
+        "turn_id": turn_id,
+    }
+    if request.command:
+        from toolrest.policy.commands.purpose import parsed_command
+
+        rules = (choice.prefix for choice in request.choices if choice.prefix)
+        return ExecApprovalRequest(
+            command=request.command,
+            cwd=request.cwd,
+            proposed_execpolicy_amendment=next(rules, None),
+            parsed_cmd=parsed_command(request.command),
+            **common,
+        )
+    if request.changes:
+        return ApplyPatchApprovalRequest(changes=request.changes, **common)
+    return ApprovalRequested(**common)

@@ -1,0 +1,140 @@
+"""What a session remembers of earlier answers, and what it offers to remember of the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from toolrest.errors import ConfigError
+from toolrest.gate.decision.decide import Decision
+from toolrest.gate.approval.grants import Grants, GrantScope, for_scope
+from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
+from toolrest.records import dataclass
+from toolrest.policy.effects import Effects, Risk
+from toolrest.policy.grants.key import GrantKey
+from toolrest.policy.modes import Mode
+
+if TYPE_CHECKING:
+    from toolrest.gate.tool.tool import Tool
+
+ONCE = "this call only"
+RETRY = "; if the sandbox blocks it, it runs once more outside without another question"
+
+
+class Kept(NamedTuple):
+    """What came of remembering: what the model should know, or what went wrong, in words."""
+
+    note: str = ""
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Memory:
+    """Grants and rules of one session, behind the questions it asks."""
+
+    grants: Grants
+    mode: Mode
+    workspace: str
+    project: str
+    scopes: tuple[GrantScope, ...] = ("session",)
+    """How long a yes may be kept at all: without files of its own, a session keeps its own."""
+    save_rule: Callable[[Sequence[str]], str] | None = None
+    """Puts a prefix into the user's rules file and in force; says where."""
+
+    def recall(self, decision: Decision, needs: Sequence[GrantKey], cwd: str) -> Decision:
+        """The same decision, or a yes where somebody has said so before to all that is needed."""
+        if not needs or not self.consults(decision):
+            return decision
+        if self.mode == "auto" and any(key.kind in ("run", "call") for key in needs):
+            return decision  # there, whatever runs something asks every time
+        found = self.grants.covers_all(needs, (cwd,))
+        if found is None:
+            return decision
+        words = f"granted before ({found.scope} {found.id})"
+        return Decision("allow", f"grant.{found.scope}", words, leaves=decision.leaves)
+
+    def consults(self, decision: Decision) -> bool:
+        """Whether an earlier yes can answer this question."""
+        return (
+            decision.verdict == "ask"
+            and self.mode != "strict"
+            and decision.what not in ("critical", "unread")
+        )
+
+    def choices(
+        self, decision: Decision, keys: Sequence[GrantKey], risk: Risk, *, retries: bool = False
+    ) -> tuple[Choice, ...]:
+        """The ways to say yes, each with what it makes Toolrest remember."""
+        offered = [Choice("once", f"{ONCE}{RETRY}" if retries else ONCE)]
+        if keys and self.consults(decision) and risk < Risk.CRITICAL:
+            offered += [self._kept(scope, keys) for scope in self._offered(risk)]
+            if keys[0].kind == "tool" and len(keys[0].words) == 1:
+                session = self._kept("session", keys)
+                offered[0] = Choice("once", f"this call, and {session.sentence}", session.stores)
+        if decision.prefix and self.save_rule is not None and self.mode not in ("strict", "auto"):
+            offered.append(_rule(decision.prefix))
+        return tuple(offered)
+
+    def _offered(self, risk: Risk) -> tuple[GrantScope, ...]:
+        if self.mode != "auto":
+            return self.scopes
+        return ("session",) if risk <= Risk.WRITE else ()
+
+    def _kept(self, scope: GrantScope, keys: Sequence[GrantKey]) -> Choice:
+        from toolrest.policy.terminal_safe import display_safe
+
+        stores = tuple(for_scope(key, scope, self.workspace, self.project) for key in keys)
+        until = {
+            "session": "until this session ends",
+            "project": f"in every session in {display_safe(self.project)}",
+            "user": "in every session",
+        }[scope]
+        allowed = "; ".join(key.sentence() for key in stores)
+        return Choice(scope, f"{until}: {allowed}", stores)
+
+    def keep(self, request: ApprovalRequest, review: Review) -> Kept:
+        """Remember what the chosen answer said it would."""
+        choice = request.choice(review.answer)
+        if choice is None:
+            return Kept()
+        try:
+            if choice.prefix and self.save_rule is not None:
+                from toolrest.policy.rules.amendment import saved_message
+
+                self.save_rule(choice.prefix)
+                return Kept(note=saved_message(choice.prefix).replace("\n- ", " "))
+            if choice.stores:
+                scope = "session" if choice.scope == "once" else choice.scope
+                self.grants.remember(choice.stores, cast("GrantScope", scope), request.tool)
+        except ConfigError as error:
+            return Kept(problem=f"the answer counts for this call only: {error}")
+        return Kept()
+
+
+def _rule(prefix: Sequence[str]) -> Choice:
+    from toolrest.policy.terminal_safe import display_safe
+    from toolrest.policy.grants.key import quoted
+
+    sentence = (
+        f"in every session and folder, also outside the sandbox: commands that start with "
+        f"{display_safe(quoted(prefix))} (a line in the rules file)"
+    )
+    return Choice("rule", sentence, prefix=tuple(prefix))
+
+
+def needs_of(effects: Effects, tool: Tool, fingerprint: str, *, leaves: bool) -> list[GrantKey]:
+    """One key for each thing that a call touches; what cannot be told is that very call."""
+    if effects.critical is not None or not effects.mutating:
+        return []
+    if effects.is_unknown:
+        # A tool that by its name only reads is asked about once, not once a call.
+        reads = tool.undeclared and tool.named.asks_once
+        words = (tool.name,) if reads else (tool.name, fingerprint)
+        return [GrantKey("tool", words, outside=leaves)]
+    pin = (tool.pin,) if tool.pin else ()
+    return [
+        *(GrantKey("write", (path,), outside=leaves) for path in effects.writes),
+        *(GrantKey("run", argv, exact=True, outside=leaves) for argv in effects.runs),
+        *(GrantKey("connect", (host,), outside=leaves) for host in effects.connects),
+        *(GrantKey("call", (name, *pin), outside=leaves) for name in effects.calls),
+    ]

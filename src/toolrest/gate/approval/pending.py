@@ -1,0 +1,172 @@
+"""A question that outlives its process: what it holds, and what an answer to it counts for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, fields
+
+from toolrest.errors import ToolrestError
+from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact
+from toolrest.items import CallItem, CustomToolCall, FunctionCall, JSONObject
+from toolrest.records import dataclass
+from toolrest.policy.effects import Risk
+
+_VERSION = 1
+
+
+class PendingError(ToolrestError):
+    """A pending approval cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A question that waits: the exact call, what a person is shown of it, and until when.
+
+    `arguments` are exact, as they will run; everything else that is shown is redacted. `pin` is
+    a hash over the call, where and how it would run and what was shown: an answer counts for
+    that and for nothing else. `mac` proves that this home's Toolrest wrote it.
+    """
+
+    id: str
+    pin: str
+    tool: str
+    arguments: str
+    freeform: bool
+    workspace: str
+    approval_policy: str
+    sandbox_mode: str
+    created: float
+    expires: float
+    session_id: str
+    call_id: str
+    shown: JSONObject
+    version: int = _VERSION
+    mac: str = ""
+
+    def to_json(self) -> str:
+        """As text that any process of this user can resume from."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> PendingApproval:
+        """From `to_json`; PendingError for anything else. Whether it is genuine is asked later."""
+        try:
+            data = json.loads(text)
+            pending = PendingApproval(**data)
+        except (ValueError, TypeError, RecursionError):
+            raise PendingError("this is not a pending approval") from None
+        wrong = [f.name for f in fields(pending) if not _fits(f.name, getattr(pending, f.name))]
+        if wrong:
+            raise PendingError(f"this is not a pending approval: wrong {', '.join(wrong)}")
+        if pending.version != _VERSION:
+            raise PendingError(f"this pending approval has the unknown version {pending.version}")
+        return pending
+
+    @property
+    def item(self) -> CallItem:
+        """The call as the model would have sent it."""
+        if self.freeform:
+            return CustomToolCall(self.call_id, self.tool, self.arguments)
+        return FunctionCall(self.call_id, self.tool, self.arguments)
+
+    @property
+    def request(self) -> ApprovalRequest:
+        """The question, for front ends: what is in it is redacted, and nothing is left out."""
+        shown = self.shown
+        return ApprovalRequest(
+            self.call_id,
+            self.tool,
+            shown["arguments"],
+            shown["reason"],
+            Risk[shown["risk"].upper()],
+            keys=tuple(shown["keys"]),
+            choices=tuple(Choice(c["scope"], c["sentence"]) for c in shown["choices"]),
+            rule=shown["rule"],
+            command=tuple(shown["command"]),
+            cwd=shown["cwd"],
+            diff=shown["diff"],
+            leaves=shown["leaves"],
+            retry_reason=shown["retry_reason"],
+            purpose=str(shown.get("purpose", "")),
+        )
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "freeform": bool,
+    "created": (int, float),
+    "expires": (int, float),
+    "shown": dict,
+    "version": int,
+}
+
+
+def _fits(name: str, value: object) -> bool:
+    if name == "shown":
+        return isinstance(value, dict) and value.keys() >= _SHOWN
+    return isinstance(value, _TYPES.get(name, str))
+
+
+_SHOWN = {
+    "arguments",
+    "reason",
+    "risk",
+    "keys",
+    "choices",
+    "rule",
+    "command",
+    "cwd",
+    "diff",
+    "leaves",
+    "retry_reason",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where and how a session's calls run: a yes counts for the same surroundings only."""
+
+    session_id: str
+    workspace: str
+    approval_policy: str
+    sandbox_mode: str
+    network: str = "off"
+    writable_roots: tuple[str, ...] = ()
+
+    def pin(self, request: ApprovalRequest) -> str:
+        """The hash of exactly this question."""
+        exact = request.exact or Exact("")
+        parts = [
+            request.tool,
+            exact.text,
+            exact.freeform,
+            self.workspace,
+            self.sandbox_mode,
+            self.network,
+            list(self.writable_roots),
+            request.cwd,
+            request.risk.label,
+            list(request.keys),
+            request.leaves,
+            request.retry_reason is not None,
+            request.diff,
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def shown_of(request: ApprovalRequest) -> JSONObject:
+    """What a person is shown of a question, as JSON."""
+    return {
+        "arguments": request.arguments,
+        "reason": request.reason,
+        "risk": request.risk.label,
+        "keys": list(request.keys),
+        "choices": [choice.to_json() for choice in request.choices],
+        "rule": request.rule,
+        "command": list(request.command),
+        "cwd": request.cwd,
+        "diff": request.diff,
+        "leaves": request.leaves,
+        "retry_reason": request.retry_reason,
+        "purpose": request.purpose,
+    }

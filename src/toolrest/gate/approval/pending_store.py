@@ -1,0 +1,240 @@
+"""Where questions wait: asked here, answered anywhere, acted on at most once.
+
+A pending approval is three files that are each created once and never changed: the question,
+`ID.answer` with the first answer, and `ID.taken`, which whoever creates it may act. A process
+that dies after that has used the answer up: at most once, not at least once.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Literal, TypeAlias
+
+from toolrest.gate.approval.pending import PendingApproval, PendingError, Surroundings, shown_of
+from toolrest.private_files import private_file, private_folder, write_all
+from toolrest.gate.approval.request import ANSWERS, Answer, ApprovalRequest, Review
+from toolrest.items import JSONObject
+from toolrest.records import dataclass, field, replace
+
+State: TypeAlias = Literal["waiting", "answered", "taken", "expired"]
+
+_FOLDER = "approvals"
+_KEY = "key"
+_MOST_BYTES = 16 << 20
+_LONGEST = 1 << 20
+_MOST_OPEN = 200
+_KEPT_AFTER = 7 * 86_400
+
+
+@dataclass(slots=True)
+class PendingStore:
+    """The pending approvals of one user, in a folder that no tool can reach."""
+
+    home: str
+    _mac_key: bytes = field(default=b"", repr=False)
+
+    # Asking
+
+    def add(
+        self, request: ApprovalRequest, around: Surroundings, seconds: float
+    ) -> PendingApproval:
+        """Write a question down; the same one that still waits is not written twice."""
+        pin, exact = around.pin(request), request.exact
+        if exact is None:
+            raise PendingError("a question that is not about a call cannot wait")
+        if len(exact.text) > _LONGEST:
+            raise PendingError("a call with arguments this long cannot wait for an answer")
+        open_ones = [p for p in self.listed() if self.state(p) in ("waiting", "answered")]
+        for known in open_ones:
+            if known.pin == pin:
+                return known
+        if len(open_ones) >= _MOST_OPEN:
+            raise PendingError(
+                f"{len(open_ones)} questions wait already; answer some (`toolrest approvals list`)"
+            )
+        self._forget_old()
+        now = time.time()
+        pending = PendingApproval(
+            secrets.token_hex(6),
+            pin,
+            request.tool,
+            exact.text,
+            exact.freeform,
+            around.workspace,
+            around.approval_policy,
+            around.sandbox_mode,
+            now,
+            now + seconds,
+            around.session_id,
+            request.call_id,
+            shown_of(request),
+        )
+        pending = replace(pending, mac=self._mac(asdict(pending)))
+        self._create(f"{pending.id}.json", pending.to_json())
+        return pending
+
+    # Looking
+
+    def listed(self) -> list[PendingApproval]:
+        """Every genuine question, oldest first."""
+        found = [pending for name in self._names(".json") if (pending := self._load(name[:-5]))]
+        return sorted(found, key=lambda pending: (pending.created, pending.id))
+
+    def get(self, identity: str) -> PendingApproval:
+        """One question by its id, or by the start of it when that is enough."""
+        matching = [pending for pending in self.listed() if pending.id.startswith(identity)]
+        if len(matching) != 1 or not identity:
+            problem = "no pending approval has" if not matching else "several approvals have"
+            raise PendingError(f"{problem} the id {identity}; see `toolrest approvals list`")
+        return matching[0]
+
+    def state(self, pending: PendingApproval) -> State:
+        """Whether it waits, was answered, was acted on, or is too old."""
+        if self._exists(f"{pending.id}.taken"):
+            return "taken"
+        if time.time() >= pending.expires:
+            return "expired"
+        return "answered" if self._exists(f"{pending.id}.answer") else "waiting"
+
+    def answer_to(self, pending: PendingApproval) -> Review | None:
+        """The answer, if somebody gave one."""
+        text = self._read(f"{pending.id}.answer")
+        if text is None:
+            return None
+        try:
+            data = json.loads(text)
+            mac = data.pop("mac")
+            genuine = hmac.compare_digest(str(mac), self._mac(data))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            genuine = False
+        if not genuine or data.get("id") != pending.id or data.get("pin") != pending.pin:
+            raise PendingError(f"the answer to {pending.id} is not one that Toolrest wrote")
+        return Review(data["answer"], data["note"])
+
+    # Answering
+
+    def answer(self, pending: PendingApproval, answer: Answer, note: str = "") -> Review:
+        """Record an answer. The first one counts: giving another one is an error."""
+        self.check(pending)
+        if answer not in ANSWERS:
+            raise PendingError(f"{answer!r} is not one of {', '.join(ANSWERS)}")
+        data: JSONObject = {
+            "id": pending.id,
+            "pin": pending.pin,
+            "answer": answer,
+            "note": note,
+            "time": time.time(),
+        }
+        try:
+            self._create(f"{pending.id}.answer", json.dumps({**data, "mac": self._mac(data)}))
+        except FileExistsError:
+            given = self.answer_to(pending)
+            if given is None or given.answer != answer:
+                said = given.answer if given else "something else"
+                raise PendingError(f"{pending.id} was already answered: {said}") from None
+            return given
+        return Review(answer, note)
+
+    def take(self, pending: PendingApproval) -> None:
+        """Become the one that may act on the answer; PendingError when somebody else is.
+
+        It is on disk before this returns, so not even a crash makes it happen twice.
+        """
+        self.check(pending)
+        try:
+            self._create(f"{pending.id}.taken", str(os.getpid()))
+        except FileExistsError:
+            raise PendingError(f"{pending.id} was already used; an answer counts once") from None
+
+    def check(self, pending: PendingApproval) -> None:
+        """PendingError unless it is genuine, known here, unused and in time."""
+        if not self._is_genuine(pending):
+            raise PendingError(f"{pending.id}: this was changed, or is not from this TOOLREST_HOME")
+        if not self._exists(f"{pending.id}.json"):
+            raise PendingError(f"{pending.id} is not known here any more")
+        state = self.state(pending)
+        if state == "taken":
+            raise PendingError(f"{pending.id} was already used; an answer counts once")
+        if state == "expired":
+            raise PendingError(f"{pending.id} has expired; let it be asked again")
+
+    # Files
+
+    def _load(self, identity: str) -> PendingApproval | None:
+        """A question of the folder; one that is torn or not genuine is as good as none."""
+        text = self._read(f"{identity}.json")
+        if text is None:
+            return None
+        try:
+            pending = PendingApproval.from_json(text)
+        except PendingError:
+            return None
+        return pending if self._is_genuine(pending) and pending.id == identity else None
+
+    def _is_genuine(self, pending: PendingApproval) -> bool:
+        return hmac.compare_digest(pending.mac, self._mac({**asdict(pending), "mac": ""}))
+
+    def _forget_old(self) -> None:
+        """What expired long ago: its own text says so, so that it cannot come back."""
+        for pending in self.listed():
+            if time.time() > pending.expires + _KEPT_AFTER:
+                for ending in (".answer", ".json", ".taken"):
+                    with suppress(OSError):
+                        os.unlink(self._path(pending.id + ending))
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.home, _FOLDER, name)
+
+    def _names(self, ending: str) -> Iterator[str]:
+        with suppress(FileNotFoundError):
+            yield from (n for n in os.listdir(self._path("")) if n.endswith(ending))
+
+    def _exists(self, name: str) -> bool:
+        return os.path.lexists(self._path(name))
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            with open(self._path(name), "rb") as stream:
+                return stream.read(_MOST_BYTES)
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+
+    def _create(self, name: str, text: str) -> None:
+        """Make a whole file appear at once, on disk; FileExistsError when there is one."""
+        folder = private_folder(self.home, _FOLDER)
+        try:
+            temporary = f".{secrets.token_hex(8)}"
+            descriptor = private_file(folder, temporary)
+            try:
+                write_all(descriptor, text.encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            try:
+                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            finally:
+                os.unlink(temporary, dir_fd=folder)
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _mac(self, data: Mapping[str, Any]) -> str:
+        text = json.dumps(data, sort_keys=True).encode()
+        return hmac.new(self._secret(), text, "sha256").hexdigest()
+
+    def _secret(self) -> bytes:
+        if not self._mac_key:
+            if not self._exists(_KEY):
+                with suppress(FileExistsError):
+                    self._create(_KEY, secrets.token_hex(32))
+            self._mac_key = self._read(_KEY) or b""
+            if len(self._mac_key) < 64:
+                raise PendingError(f"{self._path(_KEY)} is damaged; remove it to start anew")
+        return self._mac_key

@@ -1,0 +1,154 @@
+"""The question to whoever may say yes or no, the choices it offers, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+from toolrest.records import dataclass, field
+from toolrest.policy.effects import Effects, Risk
+from toolrest.policy.grants.key import GrantKey
+
+Answer: TypeAlias = Literal[
+    "approved",
+    "approved_for_session",
+    "approved_for_project",
+    "approved_for_user",
+    "approved_with_rule",
+    "denied",
+    "abort",
+]
+ANSWERS: tuple[Answer, ...] = get_args(Answer)
+Scope: TypeAlias = Literal["once", "session", "project", "user", "rule"]
+
+SCOPES: dict[Scope, Answer] = {
+    "once": "approved",
+    "session": "approved_for_session",
+    "project": "approved_for_project",
+    "user": "approved_for_user",
+    "rule": "approved_with_rule",
+}
+"""How far a yes reaches, and the answer that says so."""
+
+_SPELLINGS: dict[str, Answer] = {
+    **dict(SCOPES.items()),
+    "deny": "denied",
+    "approved_execpolicy_amendment": "approved_with_rule",
+    "accept": "approved",
+    "acceptForSession": "approved_for_session",
+    "acceptWithExecpolicyAmendment": "approved_with_rule",
+    "decline": "denied",
+    "cancel": "abort",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to say yes: the answer that chooses it, and exactly what is then remembered.
+
+    `stores` is what `sentence` says; a `rule` choice appends `prefix` to the user's rules file.
+    """
+
+    scope: Scope
+    sentence: str
+    stores: tuple[GrantKey, ...] = ()
+    prefix: tuple[str, ...] = ()
+
+    @property
+    def answer(self) -> Answer:
+        """What an approver returns to choose this."""
+        return SCOPES[self.scope]
+
+    def to_json(self) -> dict[str, Any]:
+        """For front ends in other processes."""
+        return {
+            "scope": self.scope,
+            "answer": self.answer,
+            "sentence": self.sentence,
+            "stores": [key.to_json() for key in self.stores],
+            "prefix": list(self.prefix),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The arguments as they will run, not redacted: for running the call later, not for show."""
+
+    text: str
+    freeform: bool = False
+
+
+@dataclass(slots=True)
+class ApprovalRequest:
+    """What somebody is asked: this call, these effects, for this reason.
+
+    `choices` are the ways to say yes; a yes that is not among them counts for this call only.
+    `retry_reason` is set when the sandbox has blocked the first attempt. `leaves` says that a
+    yes is a yes to running outside the sandbox.
+    """
+
+    call_id: str
+    tool: str
+    arguments: str
+    reason: str
+    risk: Risk
+    effects: Effects = field(default_factory=Effects.none)
+    keys: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    rule: str = ""
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    diff: str = ""
+    fingerprint: str = ""
+    leaves: bool = False
+    retry_reason: str | None = None
+    turn_id: str = ""
+    agent: str = ""
+    """Which sub-agent asks, as a path below the session that the user talks to."""
+    purpose: str = ""
+    """What the call is for, in the model's words: nobody has checked them."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    exact: Exact | None = field(default=None, repr=False)
+
+    def choice(self, answer: Answer) -> Choice | None:
+        """The choice that an answer takes, if it was offered."""
+        return next((choice for choice in self.choices if choice.answer == answer), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """An answer with words of its own: `note` tells the model why it was a no."""
+
+    answer: Answer
+    note: str = ""
+
+    @property
+    def approves(self) -> bool:
+        """Whether it is some kind of yes."""
+        return self.answer not in ("denied", "abort")
+
+
+Answers: TypeAlias = "Answer | Choice | Review | bool | Mapping[str, Any] | str | None"
+"""What an approver answers; None: it cannot ask anybody about this call."""
+Approver: TypeAlias = "Callable[[ApprovalRequest], Answers | Awaitable[Answers]]"
+
+
+def read_answer(value: object) -> Review | None:
+    """What an approver meant: a yes or no, an answer's name, a Choice, a Review, or Codex's own
+    form of them (`{"denied": {"rejection": …}}`); None for anything else.
+    """
+    if isinstance(value, bool):
+        return Review("approved" if value else "denied")
+    if isinstance(value, Choice):
+        return Review(value.answer)
+    if isinstance(value, Review):
+        return value if value.answer in ANSWERS else None
+    if isinstance(value, Mapping) and len(value) == 1:
+        name, inner = next(iter(value.items()))
+        note = inner.get("rejection", "") if isinstance(inner, Mapping) else ""
+        found = read_answer(name) if isinstance(name, str) else None
+        return Review(found.answer, str(note)) if found else None
+    if isinstance(value, str):
+        answer = _SPELLINGS.get(value, value)
+        return Review(answer) if answer in ANSWERS else None
+    return None

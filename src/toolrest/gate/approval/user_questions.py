@@ -1,0 +1,136 @@
+"""Questions of a model to the person behind the session: what is asked, who answers.
+
+They go where approvals go: to a front end that can take text. Without one, only answers that the
+user has put into the settings count; nobody is waited for who is not there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolrest.errors import RespondToModel
+from toolrest.events import RequestUserInput
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+
+if TYPE_CHECKING:
+    from toolrest.gate.bus import Bus
+
+UNAVAILABLE = (
+    "request_user_input is unavailable in Default mode: nobody can answer here. Decide with what "
+    "you know and say so, or end your turn with the question. Whoever runs Toolrest can give "
+    "answers beforehand with user_input.answers."
+)
+CANCELLED = "request_user_input was cancelled before receiving a response"
+
+
+class NobodyThere(Exception):
+    """Raised by a front end that turns out to have nobody who could answer in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserOption:
+    """One answer to choose."""
+
+    label: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuestion:
+    """One question. Text that is not among the options is always a fine answer."""
+
+    id: str
+    header: str
+    question: str
+    options: tuple[UserOption, ...] = ()
+    is_secret: bool = False
+
+    def to_json(self) -> JSONObject:
+        """As events and clients have it."""
+        options = [{"label": o.label, "description": o.description} for o in self.options]
+        return {
+            "id": self.id,
+            "header": self.header,
+            "question": self.question,
+            "isOther": True,
+            "isSecret": self.is_secret,
+            "options": options or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuestions:
+    """What a front end is handed: the questions of one call."""
+
+    call_id: str
+    turn_id: str
+    questions: tuple[UserQuestion, ...]
+
+
+UserAnswers: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
+"""By the question's id; None when the person would not answer."""
+OnQuestion: TypeAlias = "Callable[[UserQuestions], UserAnswers | Awaitable[UserAnswers]]"
+
+
+class Questions:
+    """The session's channel to somebody who can answer in words."""
+
+    def __init__(
+        self, bus: Bus, on_question: OnQuestion | None, answers: Mapping[str, str] | None = None
+    ) -> None:
+        self._bus = bus
+        self._on_question = on_question
+        self._answers = dict(answers or {})
+
+    async def ask(self, asked: UserQuestions) -> dict[str, tuple[str, ...]]:
+        """Every question's answers; RespondToModel when nobody can or will give them."""
+        if self._on_question is None:
+            return self._configured(asked)
+        shown = [question.to_json() for question in asked.questions]
+        self._bus.emit(
+            RequestUserInput(call_id=asked.call_id, questions=shown, turn_id=asked.turn_id)
+        )
+        try:
+            given: Any = self._on_question(asked)
+            if inspect.isawaitable(given):
+                given = await given
+        except NobodyThere:
+            return self._configured(asked)
+        except RespondToModel:
+            raise
+        except Exception as error:
+            words = f"asking the user failed: {type(error).__name__}: {error}"
+            raise RespondToModel(words) from error
+        if given is None:
+            raise RespondToModel(CANCELLED)
+        return {question.id: _texts(given, question.id) for question in asked.questions}
+
+    def _configured(self, asked: UserQuestions) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for question in asked.questions:
+            answer = self._answer(question.id)
+            if answer is None:
+                raise RespondToModel(UNAVAILABLE)
+            found[question.id] = (answer,)
+        return found
+
+    def _answer(self, identity: str) -> str | None:
+        if identity in self._answers:
+            return self._answers[identity]
+        matching = (text for glob, text in self._answers.items() if fnmatchcase(identity, glob))
+        return next(matching, None)
+
+
+def _texts(given: Any, identity: str) -> tuple[str, ...]:
+    value = given.get(identity, ()) if isinstance(given, Mapping) else None
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
+        raise RespondToModel(
+            f"asking the user failed: the front end gave no texts for the question {identity}"
+        )
+    return tuple(value)

@@ -1,0 +1,108 @@
+"""What somebody is asked about a call: everything it will do, and what each yes would mean.
+
+Only loaded when somebody is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.errors import Rejected, ToolCallError
+from toolrest.gate.decision.decide import Decision
+from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact, Review
+from toolrest.gate.call.report import Source, tell_decision
+
+if TYPE_CHECKING:
+    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.walk import Gate, Walk
+
+RETRY_REASON = "command failed; retry without sandbox?"
+
+
+async def ask(walk: Walk, call: Ready, decision: Decision, *, retry: bool = False) -> Review | None:
+    """The yes, or None when it was a hook's; anything else is raised."""
+    gate = walk.gate
+    request = _request_for(walk, call, decision, retry=retry)
+    review: Review | None = None
+    by: Source = "hook"
+    try:
+        if gate.hooks is None or not await gate.hooks.answered(walk, call, request):
+            by = "user"
+            review = await gate.services.approvals.ask(request, walk.turn.id)
+    except ToolCallError as error:
+        tell_decision(walk, call, Decision("deny", decision.rule, error.message), by)
+        error.message = call.tool.rejected_text(error.message)
+        raise
+    reason = decision.reason
+    if gate.services.memory is not None and review is not None:
+        kept = gate.services.memory.keep(request, review)
+        reason = f"{reason}; {kept.problem}" if kept.problem else reason
+        walk.note = kept.note
+    tell_decision(walk, call, Decision("allow", decision.rule, reason), by)
+    return review
+
+
+async def may_leave(walk: Walk, call: Ready) -> bool:
+    """Whether a call that the sandbox has blocked may be tried once more outside.
+
+    Who was asked about this very call was told so, and is not asked again; a yes from
+    earlier does not reach outside.
+    """
+    if not _may_retry(walk.gate, call):
+        return False
+    if walk.approved and call.tool.skips_second_question:
+        return True
+    question = Decision("ask", "sandbox.retry", RETRY_REASON, leaves=True)
+    try:
+        await ask(walk, call, question, retry=True)
+    except Rejected:
+        return False
+    return True
+
+
+def _may_retry(gate: Gate, call: Ready) -> bool:
+    return gate.decider.retries_outside and call.tool.may_escalate
+
+
+def _request_for(walk: Walk, call: Ready, decision: Decision, *, retry: bool) -> ApprovalRequest:
+    """The question about a call; `retry`: the sandbox has blocked its first attempt."""
+    redact = walk.gate.services.redactor.redact
+    shown = call.tool.question(call.args, call.ctx)
+    exact = Exact(walk.route.text, walk.route.freeform) if walk.route is not None else None
+    return ApprovalRequest(
+        walk.call_id,
+        call.tool.name,
+        walk.arguments,
+        redact(decision.reason),
+        call.risk,
+        call.effects,
+        tuple(map(redact, call.effects.keys())),
+        choices=_choices(walk, call, decision),
+        rule=decision.rule,
+        command=tuple(map(redact, shown.command)),
+        cwd=shown.cwd or call.ctx.cwd,
+        diff=redact(shown.diff),
+        fingerprint=walk.fingerprint,
+        leaves=decision.leaves,
+        retry_reason=redact(decision.reason) if retry else None,
+        turn_id=walk.turn.id,
+        purpose=redact(shown.purpose),
+        changes=walk.gate.services.redactor.redact_json(shown.changes),
+        exact=exact,
+    )
+
+
+def _choices(walk: Walk, call: Ready, decision: Decision) -> tuple[Choice, ...]:
+    services = walk.gate.services
+    if services.memory is None:
+        return ()
+    again = not decision.leaves and call.effects.confined and _may_retry(walk.gate, call)
+    choices = services.memory.choices(
+        decision,
+        decision.keys or (),
+        call.risk,
+        retries=again and call.tool.skips_second_question,
+    )
+    # What holds a secret is neither shown nor kept.
+    redact = services.redactor.redact
+    return tuple(choice for choice in choices if redact(choice.sentence) == choice.sentence)

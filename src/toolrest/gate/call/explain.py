@@ -1,0 +1,79 @@
+"""What would become of this call, and which rule says so? Nothing runs and nobody is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import ToolCallError
+from toolrest.events import Verdict
+from toolrest.gate.context import Context
+from toolrest.gate.call.judge import judge_call
+from toolrest.gate.approval.request import Choice
+from toolrest.gate.call.understand import route
+from toolrest.gate.call._merge_understood import Ready, canonical_effects, fingerprint_of
+from toolrest.gate.call.walk import Gate
+from toolrest.items import CallItem
+from toolrest.records import dataclass, field
+from toolrest.policy.effects import Effects
+
+if TYPE_CHECKING:
+    from toolrest.gate.decision.decide import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The verdict on a call, the rule that gives it, and what a yes could be remembered as."""
+
+    tool: str
+    verdict: Verdict
+    rule: str
+    reason: str
+    risk: str
+    leaves: bool = False
+    effects: Effects = field(default_factory=Effects.none)
+    choices: tuple[Choice, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """For commands with --json."""
+        return {
+            "tool": self.tool,
+            "verdict": self.verdict,
+            "rule": self.rule,
+            "reason": self.reason,
+            "risk": self.risk,
+            "outside_the_sandbox": self.leaves,
+            "keys": list(self.effects.keys()),
+            "choices": [choice.to_json() for choice in self.choices],
+        }
+
+
+def explain(gate: Gate, item: CallItem) -> Explanation:
+    """Take a call as far as its decision. Hooks are not run and the disk is not looked at."""
+    name = item.name
+    try:
+        found = route(item, gate.registry)
+        name = found.tool.name
+        ctx = Context(gate.services, "explain", name, "explain")
+        args = found.decode().args
+        effects = canonical_effects(found.tool.effects(args, ctx), ctx)
+        call = Ready(found.tool, args, ctx, effects, found.tool.level(effects))
+        decision = judge_call(gate, call, fingerprint_of(found))
+    except ToolCallError as error:
+        return Explanation(name, "deny", error.kind, error.message, "none")
+    return Explanation(
+        name,
+        decision.verdict,
+        decision.rule,
+        gate.services.redactor.redact(decision.reason),
+        call.risk.label,
+        decision.leaves,
+        effects,
+        _choices(gate, call, decision),
+    )
+
+
+def _choices(gate: Gate, call: Ready, decision: Decision) -> tuple[Choice, ...]:
+    memory = gate.services.memory
+    if memory is None or decision.verdict != "ask":
+        return ()
+    return memory.choices(decision, decision.keys or (), call.risk)

@@ -1,0 +1,64 @@
+"""May this call run? The tool's own verdict or the table, then overrides, then earlier answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.gate.decision.decide import Decision
+from toolrest.records import replace
+
+if TYPE_CHECKING:
+    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.walk import Gate
+    from toolrest.policy.overrides import Said
+
+_BORDERS = ("critical", "unread", "leave", "refused")
+"""Rows that no override lifts."""
+
+
+def judge_call(gate: Gate, call: Ready, fingerprint: str) -> Decision:
+    """The decision on a call that was understood."""
+    decision = None
+    if call.tool.decides:
+        decision = call.tool.decide(call.args, call.effects, call.ctx)
+    if decision is None:
+        decision = gate.decider.decide(call.effects, call.risk)
+    overrides = gate.decider.overrides
+    if overrides is not None and decision.verdict != "deny":
+        server = call.tool.mcp[0] if call.tool.mcp else None
+        said = overrides.on((call.tool.name, *call.tool.aliases), server, call.effects)
+        if said is not None:
+            decision = _overridden(decision, said, gate.decider.mode)
+    return _recalled(gate, call, decision, fingerprint) if decision.verdict == "ask" else decision
+
+
+def _overridden(decision: Decision, said: Said, mode: str) -> Decision:
+    if said.say == "deny":
+        return Decision("deny", said.setting, f'{said.setting} = "deny" forbids it')
+    if said.say == "allow":
+        lifted = (
+            decision.verdict == "ask"
+            and not decision.leaves
+            and decision.what not in _BORDERS
+            and decision.rule != "command.rule"
+        )
+        return Decision("allow", said.setting) if lifted else decision
+    if decision.verdict == "ask":
+        return decision
+    if mode in ("never", "dangerous"):
+        words = f'{said.setting} = "ask", and approval_policy = "{mode}" asks nobody'
+        return Decision("deny", said.setting, words)
+    reason = f'{said.setting} = "ask"'
+    return replace(decision, verdict="ask", rule=said.setting, reason=reason)
+
+
+def _recalled(gate: Gate, call: Ready, decision: Decision, fingerprint: str) -> Decision:
+    """An ask that was answered before need not be asked again."""
+    memory = gate.services.memory
+    if memory is None or decision.keys is not None:
+        return decision
+    from toolrest.gate.approval.memory import needs_of
+
+    needs = needs_of(call.effects, call.tool, fingerprint, leaves=decision.leaves)
+    recalled = memory.recall(decision, needs, call.ctx.cwd)
+    return replace(recalled, keys=tuple(needs)) if recalled is decision else recalled

@@ -1,0 +1,112 @@
+"""What is told of a call on its way: that it began, what was decided, how it ended."""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from toolrest.events import ToolCallBegin, ToolCallDecision, ToolCallEnd
+
+if TYPE_CHECKING:
+    from toolrest.errors import ToolCallError
+    from toolrest.gate.decision.decide import Decision
+    from toolrest.gate.output.limiter import Limited
+    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.walk import Walk
+
+Source: TypeAlias = Literal["policy", "user", "config", "hook"]
+
+
+def tell_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
+    """A call has come, with these arguments that its tool does not know."""
+    walk.gate.services.bus.emit(
+        ToolCallBegin(
+            call_id=walk.call_id,
+            tool=walk.name,
+            arguments=walk.arguments or _raw_arguments(walk),
+            unknown_fields=unknown,
+            turn_id=walk.turn.id,
+        )
+    )
+
+
+def tell_decision(walk: Walk, call: Ready, decision: Decision, source: Source = "policy") -> None:
+    """What was decided about a call, and by whom."""
+    walk.gate.services.bus.emit(
+        ToolCallDecision(
+            call_id=walk.call_id,
+            tool=call.tool.name,
+            arguments=walk.arguments,
+            fingerprint=walk.fingerprint,
+            verdict=decision.verdict,
+            rule=decision.rule,
+            risk=call.risk.label,
+            source=source,
+            reason=decision.reason,
+            keys=call.effects.keys(),
+            mutating=call.effects.mutating,
+            sandbox="confined" if call.effects.confined else "none",
+            turn_id=walk.turn.id,
+        )
+    )
+
+
+def tell_refusal(walk: Walk, error: ToolCallError) -> None:
+    """A call that never came to a decision has its line in the audit log all the same."""
+    services = walk.gate.services
+    services.bus.emit(
+        ToolCallDecision(
+            call_id=walk.call_id,
+            tool=walk.name,
+            arguments=walk.arguments or _raw_arguments(walk),
+            fingerprint=walk.fingerprint,
+            verdict="deny",
+            rule=error.kind,
+            risk="none",
+            reason=services.redactor.redact(error.message),
+            turn_id=walk.turn.id,
+        )
+    )
+
+
+def tell_end(walk: Walk, limited: Limited) -> None:
+    """The call has its output."""
+    services = walk.gate.services
+    output = limited.output
+    failure = output.failure
+    services.bus.emit(
+        ToolCallEnd(
+            call_id=walk.call_id,
+            tool=walk.name,
+            success=output.success,
+            failure=failure.kind if failure else None,
+            duration=monotonic() - walk.started,
+            bytes=limited.total_bytes,
+            output=services.redactor.redact(output.text) if output.secrets else output.text,
+            truncated=limited.truncated,
+            spill=limited.spill,
+            exit_code=output.metadata.get("exit_code"),
+            sandbox=str(output.metadata.get("sandbox", "none")),
+            files=walk.files,
+            fields=failure.fields if failure else (),
+            turn_id=walk.turn.id,
+        )
+    )
+
+
+def _raw_arguments(walk: Walk) -> str:
+    """What the model sent, of a call that was not understood."""
+    for name in ("arguments", "input", "action", "image_path", "query"):
+        value = getattr(walk.item, name, None)
+        if value is not None:
+            text = value if isinstance(value, str) else _json(value)
+            return walk.gate.services.redactor.redact(text)
+    return ""
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return f"a {type(value).__name__} that is not JSON"

@@ -1,0 +1,199 @@
+"""A turn: calls start the moment they arrive, outputs come back in call order.
+
+Cancelling gives every call that is still running its aborted output, once its work is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Literal, Self
+
+from toolrest.errors import Fatal
+from toolrest.events import TurnEnded, TurnStarted
+from toolrest.gate.threads import GRACE_SECONDS
+from toolrest.gate.call.walk import Gate, Walk
+from toolrest.items import Answered, CallItem, ToolOutput
+from toolrest.policy.effects import Effects
+
+
+class Running:
+    """A call that was started: its item, and its one output when it comes."""
+
+    __slots__ = ("_output", "_task", "_waiters", "_walk", "item")
+
+    def __init__(self, item: CallItem, walk: Walk) -> None:
+        self.item = item
+        self._walk = walk
+        self._output: ToolOutput | None = None
+        self._waiters: list[asyncio.Future[ToolOutput]] = []
+        walk.deliver = self._deliver
+        self._task = walk.task = asyncio.get_running_loop().create_task(walk.run())
+        # A task that is cancelled before its first step never enters the walk.
+        self._task.add_done_callback(self._finished)
+
+    def _deliver(self, output: ToolOutput) -> None:
+        if self._output is not None:
+            return
+        self._output = output
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(output)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        if self._output is None:
+            self._deliver(self._walk.end(self._walk.aborted()))
+        if not task.cancelled():
+            task.exception()
+
+    @property
+    def done(self) -> bool:
+        """True once there is an output."""
+        return self._output is not None
+
+    def abort(self) -> None:
+        """Cancel the work. The output follows when it is gone, or after the grace without it."""
+        if self.done or self._walk.aborting:
+            return
+        self._walk.abort()
+        if not self._task.cancelling():
+            self._task.cancel()
+        timer = asyncio.get_running_loop().call_later(GRACE_SECONDS + 0.5, self._leave_behind)
+        self._task.add_done_callback(lambda _: timer.cancel())
+
+    def _leave_behind(self) -> None:
+        self._walk.leave_behind()
+
+    async def output(self) -> ToolOutput:
+        """The output. If the waiting task is cancelled, the call is aborted first."""
+        if self._output is not None:
+            return self._output
+        try:
+            return await self._waiter()
+        except asyncio.CancelledError:
+            self.abort()
+            await self.settle()
+            raise
+
+    def _waiter(self) -> asyncio.Future[ToolOutput]:
+        # Each waiter has a future of its own: cancelling one must not take the others' result.
+        waiter: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    async def settle(self) -> None:
+        """Wait for an aborted call, however often the waiting task is cancelled meanwhile."""
+        while self._output is None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._waiter()
+
+
+class Turn:
+    """Calls that belong together. Use it as `async with rest.turn() as turn`.
+
+    `before_mutation` is awaited once, before the first call of the turn that may change
+    something, and `commit` before every such call; readers never wait for them.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        before_mutation: Callable[[], Awaitable[None]] | None = None,
+        commit: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        gate.turns_made += 1
+        self.id = f"turn-{gate.turns_made}"
+        self.failure: Fatal | None = None
+        self._gate = gate
+        self._calls: list[Running] = []
+        self._by_id: dict[str, list[Running]] = {}
+        self._prepare = before_mutation
+        self._commit = commit
+        self._prepared: asyncio.Future[None] | None = None
+        self._aborted = False
+
+    async def __aenter__(self) -> Self:
+        self._gate.services.bus.bind()
+        self._gate.services.bus.emit(TurnStarted(turn_id=self.id))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            if exc[0] is not None:
+                await self.cancel()
+            else:
+                await self.answers()
+        finally:
+            await self._settle()
+            await self.after_calls()
+            self._gate.services.bus.emit(TurnEnded(turn_id=self.id, reason=self._reason()))
+
+    async def _settle(self) -> None:
+        """Nothing of a turn outlives it, however it ends."""
+        for running in self._calls:
+            if not running.done:
+                self._aborted = True
+                running.abort()
+        for running in self._calls:
+            await running.settle()
+        if self._prepared is not None and not self._prepared.done():
+            self._prepared.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await self._prepared
+
+    def _reason(self) -> Literal["completed", "aborted", "failed"]:
+        if self.failure is not None:
+            return "failed"
+        return "aborted" if self._aborted else "completed"
+
+    def start(self, item: CallItem) -> Running:
+        """Start a call now; it waits by itself for calls it conflicts with."""
+        self._gate.services.bus.bind()
+        call_id = item.call_id or ""
+        walk = Walk(self._gate, item, self, call_id)
+        walk.refused = self.failure
+        running = Running(item, walk)
+        self._calls.append(running)
+        self._by_id.setdefault(call_id, []).append(running)
+        return running
+
+    async def answers(self) -> list[Answered]:
+        """Every call of this turn with its output, in call order."""
+        return [Answered(running.item, await running.output()) for running in self._calls]
+
+    def abort(self, call_id: str) -> Running | None:
+        """Cancel one call; None when no call of this id is running."""
+        for running in self._by_id.get(call_id, ()):
+            if not running.done:
+                running.abort()
+                return running
+        return None
+
+    async def cancel(self) -> list[Answered]:
+        """Cancel what still runs and return all outputs: nothing is left running."""
+        self._aborted = True
+        for running in self._calls:
+            running.abort()
+        return await self.answers()
+
+    def fail(self, error: Fatal) -> None:
+        """A call ended fatally: its siblings finish, then the turn is over."""
+        if self.failure is None:
+            self.failure = error
+
+    async def after_calls(self) -> None:
+        """Once per turn, when its last call is over and before it is said to have ended."""
+
+    async def before_mutation(self, effects: Effects, label: str = "") -> None:
+        """Before each call that may change something: readers never wait for this.
+
+        What the turn was given to prepare with runs once, before the first of them.
+        """
+        if self._commit is not None:
+            await self._commit()
+        if self._prepare is None:
+            return
+        if self._prepared is None:
+            self._prepared = asyncio.ensure_future(self._prepare())
+        await asyncio.shield(self._prepared)

@@ -1,0 +1,134 @@
+"""Which tool a call item means, and with which arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolrest.errors import MissingLocalShellCallId, RespondToModel
+from toolrest.gate.tool import arguments
+from toolrest.gate.tool.freeform import check_freeform
+from toolrest.gate.tool.registry import Registry
+from toolrest.gate.tool.tool import Tool
+from toolrest.items import (
+    CallItem,
+    CustomToolCall,
+    FunctionCall,
+    JSONObject,
+    LocalShellCall,
+    MalformedCall,
+    ViewImageCall,
+    WebSearchCall,
+)
+from toolrest.records import dataclass
+
+
+@dataclass(slots=True)
+class Route:
+    """A tool and the arguments as text: JSON, or raw for a freeform tool."""
+
+    tool: Tool
+    text: str
+    freeform: bool = False
+
+    def decode(self) -> arguments.Decoded:
+        """Typed arguments; RespondToModel says what is wrong with them."""
+        if self.freeform:
+            check_freeform(self.tool, self.text)
+            return arguments.Decoded(self.text)
+        return self.tool.decode(self.text)
+
+    def with_input(self, values: JSONObject) -> Route:
+        """The same tool with other arguments; a freeform tool's text is under `input`."""
+        if not self.freeform:
+            return Route(self.tool, arguments.as_json_text(values))
+        text = values.get("input")
+        if not isinstance(text, str):
+            raise RespondToModel("`input` must be a text", kind="input_invalid", fields=("input",))
+        return Route(self.tool, text, freeform=True)
+
+
+def route(item: CallItem, registry: Registry) -> Route:
+    """Find the tool; RespondToModel when there is none or it takes another kind of payload."""
+    if isinstance(item, FunctionCall):
+        return _function(item, registry)
+    if isinstance(item, CustomToolCall):
+        return _custom(item, registry)
+    if isinstance(item, MalformedCall):
+        raise RespondToModel(item.problem, kind="input_invalid")
+    if isinstance(item, LocalShellCall):
+        if not item.call_id:
+            raise MissingLocalShellCallId
+        values = _shell_arguments(item.action)
+    elif isinstance(item, ViewImageCall):
+        values = {"path": item.image_path}
+    elif isinstance(item, WebSearchCall):
+        values = {"query": item.query}
+    tool = registry.get(item.name)
+    if tool is None:
+        raise _unknown(item.name, registry, "unsupported call")
+    return Route(tool, arguments.as_json_text(values))
+
+
+def _function(item: FunctionCall, registry: Registry) -> Route:
+    tool = registry.get(item.name, item.namespace)
+    if tool is None:
+        raise _unknown(item.name, registry, "unsupported call", item.namespace)
+    if tool.kind != "custom" or tool.takes_any_payload:
+        return Route(tool, arguments.as_json_text(_own_names(item, tool)))
+    value = arguments.parse_object(item.arguments)
+    text = value.get("input")
+    if not isinstance(text, str):
+        problem = (
+            "missing field `input`"
+            if "input" not in value
+            else f"`input`: expected a string, got {arguments.describe(text)}"
+        )
+        raise arguments.invalid([problem], ("input",))
+    return Route(tool, text, freeform=True)
+
+
+def _own_names(item: FunctionCall, tool: Tool) -> str | Mapping[str, Any]:
+    """The arguments under the tool's own names, where the wire had to offer others."""
+    if item.wire != "anthropic" or not tool.renamed_arguments:
+        return item.arguments
+    own = tool.renamed_arguments
+    value = arguments.parse_object(item.arguments)
+    return {name if own.get(name) in value else own.get(name, name): value[name] for name in value}
+
+
+def _custom(item: CustomToolCall, registry: Registry) -> Route:
+    tool = registry.get(item.name)
+    if tool is None:
+        raise _unknown(item.name, registry, "unsupported custom tool call")
+    if tool.kind != "custom" and not tool.takes_any_payload:
+        raise RespondToModel(
+            f"tool {item.name} invoked with incompatible payload: it takes JSON arguments "
+            "(a function call), not raw text",
+            kind="input_invalid",
+        )
+    return Route(tool, item.input, freeform=True)
+
+
+def _shell_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
+    """The hosted shell's action in the words of the shell tool; env and user are not honoured."""
+    names = {"command": "command", "working_directory": "workdir", "timeout_ms": "timeout_ms"}
+    return {
+        ours: action[theirs] for theirs, ours in names.items() if action.get(theirs) is not None
+    }
+
+
+def _unknown(
+    name: str, registry: Registry, phrase: str, namespace: str | None = None
+) -> RespondToModel:
+    reason = registry.reason(name)
+    if reason is not None:
+        hint = f" (the tool is set aside: {reason})"
+    elif namespace and registry.get(name) is not None:
+        hint = f" (there is no {name} in the namespace {namespace}; call it without a namespace)"
+    elif why := registry.explain(name):
+        hint = f" ({why})"
+    else:
+        near = registry.nearest(name)
+        hint = f" (did you mean {near}?)" if near else ""
+    return RespondToModel(f"{phrase}: {name}{hint}", kind="tool_not_found")

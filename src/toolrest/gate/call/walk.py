@@ -1,0 +1,344 @@
+"""The walk of one call, left to right, and back with exactly one output.
+
+route → validate → effects → schedule → decide → run → limit, redact → events.
+Whatever goes wrong on the way becomes an output; nothing leaves here as an exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCallError, os_words
+from toolrest.gate.tool.arguments import Decoded
+from toolrest.gate.call.attempt import LEFT_BEHIND, run_decided, timed_out
+from toolrest.gate.context import Context, Services
+from toolrest.gate.call.deadlines import Deadline, Deadlines
+from toolrest.gate.decision.decide import Decider, Decision
+from toolrest.gate.call.judge import judge_call
+from toolrest.gate.output.limiter import Limited, Limiter
+from toolrest.gate.decision.repeated_calls import LoopWatch
+from toolrest.gate.tool.registry import Registry
+from toolrest.gate.call.understand import Route, route
+from toolrest.gate.call.schedule import Scheduler, Ticket
+from toolrest.gate.call.report import tell_begin, tell_decision, tell_end, tell_refusal
+from toolrest.gate.threads import Abandoned
+from toolrest.gate.tool.tool import Tool
+from toolrest.gate.call._merge_understood import Ready, canonical_effects, fingerprint_of
+from toolrest.items import CallItem, JSONObject, ToolOutput
+from toolrest.records import dataclass, field, replace
+from toolrest.policy.effects import Effects
+
+if TYPE_CHECKING:
+    from toolrest.events import FileChange
+    from toolrest.gate.hooks.hooks import Hooked
+    from toolrest.gate.call.turn import Turn
+    from toolrest.gate.hooks.around_call import HookedWalks
+
+_NOTHING = Effects.none()
+_LARGE = 1 << 20
+
+
+@dataclass(slots=True)
+class Gate:
+    """Everything that the calls of one session pass through."""
+
+    services: Services
+    registry: Registry
+    decider: Decider
+    limiter: Limiter
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    loops: LoopWatch = field(default_factory=LoopWatch)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    default_timeout: float | None = None
+    max_calls: int | None = None
+    calls_made: int = 0
+    turns_made: int = 0
+    sync_soon: Callable[[], None] | None = None
+    """Starts putting what was decided on disk."""
+    hooks: HookedWalks | None = None
+
+
+def _nowhere(output: ToolOutput) -> None:
+    """Drops an output: for walks that nobody waits for."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """One call on its way. Its fields are what later steps and the final event need."""
+
+    gate: Gate
+    item: CallItem
+    turn: Turn
+    call_id: str
+    started: float = field(default_factory=monotonic)
+    tool: Tool | None = None
+    arguments: str = ""
+    fingerprint: str = ""
+    effects: Effects = _NOTHING
+    files: Sequence[FileChange] = ()
+    ticket: Ticket | None = None
+    ended: bool = False
+    aborting: bool = False
+    decided: bool = False
+    looping: bool = False
+    deadline: Deadline | None = None
+    task: asyncio.Task[None] | None = None
+    ctx: Context | None = None
+    limited: Limited | None = None
+    note: str = ""
+    """What the model should know about how its call was answered."""
+    approved: bool = False
+    """Somebody was asked about this very call, and said yes."""
+    refused: Fatal | None = None
+    """Set when the turn had already failed before this call came."""
+    route: Route | None = None
+    hooked: Hooked | None = None
+    ran: Ready | None = None
+    """Set when the tool itself was started."""
+    parent: Walk | None = None
+    """The call whose tool made this one."""
+    deliver: Callable[[ToolOutput], None] = _nowhere
+    """Takes the output: at the end, or before it for work that will not stop."""
+
+    @property
+    def name(self) -> str:
+        """The tool's own name, or what the model called it."""
+        return self.tool.name if self.tool is not None else self.item.name
+
+    async def run(self) -> None:
+        """Take the call through the gate and deliver its one output."""
+        outer = _current.get()
+        self.parent = outer if outer is not None and outer.gate is self.gate else None
+        token = _current.set(self)
+        try:
+            call = self._enter()
+            if self.gate.hooks is not None:
+                call = await self.gate.hooks.before(self, call)
+            output = await self._scheduled(call)
+            if self.aborting and output.failure is None:
+                output = self.aborted("the work finished all the same")
+        except asyncio.CancelledError:
+            output = self._cancelled()
+        except Abandoned:
+            output = self.aborted(LEFT_BEHIND)
+        except ToolCallError as error:
+            output = self._failed(error)
+        except AuditError as error:
+            output = self.fatal(error)
+        except (Exception, SystemExit) as error:
+            # A tool that calls sys.exit() ends itself, not the program that called it.
+            output = ToolOutput.error(f"{self.name} failed: {_words(error)}")
+        finally:
+            _current.reset(token)
+        if self.gate.hooks is not None:
+            output = await self.gate.hooks.after(self, output)
+        self.deliver(self.end(output))
+
+    def _cancelled(self) -> ToolOutput:
+        task = asyncio.current_task()
+        if self.aborting or (task is not None and task.cancelling()):
+            return self.aborted()
+        return ToolOutput.error(f"{self.name} failed: it cancelled itself")
+
+    def _failed(self, error: ToolCallError) -> ToolOutput:
+        if isinstance(error, Fatal):
+            self.turn.fail(error)
+        if not self.decided:
+            try:
+                tell_refusal(self, error)
+            except AuditError as problem:
+                return self.fatal(problem)
+        return ToolOutput.error(error.message, error.kind, error.fields)
+
+    def abort(self) -> None:
+        """Somebody wants this call gone: from now on its own deadline is off."""
+        self.aborting = True
+        if self.deadline is not None:
+            self.deadline.stop()
+
+    # 1: which tool, which arguments, what will it touch
+
+    def _enter(self) -> Ready:
+        gate = self.gate
+        unknown: tuple[str, ...] = ()
+        try:
+            self._count()
+            found = route(self.item, gate.registry)
+            decoded = self._decode(found)
+            unknown = decoded.unknown
+        except RecursionError:
+            raise RespondToModel("arguments are nested too deeply", kind="input_invalid") from None
+        finally:
+            tell_begin(self, unknown)
+        return self._understood(found.tool, decoded.args)
+
+    def _decode(self, found: Route) -> Decoded:
+        self.route, self.tool = found, found.tool
+        self.arguments = self.gate.services.redactor.redact(found.text)
+        self.fingerprint = fingerprint_of(found)
+        return found.decode()
+
+    def _understood(self, tool: Tool, args: Any) -> Ready:
+        ctx = self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
+        self.effects = canonical_effects(tool.effects(args, ctx), ctx)
+        if getattr(self.item, "repaired", ()):
+            from toolrest.gate.call._merge_mended import refuse_mended
+
+            refuse_mended(self.item, self.effects, self.arguments)
+        return Ready(tool, args, ctx, self.effects, tool.level(self.effects))
+
+    def rewrite(self, values: JSONObject) -> Ready:
+        """The call with other arguments, as if the model had sent them."""
+        if self.route is None:
+            raise RespondToModel("there is no call to change")
+        found = self.route.with_input(values)
+        return self._understood(found.tool, self._decode(found).args)
+
+    def _count(self) -> None:
+        gate = self.gate
+        if self.refused is not None:
+            raise Rejected(f"not run: the turn has failed: {self.refused}", kind="fatal")
+        gate.calls_made += 1
+        if gate.max_calls is not None and gate.calls_made > gate.max_calls:
+            raise Rejected(
+                f"not run: this session may make {gate.max_calls} tool calls "
+                "(max_calls_per_session)"
+            )
+
+    # 2: when, and whether
+
+    async def _scheduled(self, call: Ready) -> ToolOutput:
+        if not self.is_part_of_another():
+            scheduler = self.gate.scheduler
+            self.ticket = scheduler.enter(call.effects)
+            await scheduler.wait(self.ticket)
+        if call.effects.writes:
+            from toolrest.gate.call._merge_stale import refuse_stale
+
+            await refuse_stale(call.effects.writes, call.ctx, self.gate.services)
+        if call.tool.prepares:
+            await call.tool.prepare(call.args, call.ctx)
+        decision = self._decide(call)
+        if self.gate.hooks is not None:
+            decision = self.gate.hooks.decided(self, call, decision)
+        tell_decision(self, call, decision)
+        if decision.verdict == "deny":
+            raise Rejected(decision.reason)
+        if decision.verdict == "ask":
+            from toolrest.gate.call.ask import ask
+
+            review = await ask(self, call, decision)
+            # Neither a yes to later calls as well nor a hook's speaks for a second try of this one.
+            self.approved = review is not None and review.answer == "approved"
+        # Only here, after somebody said yes or a rule of the user's, may a call leave the sandbox.
+        call.ctx.outside = decision.leaves
+        output = await run_decided(self, call)
+        if self.note:
+            output = replace(output, notes=[*output.notes, self.note])
+        if len(output.text) > _LARGE:
+            # Redacting and cutting a large text takes long enough to hold up everybody else.
+            self.limited = await call.ctx.in_thread(self._limit, output)
+        return output
+
+    def is_part_of_another(self) -> bool:
+        """A call that a running tool makes belongs to that tool's own call: it has the place."""
+        return self.parent is not None and not self.parent.ended
+
+    def _decide(self, call: Ready) -> Decision:
+        self.decided = True
+        if not call.tool.polling:
+            refusal = self.gate.loops.refusal(self.fingerprint)
+            if refusal is not None:
+                self.looping = True
+                return Decision("deny", "loop", refusal)
+        decision = judge_call(self.gate, call, self.fingerprint)
+        taint = self.gate.services.taint
+        if not taint.external:
+            return decision
+        return taint.judge(call, decision, self.gate.decider.mode)
+
+    # 3: the answer
+
+    def aborted(self, note: str | None = None) -> ToolOutput:
+        """What a cancelled call is answered with."""
+        seconds = max(monotonic() - self.started, 0.1)
+        text = (
+            self.tool.aborted_text(seconds)
+            if self.tool is not None
+            else f"aborted by user after {seconds:.1f}s"
+        )
+        output = ToolOutput.error(text, "aborted")
+        output.success = None
+        if note is not None:
+            output.notes.append(note)
+        return output
+
+    def leave_behind(self, seconds: float | None = None) -> None:
+        """Answer for work that does not stop when it is told to: cancelled, or out of time."""
+        if self.ended:
+            return
+        if seconds is None or self.tool is None:
+            output = self.aborted(LEFT_BEHIND)
+        else:
+            output = timed_out(self.tool, seconds, LEFT_BEHIND)
+        self.deliver(self.end(output))
+
+    def fatal(self, error: Exception) -> ToolOutput:
+        """What a call is answered with whose end also ends the turn."""
+        fatal = Fatal(f"{self.name} stopped: {error}")
+        self.turn.fail(fatal)
+        return ToolOutput.error(fatal.message, "fatal")
+
+    def end(self, output: ToolOutput) -> ToolOutput:
+        """Cut, redact, tell. After this the call is over, whatever its work still does."""
+        if self.ended:
+            return output
+        self.ended = True
+        if self.ctx is not None:
+            self.ctx.close()
+        if self.ran is not None:
+            self.gate.services.taint.note(self.ran, output)
+        if self.ticket is not None:
+            self.gate.scheduler.release(self.ticket)
+        try:
+            if getattr(self.item, "repaired", ()):
+                from toolrest.gate.call._merge_mended import noted
+
+                output = noted(self.item, output)
+            limited = self.limited or self._limit(output)
+        except Exception as error:
+            limited = Limited(self.fatal(error), False, 0, None)
+        if output.secrets:
+            # The model has read them; whatever is told or written from here on has not.
+            self.gate.services.redactor.learn(output.secrets)
+        try:
+            tell_end(self, limited)
+        except AuditError as error:
+            return self.fatal(error)
+        return limited.output
+
+    def _limit(self, output: ToolOutput) -> Limited:
+        """Nudge, redact, cut, spill; in a thread when there is much of it."""
+        tool = self.tool
+        if tool is not None and self.fingerprint and not tool.polling and not self.looping:
+            output = self.gate.loops.watch(output, self.fingerprint, mutating=self.effects.mutating)
+        return self.gate.limiter.apply(
+            output,
+            call_id=self.call_id,
+            tool=self.name,
+            ceiling=tool.max_chars if tool else None,
+        )
+
+
+_current: ContextVar[Walk | None] = ContextVar("toolrest_call", default=None)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno and error.strerror:
+        return os_words(error)
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,136 @@
+"""May this call run? Its strictest effect is looked up in the table of `policy/modes.py`.
+
+A hidden path is denied in every mode, and so is a write that the path policy refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.events import Verdict
+from toolrest.records import dataclass
+from toolrest.policy.effects import Effects, Risk
+from toolrest.policy.grants.key import GrantKey
+from toolrest.policy.modes import Mode, Need, What, need
+
+if TYPE_CHECKING:
+    from toolrest.policy.overrides import Overrides
+    from toolrest.policy.paths.policy import PathPolicy
+
+_VERDICTS: dict[Need, Verdict] = {"skip": "allow", "ask": "ask", "forbid": "deny"}
+_ORDER: tuple[Need, ...] = ("skip", "ask", "forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The verdict on one call, the rule that gave it and the reason in words."""
+
+    verdict: Verdict
+    rule: str
+    reason: str = ""
+    leaves: bool = False
+    """A yes to this is a yes to running outside the sandbox; the reason says so."""
+    what: What = "execute"
+    """The row of the table that decided; says how far a yes may reach."""
+    prefix: tuple[str, ...] = ()
+    """The words that a yes could put into the user's rules file, if any."""
+    keys: tuple[GrantKey, ...] | None = None
+    """What a yes may be remembered by, where the tool knows better than its effects."""
+
+
+_ALLOW_READ = Decision("allow", "table.read")
+
+
+@dataclass(slots=True)
+class Decider:
+    """Decides by effects. Explicit denies come first, so no mode can lift them."""
+
+    files: PathPolicy
+    mode: Mode = "on-request"
+    full_access: bool = False
+    network: bool = False
+    overrides: Overrides | None = None
+
+    @property
+    def retries_outside(self) -> bool:
+        """Whether a call that the sandbox blocked may ask to run once more outside (D-27)."""
+        return self.mode in ("untrusted", "on-failure")
+
+    def decide(self, effects: Effects, risk: Risk) -> Decision:
+        """The verdict on a call with these effects and this risk."""
+        if effects.reads or effects.writes:
+            denied = self._paths(effects)
+            if denied is not None:
+                return denied
+        if risk == Risk.READ and self.mode != "strict" and not effects.is_unknown:
+            return _ALLOW_READ
+        what, answer = self._strictest(effects, risk)
+        if answer == "skip":
+            return Decision("allow", f"table.{what}", what=what)
+        leaves = effects.escalates is not None
+        reason = self._reason(effects, risk, what)
+        return Decision(_VERDICTS[answer], f"table.{what}", reason, leaves=leaves, what=what)
+
+    def _strictest(self, effects: Effects, risk: Risk) -> tuple[What, Need]:
+        """The row that asks most; of several the last, which is the gravest."""
+        found: tuple[What, Need] = ("nothing", "skip")
+        for what in self._rows(effects, risk):
+            answer = need(what, self.mode, sandboxed=not self.full_access)
+            if _ORDER.index(answer) >= _ORDER.index(found[1]):
+                found = (what, answer)
+        return found
+
+    def _rows(self, effects: Effects, risk: Risk) -> list[What]:
+        rows: list[What] = []
+        if effects.reads or effects.consults:
+            rows.append("read")
+        if effects.writes or effects.connects or risk == Risk.WRITE:
+            rows.append("write")
+        if risk >= Risk.EXECUTE or effects.is_unknown:
+            rows.append("confined" if effects.confined else "execute")
+        if effects.escalates is not None or self._off_limits(effects):
+            rows.append("leave")
+        if risk == Risk.CRITICAL:
+            rows.append("critical")
+        return rows
+
+    def _off_limits(self, effects: Effects) -> bool:
+        return bool(effects.connects) and not self.network and not effects.confined
+
+    def _paths(self, effects: Effects) -> Decision | None:
+        for path in effects.reads:
+            reason = self.files.read_denied(path)
+            if reason is not None:
+                return Decision("deny", "path.read", reason)
+        for path in () if effects.judged else effects.writes:
+            reason = self.files.write_denied(path)
+            if reason is not None:
+                return Decision("deny", "path.write", reason)
+        return None
+
+    def _reason(self, effects: Effects, risk: Risk, what: What) -> str:
+        if what == "leave" and effects.escalates is None:
+            hosts = ", ".join(effects.connects)
+            return (
+                f"it connects to {hosts}, and the network is off "
+                "(sandbox_workspace_write.network_access = true turns it on)"
+            )
+        return _why(effects, risk)
+
+
+def _why(effects: Effects, risk: Risk) -> str:
+    if effects.critical is not None:
+        return f"critical: {effects.critical}"
+    if effects.escalates is not None:
+        return effects.escalates or "it asks to run outside the sandbox"
+    if effects.is_unknown:
+        return "it declares no effects, so anything may happen"
+    touched = [
+        *(f"reads {path}" for path in effects.reads[:3] if risk == Risk.READ),
+        *(f"consults {name}" for name in effects.consults[:3]),
+        *(f"writes {path}" for path in effects.writes[:3]),
+        *(f"runs {' '.join(argv)}" for argv in effects.runs[:3]),
+        *(f"connects to {host}" for host in effects.connects[:3]),
+        *(f"calls {name}" for name in effects.calls[:3]),
+    ]
+    return f"risk {risk.label}: {', '.join(touched) or 'as its author declared'}"

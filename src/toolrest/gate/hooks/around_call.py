@@ -1,0 +1,238 @@
+"""Where a call's walk meets the user's hooks. Without hooks none of this is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from toolrest.errors import AuditError, Fatal, Rejected, ToolCallError
+from toolrest.gate.output.truncate import Limit, truncate
+from toolrest.gate.decision.decide import Decision
+from toolrest.gate.hooks.hooks import HookCall, Hooked, Hooks
+from toolrest.gate.output.redact import Redactor
+from toolrest.gate.call.report import tell_decision
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.records import replace
+from toolrest.policy.effects import Risk
+
+if TYPE_CHECKING:
+    from toolrest.gate.approval.request import ApprovalRequest
+    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.walk import Walk
+
+_MOST_RESPONSE = 1 << 20
+
+
+class Line:
+    """Calls leave in the order in which they came, however long the hooks of each one take."""
+
+    def __init__(self) -> None:
+        self._last: asyncio.Future[None] | None = None
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Whoever enters first leaves first; the scheduler sees calls in the model's order."""
+        loop = asyncio.get_running_loop()
+        before, mine = self._last, loop.create_future()
+        if before is not None and (before.done() or before.get_loop() is not loop):
+            before = None
+        self._last = mine
+        try:
+            yield
+            if before is not None:
+                await asyncio.wait({before})
+        finally:
+            if before is None or before.done():
+                mine.set_result(None)
+            else:
+                before.add_done_callback(lambda _: mine.set_result(None))
+
+
+class HookedWalks:
+    """The hooks of a session as its walks meet them."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.hooks = hooks
+        self._line = Line()
+
+    async def before(self, walk: Walk, call: Ready) -> Ready:
+        """Run PreToolUse hooks; the call as it now is, or Rejected."""
+        if not self.hooks.has("PreToolUse"):
+            return call
+        if walk.is_part_of_another():
+            return await self._before(walk, call)
+        async with self._line.place():
+            return await self._before(walk, call)
+
+    async def _before(self, walk: Walk, call: Ready) -> Ready:
+        ready = [call]
+
+        def rewrite(values: JSONObject) -> tuple[str, ...]:
+            try:
+                ready.append(walk.rewrite(values))
+            except ToolCallError as error:
+                words = f"not run: a PreToolUse hook gave an input that is not valid: {error}"
+                raise _refused(walk, call, "hook_error", words) from None
+            return _names(ready[-1])
+
+        told = _told(walk, call)
+        told.rewrite = rewrite
+        hooked = await self.hooks.before(told)
+        call, walk.hooked = ready[-1], hooked
+        if hooked.denies:
+            raise _refused(walk, call, hooked.rule, _blocked(hooked), hooked.ends_turn)
+        if hooked.updated_input is not None:
+            hooked.notes.insert(0, "a hook of the user changed the arguments of this call")
+        return call
+
+    async def answered(self, walk: Walk, call: Ready, request: ApprovalRequest) -> Hooked | None:
+        """Run PermissionRequest hooks; what they answered, or None to ask the person."""
+        if not self.hooks.has("PermissionRequest"):
+            return None
+        question: JSONObject = {
+            "reason": request.reason,
+            "risk": request.risk.label,
+            "rule": request.rule,
+            "leaves_sandbox": request.leaves,
+            "retry_reason": request.retry_reason,
+            "keys": list(request.keys),
+            "fingerprint": walk.fingerprint,
+        }
+        hooked = await self.hooks.at_question(_told(walk, call), question)
+        if hooked.denies:
+            words = f"rejected by a PermissionRequest hook: {hooked.reason}"
+            kind = Fatal if hooked.ends_turn else Rejected
+            raise kind(words, kind="approval_denied")
+        return hooked if hooked.choice == "allow" else None
+
+    def decided(self, walk: Walk, call: Ready, decision: Decision) -> Decision:
+        """The policy's decision after what the PreToolUse hooks said."""
+        if walk.hooked is None:
+            return decision
+        return applied(decision, walk.hooked, call.risk, walk.gate.services.approval_policy)
+
+    async def after(self, walk: Walk, output: ToolOutput) -> ToolOutput:
+        """What the model will read, after PostToolUse hooks if the tool itself was started."""
+        if walk.ended or walk.aborting:
+            return output
+        try:
+            told = await self._finish(walk, output)
+        except asyncio.CancelledError:
+            return walk.aborted("the work finished all the same")
+        except AuditError as error:
+            return walk.fatal(error)
+        if told is not output:
+            walk.limited = None
+        return told
+
+    async def _finish(self, walk: Walk, output: ToolOutput) -> ToolOutput:
+        if walk.ran is not None and self.hooks.has("PostToolUse"):
+            output = await self._after(walk, walk.ran, output)
+        return with_notes(output, walk.hooked)
+
+    async def _after(self, walk: Walk, call: Ready, output: ToolOutput) -> ToolOutput:
+        response = _response(walk, output)
+        hooked = await self.hooks.after(_told(walk, call), response)
+        if hooked.ends_turn:
+            walk.turn.fail(Fatal(f"a PostToolUse hook ended the turn: {hooked.reason}"))
+        if hooked.choice == "ask":
+            question = f"{hooked.reason} Show the model what {call.tool.name} returned?"
+            if not await call.ctx.ask(question):
+                hooked.choice = "deny"
+        if hooked.denies:
+            reason = f": {hooked.reason}" if hooked.reason else ""
+            words = f"PostToolUse hook blocked the tool result{reason}"
+            withheld = ToolOutput.error(words, "policy_denied")
+            withheld.notes.append("the call itself has run; only its result is withheld")
+            withheld.metadata = dict(output.metadata)
+            withheld.metadata.pop("collected", None)
+            return withheld
+        return _added(output, hooked)
+
+
+def applied(decision: Decision, hooked: Hooked, risk: Risk, mode: str) -> Decision:
+    """A policy's decision after what the PreToolUse hooks said; a denial stays one.
+
+    A hook's yes answers an ordinary question. What is critical or leaves the sandbox is for a
+    person, or for a PermissionRequest hook, which is told so.
+    """
+    if decision.verdict == "allow" and hooked.choice == "ask":
+        reason = hooked.reason or "a PreToolUse hook wants this asked"
+        if mode == "never":
+            return Decision("deny", hooked.rule, f'{reason} (approval_policy is "never")')
+        return Decision("ask", hooked.rule, reason)
+    ordinary = risk < Risk.CRITICAL and not decision.leaves
+    if decision.verdict == "ask" and hooked.choice == "allow" and ordinary:
+        return Decision("allow", hooked.rule, hooked.reason or "a PreToolUse hook allows it")
+    return decision
+
+
+def _refused(
+    walk: Walk, call: Ready, rule: str, words: str, ends_turn: bool = False
+) -> ToolCallError:
+    """What to raise when a hook says no; it has its line in the audit log."""
+    walk.decided = True
+    tell_decision(walk, call, Decision("deny", rule, words), "hook")
+    return Fatal(words, kind="policy_denied") if ends_turn else Rejected(words)
+
+
+def _blocked(hooked: Hooked) -> str:
+    if hooked.rule == "hook_error":
+        return f"not run: hook_error: {hooked.reason}"
+    return f"blocked by a PreToolUse hook: {hooked.reason}"
+
+
+def _told(walk: Walk, call: Ready) -> HookCall:
+    route = walk.route
+    told = input_of(route.text, route.freeform) if route is not None else {}
+    return HookCall(walk.call_id, walk.turn.id, call.tool.name, _names(call), told)
+
+
+def _names(call: Ready) -> tuple[str, ...]:
+    return (call.tool.name, *call.tool.aliases, *call.tool.hook_names(call.effects))
+
+
+def _response(walk: Walk, output: ToolOutput) -> JSONObject:
+    text = walk.gate.services.redactor.redact(output.text)
+    if output.secrets:
+        text = Redactor(output.secrets).redact(text)
+    failure = output.failure
+    return {
+        "text": truncate(text, Limit(_MOST_RESPONSE)) if len(text) > _MOST_RESPONSE else text,
+        "success": not output.failed and output.success is not False,
+        "failure": failure.kind if failure else None,
+        "exit_code": output.metadata.get("exit_code"),
+        "truncated": len(text) > _MOST_RESPONSE,
+    }
+
+
+def _added(output: ToolOutput, hooked: Hooked) -> ToolOutput:
+    if hooked.updated_output is not None:
+        metadata = {k: v for k, v in output.metadata.items() if k != "collected"}
+        notes = [*output.notes, "a hook of the user replaced this result"]
+        output = replace(
+            output, content=hooked.updated_output, structured=None, metadata=metadata, notes=notes
+        )
+    return with_notes(output, hooked)
+
+
+def with_notes(output: ToolOutput, hooked: Hooked | None) -> ToolOutput:
+    """The output and what hooks had to say to the model, one line each."""
+    if hooked is None or not hooked.notes:
+        return output
+    return replace(output, notes=[*output.notes, *hooked.notes])
+
+
+def input_of(text: str, freeform: bool) -> JSONObject:
+    """A call's arguments as hooks see them: an object, always."""
+    if not freeform:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            return value
+    return {"input": text}

@@ -1,0 +1,196 @@
+"""One hook as a program: the user's own, unconfined, without secrets, and gone in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from toolrest.errors import ConfigError
+from toolrest.gate.hooks._merge_hook_reply import BadReply, HookEvent, Reply, read_reply
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+
+if TYPE_CHECKING:
+    from toolrest.policy.paths.policy import PathPolicy
+    from toolrest.process.owner import Owner
+    from toolrest.process.run import RunResult
+
+OnError: TypeAlias = Literal["block", "continue", "ask"]
+
+_BLOCK = 2
+_MOST_OUTPUT = 256 * 1024
+_MOST_WORDS = 2000
+_SCRIPTS = (
+    ".py",
+    ".sh",
+    ".bash",
+    ".zsh",
+    ".js",
+    ".mjs",
+    ".cjs",
+    ".ts",
+    ".rb",
+    ".pl",
+    ".php",
+    ".lua",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A program that is run at an event, for the tools that its matcher names."""
+
+    event: HookEvent
+    command: tuple[str, ...]
+    matcher: str = "*"
+    timeout: float = 60.0
+    on_error: OnError = "block"
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return f"{self.event} hook `{' '.join(self.command)[:200]}`"
+
+    def matches(self, names: Iterable[str]) -> bool:
+        """Whether one of a call's names is meant; of regex, glob and case, what matches more.
+
+        A guard that is silently never run is worse than one that is run too often.
+        """
+        glob = self.matcher.lower()
+        return any(fnmatchcase(name.lower(), glob) or self._regex_matches(name) for name in names)
+
+    def _regex_matches(self, name: str) -> bool:
+        try:
+            return re.fullmatch(self.matcher, name, re.IGNORECASE) is not None
+        except re.error:
+            return False  # then it is a glob
+
+
+@dataclass(frozen=True, slots=True)
+class HookResult:
+    """How a hook went: what it said, or what was wrong with it."""
+
+    reply: Reply
+    problem: str | None = None
+    exit_code: int | None = None
+    duration: float = 0.0
+
+
+class HookPrograms:
+    """Runs hooks. The helper process that owns them is started with the first one."""
+
+    def __init__(self, cwd: str, env: Mapping[str, str]) -> None:
+        self._cwd = cwd
+        self._env = dict(env)
+        self._owner: Owner | None = None
+
+    async def run(self, hook: Hook, payload: JSONObject) -> HookResult:
+        """Run it to its end or its time limit; never raises for anything the hook does."""
+        from toolrest.errors import ToolrestError
+        from toolrest.process.command import Command
+        from toolrest.process.run import run
+
+        if self._owner is None:
+            from toolrest.process.owner import Owner
+
+            self._owner = Owner()
+        data = json.dumps(payload, default=str).encode("utf-8", "replace")
+        command = Command(hook.command, self._cwd, self._env, files=((0, data),))
+        try:
+            ran = await run(self._owner, command, time_limit=hook.timeout, limit=_MOST_OUTPUT)
+        except ToolrestError as error:
+            return HookResult(Reply(), str(error))
+        return _judged(hook, ran)
+
+    async def aclose(self) -> None:
+        """End what hooks left running."""
+        if self._owner is not None:
+            await self._owner.aclose()
+
+
+def _judged(hook: Hook, ran: RunResult) -> HookResult:
+    code, seconds = ran.exit_code, ran.duration
+    if ran.state == "failed_to_start":
+        return HookResult(Reply(), ran.error or "it could not be started", None, seconds)
+    if ran.timed_out:
+        return HookResult(Reply(), f"it did not end within {hook.timeout:g} s", code, seconds)
+    words = ran.stderr.strip()[:_MOST_WORDS]
+    if ran.state == "exited" and code == _BLOCK:
+        return HookResult(Reply("deny", words or "it gave no reason"), None, code, seconds)
+    if ran.state != "exited" or code != 0:
+        how = f"signal {ran.signal} ended it" if ran.signal else f"it exited with {code}"
+        return HookResult(Reply(), f"{how}{f': {words}' if words else ''}", code, seconds)
+    if ran.stdout_piece.omitted:
+        problem = f"it printed more than {_MOST_OUTPUT // 1024} KiB"
+        return HookResult(Reply(), problem, code, seconds)
+    try:
+        return HookResult(read_reply(hook.event, ran.stdout), None, code, seconds)
+    except BadReply as error:
+        return HookResult(Reply(), str(error), code, seconds)
+
+
+def hook_environment(
+    environ: Mapping[str, str], files: PathPolicy, exclude: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """The user's variables without secrets, and a PATH on which no tool can put a program."""
+    from toolrest.process.shells.environment import EnvironmentPolicy, build
+
+    env = build(EnvironmentPolicy(exclude=exclude), environ).variables
+    env["PATH"] = os.pathsep.join(_safe_path(env.get("PATH", os.defpath), files))
+    env["TOOLREST_PROJECT_DIR"] = files.workspace
+    return env
+
+
+def _safe_path(path: str, files: PathPolicy) -> list[str]:
+    entries = [entry for entry in path.split(os.pathsep) if entry.startswith("/")]
+    if files.mode == "danger-full-access":
+        return entries
+    return [entry for entry in entries if not _is_writable(entry, files)]
+
+
+def refuse_unsafe(hooks: Sequence[Hook], files: PathPolicy) -> None:
+    """A hook that a tool or a cloned project can put there is a way out: ConfigError names it.
+
+    With full access tools can rewrite everything, and there is no sandbox to leave.
+    """
+    for hook in hooks:
+        refuse_program(f"hooks.{hook.event}", hook.command, files)
+
+
+def refuse_program(setting: str, argv: Sequence[str], files: PathPolicy) -> None:
+    """The same for one program that the user's settings name."""
+    for index, word in enumerate(argv):
+        path = os.path.join(files.workspace, word)
+        reason = _unsafe(word, path, index == 0, files)
+        if reason is not None:
+            raise ConfigError(f"{setting}: {word}: {reason}")
+
+
+def _unsafe(word: str, path: str, first: bool, files: PathPolicy) -> str | None:
+    absolute = os.path.isabs(word)
+    if first and not absolute and "/" not in word:
+        return None  # looked up on the PATH that we made
+    if not (first or _is_program(path)):
+        return None
+    if not absolute:
+        return "a project could bring its own; write the whole path, or start it with ~/"
+    if files.mode != "danger-full-access" and _is_writable(path, files):
+        return (
+            "tools may write there, so a model could change what it does; "
+            "keep it in a .toolrest folder or outside of the workspace"
+        )
+    return None
+
+
+def _is_program(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    return path.endswith(_SCRIPTS) or os.access(path, os.X_OK)
+
+
+def _is_writable(path: str, files: PathPolicy) -> bool:
+    return files.write_denied(path) is None

@@ -1,0 +1,217 @@
+"""How the values of known secrets are kept out of everything that leaves the gate.
+
+Every occurrence of every spelling is covered, also where occurrences overlap, and each covered
+stretch becomes the label of what was in it. A stream gives the same text as the whole would,
+whatever the chunking, and holds back only what may still turn out to be the start of a secret.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from toolrest.config._merge_secret_names import SECRET_NAMES, is_secret_name
+from toolrest.gate.output.secret_values import label, spellings
+from toolrest.gate.output._merge_secret_patterns import PatternStage, compile_pattern
+
+_PROBE = 8
+# Python refuses to spell integers of more than 4,300 digits.
+_LARGEST_SPELLED = 10**4000
+
+
+class Redactor:
+    """Replaces secret values by `[redacted:NAME]`; with nothing to look for it costs nothing.
+
+    Values shorter than eight characters and paths are not looked for. A value spelled in
+    another way than plain, JSON-escaped, URL-encoded or base64 is not found.
+    """
+
+    def __init__(self, secrets: Mapping[str, str], patterns: Iterable[str] = ()) -> None:
+        self._secrets = dict(secrets)
+        self._patterns = tuple(
+            (compile_pattern(pattern), label(f"pattern-{number}"))
+            for number, pattern in enumerate(patterns, 1)
+        )
+        self._set(spellings(secrets))
+        self.active = bool(self._texts or self._patterns)
+
+    def _set(self, labels: dict[str, str]) -> None:
+        texts = tuple(sorted(labels, key=len))
+        self._prefixes = frozenset(
+            form[:size] for form in texts for size in range(1, min(_PROBE, len(form)))
+        )
+        # Labels first: another thread may be at work, and must find one for every text.
+        self._labels = labels
+        lengths = [len(form) for form in texts] or [0]
+        self.shortest = 0 if self._patterns else lengths[0]
+        """Texts that have fewer characters hold no secret."""
+        self._texts = texts
+        self._lengths = lengths
+
+    def learn(self, secrets: Mapping[str, str]) -> None:
+        """From now on these values are secret too; those that `can_hide` refuses are not."""
+        self._secrets |= secrets
+        self._set(spellings(self._secrets))
+        self.active = bool(self._texts or self._patterns)
+
+    @classmethod
+    def from_env(
+        cls,
+        environ: Mapping[str, str],
+        *,
+        names: Sequence[str] = SECRET_NAMES,
+        patterns: Iterable[str] = (),
+    ) -> Redactor:
+        """Look for the values of those variables whose names count as secret."""
+        names = tuple(names)
+        return cls({k: v for k, v in environ.items() if is_secret_name(k, names)}, patterns)
+
+    def redact(self, text: str) -> str:
+        """Return the text with every secret replaced."""
+        if not self.active:
+            return text
+        if len(text) >= self._lengths[0]:
+            found = self._find(text)
+            if found:
+                text, _, _ = _cover(text, found, len(text), 0, "")
+        for pattern, name in self._patterns:
+            stage = PatternStage(pattern, name)
+            text = stage.feed(text) + stage.flush()
+        return text
+
+    def redact_json(self, value: Any) -> Any:
+        """Redact every string of a JSON value, keys and whole numbers included."""
+        if not self.active:
+            return value
+        root = [value]
+        # An explicit stack: a hostile value may be nested deeper than Python may recurse. The
+        # copies are remembered, so that one that contains itself comes to an end.
+        copies: dict[int, Any] = {}
+        waiting: list[Any] = [root]
+        while waiting:
+            holder = waiting.pop()
+            for key, item in list(holder.items() if type(holder) is dict else enumerate(holder)):
+                if isinstance(item, Mapping | list | tuple):
+                    copy = copies.get(id(item))
+                    if copy is None:
+                        copy = copies[id(item)] = self._shallow(item)
+                        waiting.append(copy)
+                    holder[key] = copy
+                else:
+                    holder[key] = self._scalar(item)
+        return root[0]
+
+    def stream(self) -> StreamRedactor:
+        """Return a redactor for text that arrives in pieces."""
+        return StreamRedactor(self)
+
+    def _shallow(self, item: Mapping[Any, Any] | Sequence[Any]) -> dict[Any, Any] | list[Any]:
+        if isinstance(item, Mapping):
+            return {self._scalar(key): inner for key, inner in item.items()}
+        return list(item)
+
+    def _scalar(self, item: Any) -> Any:
+        if isinstance(item, str):
+            return self.redact(item)
+        if type(item) is int and 10 ** (_PROBE - 1) <= abs(item) < _LARGEST_SPELLED:
+            text = str(item)
+            return item if (redacted := self.redact(text)) == text else redacted
+        return item
+
+    def _find(self, text: str) -> list[tuple[int, int, str]]:
+        """All occurrences as (start, -end, label) in order of start, the longest first."""
+        forms = self._texts
+        if len(text) < self._lengths[-1]:
+            forms = forms[: bisect_right(self._lengths, len(text))]
+        present = [form for form in forms if form in text]
+        if not present:
+            return []
+        found: list[tuple[int, int, str]] = []
+        for form in present:
+            at = text.find(form)
+            while at >= 0:
+                found.append((at, -at - len(form), self._labels[form]))
+                at = text.find(form, at + 1)
+        found.sort()
+        return found
+
+    def _open_end(self, text: str) -> int:
+        """Where the earliest secret may begin that the text leaves unfinished."""
+        length = len(text)
+        hold = length
+        for size in range(min(_PROBE - 1, length), 0, -1):
+            if text[length - size :] in self._prefixes:
+                hold = length - size
+                break
+        for form in self._texts:
+            probe = form[:_PROBE]
+            at = text.find(probe, max(0, length - len(form) + 1), hold + _PROBE)
+            while 0 <= at < hold:
+                if form.startswith(text[at:]):
+                    hold = at
+                    break
+                at = text.find(probe, at + 1, hold + _PROBE)
+        return hold
+
+
+class StreamRedactor:
+    """Redacts a text piece by piece: the pieces it returns join to the redacted whole."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._stages = [PatternStage(*pattern) for pattern in redactor._patterns]
+        self._held = ""
+        self._covered = 0
+        self._label = ""
+
+    def feed(self, chunk: str) -> str:
+        """Take a piece; return what can no longer become part of a secret."""
+        if not self._redactor.active:
+            return chunk
+        text = self._held + chunk
+        out = self._advance(text, self._redactor._open_end(text))
+        for stage in self._stages:
+            out = stage.feed(out)
+        return out
+
+    def flush(self) -> str:
+        """Return the rest; the next piece starts a new text."""
+        if not self._redactor.active:
+            return ""
+        out = self._advance(self._held, len(self._held))
+        self._covered, self._label = 0, ""
+        for stage in self._stages:
+            out = stage.feed(out) + stage.flush()
+        return out
+
+    def _advance(self, text: str, until: int) -> str:
+        found = self._redactor._find(text)
+        out, self._covered, self._label = _cover(text, found, until, self._covered, self._label)
+        self._held = text[until:]
+        return out
+
+
+def _cover(
+    text: str, found: list[tuple[int, int, str]], until: int, covered: int, last: str
+) -> tuple[str, int, str]:
+    """Replace what starts before `until`; return also how far beyond it the last one reaches.
+
+    `covered` characters at the start are already replaced, by the label `last`.
+    """
+    pieces: list[str] = []
+    at = covered
+    for start, negative_end, name in found:
+        if start >= until:
+            break
+        if -negative_end <= at:
+            continue
+        if start >= at:
+            pieces += (text[at:start], name)
+        elif name != last:
+            pieces.append(name)
+        at, last = -negative_end, name
+    if at < until:
+        pieces.append(text[at:until])
+        at = until
+    return "".join(pieces), at - until, last

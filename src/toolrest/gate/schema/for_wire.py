@@ -1,0 +1,147 @@
+"""What a tool's parameters look like: in one normal form, and in the words each wire takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Final, Literal, TypeAlias
+
+from toolrest.gate.schema.keywords import clean_text
+from toolrest.gate.schema.merge import any_of
+from toolrest.gate.schema.normalise import normalise
+from toolrest.items import JSONObject, Wire
+
+__all__ = ["Subset", "argument_names", "clean_text", "for_wire", "normalise"]
+
+Subset: TypeAlias = Literal["codex"]
+"""A narrower form than the wire needs: `codex` has five types and no other keywords."""
+
+# Servers that speak Chat Completions check schemas with many different readers; these keywords
+# are the ones some of them refuse.
+_NOT_ON_CHAT: Final = frozenset({"prefixItems", "examples", "deprecated", "contentEncoding"}) | {
+    "contentMediaType",
+    "minProperties",
+    "maxProperties",
+}
+# The Messages API refuses the whole request when one top-level key does not match.
+_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def for_wire(
+    schema: object, wire: Wire, *, subset: Subset | None = None, tool: str = "tool"
+) -> JSONObject:
+    """The parameters as `wire` takes them; `ToolDefinitionError` when they are unusable.
+
+    `enum`, `default`, `description`, `format`, `integer` and limits survive on every wire;
+    `subset="codex"` is for servers that know only plain types: integer becomes number, the
+    values of an enum move into the description, everything else is dropped.
+    """
+    normal = normalise(schema, tool=tool)
+    if subset == "codex":
+        normal = _plain(normal)
+    elif wire == "chat":
+        normal = _for_chat(normal)
+    if wire == "anthropic":
+        normal = _renamed(normal, {old: new for new, old in argument_names(normal).items()})
+    return normal
+
+
+def argument_names(schema: JSONObject) -> dict[str, str]:
+    """Which top-level arguments of a normal schema are renamed on the Anthropic wire: new to old.
+
+    Empty for most tools. A new name is never that of another property, so the arguments of a
+    call may be translated back whatever wire it came on.
+    """
+    names = schema.get("properties", {})
+    odd = sorted(name for name in names if not _KEY.fullmatch(name))
+    taken = set(names)
+    found: dict[str, str] = {}
+    for name in odd:
+        base = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:55] or "_"
+        plain = next(new for new in _spellings(base, name) if new not in taken)
+        taken.add(plain)
+        found[plain] = name
+    return found
+
+
+def _spellings(base: str, name: str) -> Iterator[str]:
+    if len(name) <= 64:
+        yield base
+    from hashlib import sha1
+
+    for salt in count():
+        digest = sha1(f"{salt}\0{name}".encode(errors="replace"), usedforsecurity=False).hexdigest()
+        yield f"{base}_{digest[:8]}"
+
+
+def _renamed(schema: JSONObject, names: dict[str, str]) -> JSONObject:
+    if not names:
+        return schema
+    properties = {names.get(name, name): sub for name, sub in schema["properties"].items()}
+    renamed = {**schema, "properties": {name: properties[name] for name in sorted(properties)}}
+    if "required" in schema:
+        renamed["required"] = [names.get(name, name) for name in schema["required"]]
+    return renamed
+
+
+def _map(schema: JSONObject, change: Callable[[JSONObject], JSONObject]) -> JSONObject:
+    """The same schema with every schema in it changed."""
+    mapped: JSONObject = {}
+    for key, value in schema.items():
+        if key == "properties":
+            mapped[key] = {name: change(sub) for name, sub in value.items()}
+        elif key in ("anyOf", "prefixItems"):
+            mapped[key] = [change(sub) for sub in value]
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            mapped[key] = change(value)
+        else:
+            mapped[key] = value
+    return mapped
+
+
+def _for_chat(schema: JSONObject) -> JSONObject:
+    chat = _map(schema, _for_chat)
+    if "prefixItems" in chat:
+        chat["items"] = _any_place(chat)
+    return {key: value for key, value in chat.items() if key not in _NOT_ON_CHAT}
+
+
+def _any_place(array: JSONObject) -> JSONObject:
+    """What may stand somewhere in an array, for readers that know nothing of places."""
+    places: list[JSONObject] = array.get("prefixItems", [])
+    closed = len(places) >= array.get("maxItems", len(places) + 1)
+    return any_of(places if closed and places else [*places, array["items"]])
+
+
+def _plain(schema: JSONObject) -> JSONObject:
+    """The subset with boolean, string, number, array and object; a union is its first branch."""
+    if "anyOf" in schema:
+        first = _plain(schema["anyOf"][0])
+        return {**first, **_plain_words(schema, first["type"])}
+    written: str = schema.get("type", "string")
+    type_ = "number" if written == "integer" else written
+    plain: JSONObject = {"type": type_, **_plain_words(schema, type_)}
+    if type_ == "array":
+        plain["items"] = _plain(_any_place(schema))
+    if type_ == "object":
+        plain["properties"] = {
+            name: _plain(property_) for name, property_ in schema["properties"].items()
+        }
+        if "required" in schema:
+            plain["required"] = schema["required"]
+        rest = schema.get("additionalProperties")
+        if rest is not None:
+            plain["additionalProperties"] = rest if isinstance(rest, bool) else _plain(rest)
+    return plain
+
+
+def _plain_words(schema: JSONObject, type_: str) -> JSONObject:
+    """The description, with the values that the subset has no keyword for."""
+    if type_ == "object":
+        return {}
+    words = schema.get("description", "")
+    values = [str(value) for value in schema.get("enum", ())]
+    if values and not all(value in words for value in values):
+        words = f"{words} One of: {', '.join(values)}.".strip()
+    return {"description": words} if words else {}

@@ -1,0 +1,132 @@
+"""Which arguments a model may leave out because null was allowed for them.
+
+The schema that a model reads has no null (`gate.schema_normal`): where the tool's own schema
+requires a property and lets it be null, the model may leave it out. Before the tool's own check
+such a property is put back as null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from toolrest.gate.schema._merge_schema_refs import BadReferenceError, follow, pointer
+from toolrest.items import JSONObject
+
+_MAX_DEPTH: Final = 64
+_MAX_STEPS: Final = 100_000
+_MAX_BRANCHES: Final = 1000
+
+
+def needs_nulls(schema: object) -> bool:
+    """True when some object of the schema requires a property that may be null."""
+    waiting: list[object] = [schema]
+    for _ in range(_MAX_STEPS):
+        if not waiting:
+            return False
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if any(True for _ in _nullable_required(part, schema)):
+                return True
+            waiting.extend(part.values())
+        elif isinstance(part, list | tuple):
+            waiting.extend(part)
+    return True
+
+
+def fill_nulls(schema: object, arguments: Mapping[str, Any]) -> JSONObject:
+    """A copy of the arguments with null for each property that is required, nullable and absent."""
+    filled: JSONObject = _filled(schema, schema, dict(arguments), 0)
+    return filled
+
+
+def _filled(schema: object, root: object, value: Any, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        return value
+    part = _meant(schema, root)
+    if isinstance(value, list):
+        items = part.get("items")
+        return [_filled(items, root, item, depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    properties = part.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    filled = {
+        name: _filled(known[name], root, item, depth + 1) if name in known else item
+        for name, item in value.items()
+    }
+    for name in _nullable_required(part, root):
+        filled.setdefault(name, None)
+    return filled
+
+
+def _nullable_required(part: JSONObject, root: object) -> Iterator[str]:
+    required = part.get("required")
+    properties = part.get("properties")
+    if not isinstance(required, list | tuple) or not isinstance(properties, dict):
+        return
+    for name in required:
+        if isinstance(name, str) and name in properties and _takes_null(properties[name], root):
+            yield name
+
+
+def _meant(schema: object, root: object) -> JSONObject:
+    """The object that a schema stands for: through references and single alternatives."""
+    for _ in range(_MAX_DEPTH):
+        if not isinstance(schema, dict):
+            return {}
+        if "properties" in schema or "items" in schema:
+            return schema
+        if "$ref" in schema:
+            schema = _target(schema["$ref"], root)
+            continue
+        branches = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
+        if not isinstance(branches, list):
+            return schema
+        live = [branch for branch in branches if branch != {"type": "null"}]
+        if len(live) != 1:
+            return {}
+        schema = live[0]
+    return {}
+
+
+def _takes_null(schema: object, root: object) -> bool:
+    waiting = [schema]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MAX_BRANCHES:
+        part = waiting.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        said = _says_of_null(part)
+        if said:
+            return True
+        if said is None:
+            waiting += [*_listed(part, "anyOf"), *_listed(part, "oneOf")]
+            waiting += [_target(part["$ref"], root)] if "$ref" in part else []
+    return False
+
+
+def _says_of_null(part: JSONObject) -> bool | None:
+    """What the schema itself says; None when it leaves that to its references and branches."""
+    if part.get("nullable") is True:
+        return True
+    type_ = part.get("type")
+    if type_ is not None:
+        return type_ == "null" or (isinstance(type_, list) and "null" in type_)
+    if "const" in part:
+        return part["const"] is None
+    values = part.get("enum")
+    return None in values if isinstance(values, list) else None
+
+
+def _listed(schema: JSONObject, keyword: str) -> list[object]:
+    listed = schema.get(keyword)
+    return listed if isinstance(listed, list) else []
+
+
+def _target(ref: object, root: object) -> object:
+    try:
+        return follow(root, pointer(ref))
+    except BadReferenceError:
+        return None

@@ -1,0 +1,67 @@
+"""Arguments of a tool that brought a JSON Schema of its own: a validator compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from toolrest.errors import ToolDefinitionError
+from toolrest.gate.tool import arguments
+from toolrest.items import JSONObject
+
+
+class RawSchema:
+    """A schema that somebody else wrote, for checking what models send."""
+
+    def __init__(self, schema: JSONObject, tool: str) -> None:
+        self.schema = schema
+        self._tool = tool
+
+    @cached_property
+    def parameters(self) -> JSONObject:
+        """The schema in the form that models are offered."""
+        from toolrest.gate.schema.for_wire import normalise
+
+        return normalise(self.schema, tool=self._tool)
+
+    def check(self) -> None:
+        """Raise ToolDefinitionError when it is no JSON Schema."""
+        _ = self._validator
+
+    def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
+        """The arguments as a dict; RespondToModel names every wrong field."""
+        from toolrest.gate.schema.optional_nulls import fill_nulls
+
+        value = fill_nulls(self.schema, arguments.parse_object(raw))
+        problems = list(self._validator.iter_errors(value))
+        if problems:
+            fields = tuple(_field(problem) for problem in problems)
+            raise arguments.invalid(
+                [f"`{f}`: {p.message}" for f, p in zip(fields, problems, strict=True)], fields
+            )
+        return arguments.Decoded(value)
+
+    @cached_property
+    def _validator(self) -> Any:
+        import jsonschema_rs
+
+        try:
+            return jsonschema_rs.validator_for(self.schema or True, retriever=_no_retrieval)
+        except (ValueError, TypeError) as error:
+            words = str(error).split("\n", 1)[0]
+            raise ToolDefinitionError(f"{self._tool}: bad JSON Schema: {words}") from None
+
+
+def _no_retrieval(address: str) -> Any:
+    """A `$ref` must not read files or fetch addresses."""
+    raise ValueError(f"{address} is outside of the schema, and is not fetched")
+
+
+def _field(problem: Any) -> str:
+    """Where it is wrong; a missing field by its own path, not by that of the object around it."""
+    path = list(problem.instance_path)
+    missing = getattr(problem.kind, "property", None)
+    if isinstance(missing, str):
+        path.append(missing)
+    return arguments.dotted(path)

@@ -1,0 +1,151 @@
+"""Which tools there are. One bad tool is set aside with a reason; the rest work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from toolrest.errors import ToolDefinitionError
+from toolrest.gate.tool._merge_deferred import Deferred
+from toolrest.gate.tool.wire_names import DEFAULT_NAMESPACE, NameMap, RawName
+from toolrest.gate.tool.tool import GROUPS, Tool
+
+
+def key_of(tool: Tool) -> RawName:
+    """What tells a tool from all others: its server and name there, else its own name."""
+    return tool.mcp or tool.name
+
+
+class Registry:
+    """Names to tools. What is listed is sorted, so that prompts stay byte-identical."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[RawName, Tool] = {}
+        self._aliases: dict[str, RawName] = {}
+        self._map: NameMap | None = None
+        self._found: dict[str, Tool] = {}
+        self._set_aside: dict[str, str] = {}
+        self.quarantined: dict[str, str] = {}
+        self.version = 0
+        """Changes whenever what is offered may have changed."""
+        self.explain: Callable[[str], str | None] = _no_words
+        """Why a name means no tool now, when somebody knows (a server that is still starting)."""
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool, *, override: bool = False) -> None:
+        """Register a tool; taking the name of another needs `override`.
+
+        Taking an alias takes only that: its tool stays. Taking a tool's own name takes its place,
+        so its other aliases then mean the new tool.
+        """
+        name, key = tool.name, key_of(tool)
+        if not name:
+            raise ToolDefinitionError(f"a tool needs a name: {tool!r}")
+        if (key in self._tools or key in self._aliases) and not override:
+            raise ToolDefinitionError(
+                f"there already is a tool named {name}; register yours with override=True "
+                "to replace it, or give it another name"
+            )
+        self._forget()
+        self.quarantined.pop(name, None)
+        self._tools[key] = tool
+        if isinstance(key, str):
+            self._aliases.pop(key, None)
+        for alias in tool.aliases:
+            self._aliases.setdefault(alias, key)
+
+    def remove(self, name: str | Tool) -> None:
+        """Take a tool out: its name, its aliases, its handler."""
+        tool = name if isinstance(name, Tool) else self.get(name)
+        if tool is None:
+            return
+        key = key_of(tool)
+        self._forget()
+        self._tools.pop(key, None)
+        self._aliases = {alias: of for alias, of in self._aliases.items() if of != key}
+
+    def quarantine(self, tool: str | Tool, reason: str) -> None:
+        """Set a tool aside: it is not offered, and calling it says why."""
+        name = tool if isinstance(tool, str) else tool.name
+        found = self.get(name) if isinstance(tool, str) else tool
+        if found is not None:
+            self._set_aside[self.wire_name(found)] = name
+            self.remove(found)
+        self.quarantined[name] = reason
+
+    def reason(self, name: str) -> str | None:
+        """Why the tool of this name or wire name was set aside, if it was."""
+        return self.quarantined.get(self._set_aside.get(name, name))
+
+    def get(self, name: str, namespace: str | None = None) -> Tool | None:
+        """The tool of this name, wire name, `server/tool`, alias, or namespace and name."""
+        if namespace:
+            raw = self._names.resolve(name, namespace)
+            if raw is not None:
+                return self._real(raw)
+            return self.get(name) if namespace == DEFAULT_NAMESPACE else None
+        tool = self._tools.get(name)
+        if tool is not None:
+            return tool if tool.__class__ is not Deferred else self._real(name)
+        if name not in self._found:
+            found = self._search(name)
+            if found is None:
+                return None  # not kept: models make up any number of names
+            self._found[name] = found
+        return self._found[name]
+
+    def _search(self, name: str) -> Tool | None:
+        raw = self._names.resolve(name)
+        if raw is None:
+            raw = self._aliases.get(name)
+        if raw is not None:
+            return self._real(raw)
+        # Another server's tool by its bare name, where only one is meant.
+        bare = [tool for tool in self._tools.values() if tool.name == name]
+        return bare[0] if len(bare) == 1 else None
+
+    def _real(self, key: RawName) -> Tool:
+        """The tool itself, loaded now if nobody needed it before."""
+        tool = self._tools[key]
+        if isinstance(tool, Deferred):
+            tool = self._tools[key] = tool.load()
+        return tool
+
+    def _forget(self) -> None:
+        self.version += 1
+        self._map = None
+        self._found.clear()
+
+    @property
+    def _names(self) -> NameMap:
+        if self._map is None:
+            self._map = NameMap(self._tools)
+        return self._map
+
+    def touch(self) -> None:
+        """Say that some tool is now offered, or is not any more."""
+        self.version += 1
+
+    def wire_name(self, tool: Tool) -> str:
+        """The name that models see: legal on every wire, unique, reversible."""
+        return self._names.wire(key_of(tool))
+
+    def listed(self) -> list[Tool]:
+        """What models are offered: groups in their fixed order, by name inside a group."""
+        offered = (self._real(key) for key, tool in list(self._tools.items()) if tool.offered)
+        return sorted(offered, key=lambda t: (GROUPS.index(t.group), t.name))
+
+    def nearest(self, name: str) -> str | None:
+        """The known name that looks most like this one."""
+        import difflib
+
+        known = [*(tool.name for tool in self._tools.values()), *self._aliases]
+        close = difflib.get_close_matches(name[:64], known, n=1, cutoff=0.75)
+        return close[0] if close else None
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
+def _no_words(_name: str) -> None:
+    """Nobody knows more about an unknown name."""

@@ -1,0 +1,339 @@
+"""What a tool is, and `@tool`, which makes one from a typed function.
+
+A tool says its name, its arguments, what a call will touch and how to run it. Approval,
+scheduling, limits, events, audit and the wire formats come from the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, overload
+
+from toolrest.errors import RespondToModel, ToolDefinitionError
+from toolrest.gate.tool import arguments
+from toolrest.gate.tool.args_class import Parameters, model_of
+from toolrest.gate.tool._merge_prepared import schema_of
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.records import dataclass, field
+from toolrest.policy.effects import Effects, Risk
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from toolrest.gate.context import Context
+    from toolrest.gate.decision.decide import Decision
+    from toolrest.policy.name_risk import NameRisk
+
+ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
+Group: TypeAlias = Literal[
+    "shell",
+    "mcp_resources",
+    "plan",
+    "patch",
+    "files",
+    "web",
+    "images",
+    "memory",
+    "agents",
+    "mcp",
+    "user",
+]
+GROUPS: tuple[Group, ...] = (
+    "shell",
+    "mcp_resources",
+    "plan",
+    "patch",
+    "files",
+    "web",
+    "images",
+    "memory",
+    "agents",
+    "mcp",
+    "user",
+)
+"""Groups in the order that models see them; inside a group tools are sorted by name."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What a freeform tool's input must look like, in a syntax that the model's server knows."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is shown who is asked about a call: its command line and where, its diff.
+
+    `purpose` is what the model says that it is for; `changes` is the diff as events have it.
+    """
+
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    diff: str = ""
+    purpose: str = ""
+    changes: JSONObject = field(default_factory=dict)
+
+
+class Tool:
+    """One tool. Subclass it and give `name`, `description`, `Args`, `effects` and `run`.
+
+    A freeform tool (`kind = "custom"`) has no `Args`: `run` gets the text itself, after it was
+    checked against `grammar` and by `check`. Effects that a tool does not declare are unknown:
+    such calls run alone and ask.
+    """
+
+    name: str = ""
+    description: str = ""
+    kind: ToolKind = "function"
+    group: Group = "user"
+    aliases: tuple[str, ...] = ()
+    Args: ClassVar[type[BaseModel] | type[Parameters] | None] = None
+    """A pydantic model; the built-in tools use `Parameters`, which are made into one later."""
+    typical: Effects = Effects.unknown()
+    """What a call usually touches, for tables and the model's parallel flag; never decides."""
+    risk: Risk | None = None
+    """Raises the risk that effects give; never lowers it."""
+    timeout: float | None = None
+    idempotent: bool = False
+    polling: bool = False
+    """Calling it again and again with the same arguments is its nature: no loop is seen in it."""
+    only_reads: bool = False
+    """It asks another server, one that the user trusts, and changes nothing there."""
+    rejects_unknown_fields: bool = False
+    max_chars: int | None = None
+    grammar: Grammar | None = None
+    checks_grammar: bool = True
+    """False: the grammar is only for the model's server; the tool reads more than it allows."""
+    takes_any_payload: bool = False
+    """True: JSON arguments and raw text are both fine, whatever is advertised."""
+    max_input_bytes: int = 1_000_000
+    offered: bool = True
+    """False: it has a handler, but models are not told of it."""
+    hosted: JSONObject | None = None
+    """Extra keys of a hosted kind's spec (`web_search`)."""
+    mcp: tuple[str, str] | None = None
+    """(server, tool) when another MCP server runs it."""
+
+    may_escalate: bool = True
+    """Whether a call that the sandbox blocked may be tried once more outside, after a yes."""
+    may_ask_to_leave: bool = False
+    """Whether the model may ask for a run without the sandbox."""
+    skips_second_question: bool = True
+    """Whether a yes to this very call is also one to that second try; the question says so."""
+
+    @property
+    def pin(self) -> str:
+        """What it is now, for a tool that others can change; a remembered yes holds for that."""
+        return ""
+
+    def effects(self, args: Any, ctx: Context) -> Effects:
+        """What this very call will touch. Must be quick and change nothing."""
+        return self.typical
+
+    def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
+        """What a call may send something to, outside of this machine, in words."""
+        # A sub-agent's call stays here; what it does in turn is judged where it does it.
+        return effects.connects if effects.confined else (*effects.connects, *effects.calls)
+
+    @cached_property
+    def decides(self) -> bool:
+        """Whether `decide` has an opinion."""
+        return type(self).decide is not Tool.decide
+
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """The tool's own verdict on a call, in place of the table; None leaves it to that."""
+        return None
+
+    @cached_property
+    def prepares(self) -> bool:
+        """Whether `prepare` does anything."""
+        return type(self).prepare is not Tool.prepare
+
+    async def prepare(self, args: Any, ctx: Context) -> None:
+        """Look at the world, when it is this call's turn and before anybody is asked about it.
+
+        Raise RespondToModel for a call that cannot work: nobody should be asked about that.
+        """
+
+    def question(self, args: Any, ctx: Context) -> Question:
+        """What somebody who is asked about a call should see besides its arguments."""
+        return Question()
+
+    async def run(self, args: Any, ctx: Context) -> Any:
+        """Do it. Return text, a ToolOutput or any JSON value; raise RespondToModel to explain."""
+        raise NotImplementedError(f"tool {self.name} has no run method")
+
+    def check(self, text: str) -> str | None:
+        """For freeform tools: what is wrong with the input, or None."""
+        return None
+
+    def hook_names(self, effects: Effects) -> tuple[str, ...]:
+        """Names besides its own that hooks' matchers may know such a call by."""
+        known = ("Bash",) if self.group == "shell" else ()
+        return (*known, "Write", "Edit") if effects.writes else known
+
+    def rejected_text(self, message: str) -> str:
+        """What the model reads when somebody was asked and said no."""
+        return message
+
+    def aborted_text(self, seconds: float) -> str:
+        """What the model reads when the call was cancelled."""
+        return f"aborted by user after {seconds:.1f}s"
+
+    @cached_property
+    def parameters(self) -> JSONObject:
+        """The JSON Schema of the arguments."""
+        if self.kind == "custom":
+            return {
+                "type": "object",
+                "properties": {"input": {"type": "string"}},
+                "required": ["input"],
+                "additionalProperties": False,
+            }
+        if self.Args is None:
+            return {"type": "object", "properties": {}, "additionalProperties": False}
+        return schema_of(self.Args, self.name)
+
+    def validate(self) -> None:
+        """Raise ToolDefinitionError when the tool cannot work; asked when it is to be offered."""
+        if self.grammar is not None and self.checks_grammar:
+            from toolrest.gate.tool.freeform import compile_grammar
+
+            compile_grammar(self.grammar)
+
+    @cached_property
+    def renamed_arguments(self) -> dict[str, str]:
+        """Arguments that have another name on the Anthropic wire: that name to their own."""
+        from toolrest.gate.schema.for_wire import argument_names
+
+        return argument_names(self.parameters)
+
+    def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
+        """Typed arguments from what the model sent; RespondToModel names every wrong field."""
+        return self._decoder(raw)
+
+    def warm(self) -> None:
+        """Make ready what decoding needs, before the first call and in any thread."""
+        if self.Args is not None:
+            model_of(self.Args).model_rebuild()
+
+    @cached_property
+    def _decoder(self) -> Callable[[str | Mapping[str, Any]], arguments.Decoded]:
+        if self.Args is None:
+            return arguments.decode_anything
+        from toolrest.gate.tool.validate import decode_model
+
+        return partial(decode_model, model_of(self.Args), strict_fields=self.rejects_unknown_fields)
+
+    @property
+    def parallel(self) -> bool:
+        """Whether a usual call of this tool may run beside others."""
+        return not self.typical.runs_alone and not self.typical.serial and not self.typical.writes
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether its author said nothing at all about what it touches."""
+        own = type(self).effects is not Tool.effects
+        return self.typical.is_unknown and self.risk is None and not own
+
+    @cached_property
+    def named(self) -> NameRisk:
+        """What its name suggests; counts only where nothing is declared."""
+        from toolrest.policy.name_risk import name_risk
+
+        return name_risk(self.name)
+
+    def level(self, effects: Effects) -> Risk:
+        """The risk of a call with these effects."""
+        risk = effects.risk
+        if effects.is_unknown and effects.critical is None and self.undeclared:
+            risk = self.named.risk
+        return risk if self.risk is None else max(risk, self.risk)
+
+
+EffectsSource: TypeAlias = "Effects | Callable[..., Effects] | None"
+Names: TypeAlias = "str | tuple[str, ...]"
+
+
+@overload
+def tool(function: F, /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    connects: Names = (),
+    effects: EffectsSource = None,
+    mutating: bool | None = None,
+    parallel: bool | None = None,
+    risk: Risk | str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    polling: bool = False,
+    parameters: JSONObject | None = None,
+    max_chars: int | None = None,
+    grammar: Grammar | str | None = None,
+    input_format: Literal["json", "freeform"] = "json",
+    aliases: tuple[str, ...] = (),
+) -> Callable[[F], Tool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool from a typed function, sync or async, plain or a generator of text pieces.
+
+    ```python
+    @tool(reads="path")
+    async def count_lines(path: Path, ctx: Context) -> str:
+        "Count the lines of a text file."
+        return str(len((await ctx.read_text(path)).splitlines()))
+    ```
+
+    `reads`, `writes` and `connects` name the parameters that hold paths or URLs. `effects` is an
+    `Effects` value or a function of the arguments that returns one. `mutating=False` says that a
+    call touches nothing, `parallel=` overrides the schedule. Declarations add up. A tool that
+    declares none of these, or only `mutating=True`, runs alone and asks. `parameters` is a JSON
+    Schema that replaces the signature; `grammar` or `input_format="freeform"` make it take raw
+    text, which a grammar limits to 64 KiB (8 KiB when it is ambiguous).
+    """
+    from toolrest.gate.tool.function_tool import FunctionTool
+
+    def make(fn: Callable[..., Any]) -> Tool:
+        return FunctionTool(fn, **options)
+
+    return make if function is None else make(function)
+
+
+def as_tool(value: Any) -> Tool:
+    """A Tool from what a user handed over: a Tool, a Tool subclass or a plain typed function."""
+    if isinstance(value, Tool):
+        return value
+    if isinstance(value, type) and issubclass(value, Tool):
+        return value()
+    if callable(value):
+        made: Tool = tool(value)
+        return made
+    raise ToolDefinitionError(
+        f"tools must be functions or Tool objects, not {type(value).__name__}: {value!r}"
+    )
+
+
+__all__ = [
+    "GROUPS",
+    "Grammar",
+    "Group",
+    "RespondToModel",
+    "Tool",
+    "ToolKind",
+    "ToolOutput",
+    "as_tool",
+    "tool",
+]

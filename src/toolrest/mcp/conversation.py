@@ -1,0 +1,200 @@
+"""One conversation with a server that is connected: the SDK's session, and requests on it.
+
+Results are taken as the JSON they came as: one odd entry must not make a whole answer unreadable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolrest.items import JSONObject
+from toolrest.mcp.errors import McpError, McpRefused, McpTimeout, McpUnavailable
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientSession
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+    from toolrest.mcp.servers import Server
+    from toolrest.mcp.transports.host import Host, Wire
+
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], None]
+MOST_PAGES = 200
+
+
+class Talk:
+    """An open session."""
+
+    def __init__(
+        self, session: ClientSession, dispatcher: JSONRPCDispatcher[Any], server: Server
+    ) -> None:
+        self._session = session
+        self._dispatcher = dispatcher
+        self._server = server
+        self._headers: dict[str, str] = {}
+        self._limits: dict[asyncio.Timeout, float] = {}
+        self._pauses = 0
+        self.capabilities: JSONObject = {}
+        self.instructions: str | None = None
+        self.server_info: JSONObject = {}
+
+    async def hello(self) -> None:
+        """Shake hands; servers that only know the newer way are asked in that way."""
+        from mcp.shared.exceptions import MCPError
+
+        try:
+            await self._session.initialize()
+        except MCPError as error:
+            if error.code == _closed_code():
+                raise McpUnavailable("it closed the connection") from None
+            try:
+                await self._session.discover()
+            except MCPError:
+                raise McpRefused(f"it refused to start: {error.message}", error.code) from None
+        session = self._session
+        capabilities = session.server_capabilities
+        if capabilities is not None:
+            self.capabilities = capabilities.model_dump(by_alias=True, exclude_none=True)
+        self.instructions = session.instructions
+        if session.server_info is not None:
+            self.server_info = session.server_info.model_dump(by_alias=True, exclude_none=True)
+        if self._server.url is not None and session.protocol_version is not None:
+            self._headers = {"mcp-protocol-version": session.protocol_version}
+
+    async def request(
+        self,
+        method: str,
+        params: JSONObject | None,
+        *,
+        seconds: float,
+        at_most: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> JSONObject:
+        """Ask and wait. Progress starts the time anew, up to `at_most`; a timeout is told."""
+        from mcp.shared.exceptions import MCPError
+
+        loop = asyncio.get_running_loop()
+        last = loop.time() + max(seconds, at_most or seconds)
+        try:
+            async with asyncio.timeout(None if self._pauses else seconds) as limit:
+                self._limits[limit] = seconds
+                options = self._options(limit, seconds, last, on_progress)
+                try:
+                    return await self._dispatcher.send_raw_request(method, params, options)
+                finally:
+                    del self._limits[limit]
+        except TimeoutError:
+            raise McpTimeout(f"timed out awaiting {method} after {seconds:g}s") from None
+        except MCPError as error:
+            if error.code == _closed_code():
+                raise McpUnavailable(f"{method} failed: the connection was closed") from None
+            raise McpRefused(f"{method} failed: {error.message}", error.code) from None
+        except (OSError, RuntimeError) as error:
+            raise McpUnavailable(f"{method} failed: {str(error) or type(error).__name__}") from None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While a person thinks about what the server asked, no request runs out of time."""
+        self._pauses += 1
+        self._reschedule(lambda _seconds: None)
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                now = asyncio.get_running_loop().time()
+                self._reschedule(lambda seconds: now + seconds)
+
+    def _reschedule(self, when: Callable[[float], float | None]) -> None:
+        for limit, seconds in self._limits.items():
+            if not limit.expired():
+                limit.reschedule(when(seconds))
+
+    def _options(
+        self,
+        limit: asyncio.Timeout,
+        seconds: float,
+        last: float,
+        on_progress: OnProgress | None,
+    ) -> Any:
+        options: JSONObject = {"headers": self._headers} if self._headers else {}
+        if on_progress is None:
+            return options
+        loop = asyncio.get_running_loop()
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            if limit not in self._limits:
+                return  # the answer came while this was on its way
+            if not self._pauses and not limit.expired():
+                limit.reschedule(min(loop.time() + seconds, last))
+            on_progress(done, total, message)
+
+        options["on_progress"] = progress
+        return options
+
+    async def pages(self, method: str, key: str, seconds: float) -> list[Any]:
+        """Every entry of a list that comes in pages."""
+        entries: list[Any] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            params = {"cursor": cursor} if cursor is not None else None
+            page = await self.request(method, params, seconds=seconds)
+            found = page.get(key)
+            if not isinstance(found, list):
+                raise McpError(f"{method} failed: the answer has no list `{key}`")
+            entries += found
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor:
+                return entries
+            if cursor in seen:
+                raise McpError(f"{method} returned duplicate cursor")
+            seen.add(cursor)
+        raise McpError(f"{method} failed: more than {MOST_PAGES} pages")
+
+    async def tools(self, seconds: float) -> list[Any]:
+        """Every tool that the server lists, as it describes them."""
+        if "tools" not in self.capabilities:
+            return []
+        return await self.pages("tools/list", "tools", seconds)
+
+
+@asynccontextmanager
+async def talk_over(
+    wire: Wire, server: Server, host: Host, on_notice: Callable[[str], None]
+) -> AsyncIterator[Talk]:
+    """A session over open streams; `on_notice` hears the methods of the server's notifications."""
+    from mcp.client.session import ClientSession
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+    from mcp_types import Implementation
+
+    from toolrest.mcp._merge_requests import Answers
+
+    answers = Answers(server, host)
+
+    async def on_message(message: Any) -> None:
+        method = getattr(message, "method", None)
+        if isinstance(method, str):
+            on_notice(method)
+
+    dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(wire.read, wire.write)
+    session = ClientSession(
+        dispatcher=dispatcher,
+        client_info=Implementation(name="toolrest", version=host.client_version),
+        message_handler=on_message,
+        list_roots_callback=answers.roots,
+        elicitation_callback=answers.elicit if host.ask is not None else None,
+        sampling_callback=answers.sample if host.sample is not None else None,
+    )
+    async with session:
+        talk = Talk(session, dispatcher, server)
+        answers.pause = talk.paused
+        yield talk
+
+
+def _closed_code() -> int:
+    from mcp_types import CONNECTION_CLOSED
+
+    return CONNECTION_CLOSED

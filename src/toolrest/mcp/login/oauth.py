@@ -1,0 +1,195 @@
+"""Logging in to a server over HTTP: OAuth with PKCE through the SDK, tokens kept for later.
+
+Sessions use what a login has stored and refresh it; they never open a browser themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+from toolrest.mcp.login.callback import Callback
+from toolrest.mcp.connection import words
+from toolrest.mcp.errors import McpError, McpUnavailable
+
+if TYPE_CHECKING:
+    from toolrest.mcp.servers import Server
+    from toolrest.mcp.login.tokens import TokenStore
+
+PATIENCE = 300.0
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def stored_auth(server: Server, store: TokenStore) -> Any:
+    """What adds a stored token to requests and refreshes it; None when there is no login."""
+    if server.url is None or _has_header(server) or store.get(server.url) is None:
+        return None
+
+    async def no_browser(_url: str = "") -> None:
+        raise McpUnavailable(
+            f"its login has ended; log in again with: toolrest mcp login {server.name}"
+        )
+
+    return _provider(server, store, "http://127.0.0.1/callback", no_browser, no_browser)
+
+
+async def login(
+    server: Server,
+    store: TokenStore,
+    *,
+    show: Callable[[str], Awaitable[None]],
+    port: int | None = None,
+    scopes: tuple[str, ...] = (),
+    patience: float = PATIENCE,
+) -> None:
+    """Log in: `show` gets the address to open in a browser. McpError says what went wrong."""
+    if server.url is None:
+        raise McpError(f"{server.name} is a program, not an address: there is nothing to log in to")
+    if _has_header(server):
+        raise McpError(f"{server.name} already sends an Authorization header; remove that first")
+    wanted = scopes or server.row.scopes
+    async with Callback(port) as callback:
+
+        async def redirect(url: str) -> None:
+            url = _with_scopes(_checked(url), wanted)
+            callback.expect(parse_qs(urlsplit(url).query)["state"][0])
+            await show(url)
+
+        # What an earlier login left would be used silently: a login is meant anew.
+        store.remove(server.url)
+        auth = _provider(server, store, callback.uri, redirect, callback.answer)
+        try:
+            async with asyncio.timeout(patience):
+                await _provoke(server, auth)
+        except TimeoutError:
+            raise McpError(f"nobody finished the login within {patience:g} s") from None
+    if store.get(server.url) is None:
+        raise McpError(f"{server.target} does not ask for a login")
+
+
+async def _provoke(server: Server, auth: Any) -> None:
+    """One request that the server answers with 401, which starts the login."""
+    import httpx2
+
+    from toolrest.mcp.transports._merge_guard import PLAIN, guards
+
+    opening = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
+    headers = {**server.headers, **PLAIN, "accept": "application/json, text/event-stream"}
+    # Somebody is there and sees where the login leads; the list of hosts is for sessions.
+    hooks = guards(server, lambda _there: None)
+    try:
+        async with (
+            httpx2.AsyncClient(auth=auth, timeout=PATIENCE, event_hooks=hooks) as client,
+            client.stream("POST", server.url or "", json=opening, headers=headers) as answer,
+        ):
+            if answer.status_code in (401, 403):
+                raise McpError(f"{server.target} refused the new token (HTTP {answer.status_code})")
+    except McpError:
+        raise
+    except Exception as error:
+        raise McpError(f"the login failed: {words(error)}") from None
+
+
+def _has_header(server: Server) -> bool:
+    return "authorization" in {name.lower() for name in server.headers}
+
+
+def _checked(url: str) -> str:
+    """An address that may be shown to a browser: https, or this machine."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
+        return url
+    raise McpError("the server's login page is not at an https address, so it is not opened")
+
+
+def _with_scopes(url: str, scopes: tuple[str, ...]) -> str:
+    if not scopes:
+        return url
+    parts = urlsplit(url)
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    return urlunsplit(parts._replace(query=urlencode({**query, "scope": " ".join(scopes)})))
+
+
+def _provider(
+    server: Server,
+    store: TokenStore,
+    redirect_uri: str,
+    redirect: Callable[[str], Awaitable[None]],
+    answer: Callable[[], Awaitable[Any]],
+) -> Any:
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
+    from pydantic import AnyUrl
+
+    kept = _Kept(server, store, redirect_uri)
+    metadata = OAuthClientMetadata(
+        client_name="Toolrest",
+        redirect_uris=[AnyUrl(redirect_uri)],
+        grant_types=["authorization_code", "refresh_token"],
+        response_types=["code"],
+        token_endpoint_auth_method="none",  # noqa: S106  a public client has no secret
+    )
+    provider = OAuthClientProvider(server.url or "", metadata, kept, redirect, answer)
+    entry = store.get(server.url or "") or {}
+    # The SDK keeps neither of these over a restart, and without them it cannot refresh.
+    provider.context.token_expiry_time = entry.get("expires_at")
+    if isinstance(entry.get("metadata"), dict):
+        provider.context.oauth_metadata = OAuthMetadata.model_validate(entry["metadata"])
+    kept.context = provider.context
+    return provider
+
+
+class _Kept:
+    """The SDK's token storage over our store."""
+
+    def __init__(self, server: Server, store: TokenStore, redirect_uri: str) -> None:
+        self._server = server
+        self._url = server.url or ""
+        self._store = store
+        self._redirect_uri = redirect_uri
+        self._client: Any = None
+        self.context: Any = None
+
+    async def get_tokens(self) -> Any:
+        """The stored tokens."""
+        from mcp.shared.auth import OAuthToken
+
+        tokens = (self._store.get(self._url) or {}).get("tokens")
+        return OAuthToken.model_validate(tokens) if isinstance(tokens, dict) else None
+
+    async def set_tokens(self, tokens: Any) -> None:
+        """Keep tokens with all that is needed to refresh them after a restart."""
+        entry = self._store.get(self._url) or {}
+        entry["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
+        entry["expires_at"] = None if tokens.expires_in is None else time.time() + tokens.expires_in
+        client = self._client or getattr(self.context, "client_info", None)
+        if client is not None:
+            entry["client"] = client.model_dump(mode="json", exclude_none=True)
+        metadata = getattr(self.context, "oauth_metadata", None)
+        if metadata is not None:
+            entry["metadata"] = metadata.model_dump(mode="json", exclude_none=True)
+        self._store.put(self._url, entry)
+
+    async def get_client_info(self) -> Any:
+        """The client that registered, or the one that the settings name."""
+        from mcp.shared.auth import OAuthClientInformationFull
+        from pydantic import AnyUrl
+
+        client = (self._store.get(self._url) or {}).get("client")
+        if isinstance(client, dict):
+            return OAuthClientInformationFull.model_validate(client)
+        named = self._server.row.oauth_client_id
+        if named is None:
+            return self._client
+        return OAuthClientInformationFull(
+            client_id=named,
+            redirect_uris=[AnyUrl(self._redirect_uri)],
+            token_endpoint_auth_method="none",  # noqa: S106  a public client has no secret
+        )
+
+    async def set_client_info(self, client_info: Any) -> None:
+        """Remembered until there are tokens: a login that fails leaves nothing behind."""
+        self._client = client_info

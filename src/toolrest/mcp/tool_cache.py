@@ -1,0 +1,104 @@
+"""What servers listed last time, on disk: the next session offers it at once.
+
+Only what is pinned is taken from here, and only while the settings of the server are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolrest.config._merge_read import read_text
+from toolrest.errors import ConfigError
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+from toolrest.mcp.definitions import Definition, digest, read_definitions
+
+if TYPE_CHECKING:
+    from toolrest.mcp.servers import Server
+
+FRESH = 600.0
+"""Seconds in which a list is good without asking the server."""
+KEPT = 24 * 3600.0
+_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """A server's tools as they were."""
+
+    definitions: dict[str, Definition]
+    age: float
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the server need not be started before it is called."""
+        return self.age <= FRESH
+
+
+class ToolCache:
+    """One 0600 file per user, an entry per server."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._read: JSONObject | None = None
+
+    def get(self, server: Server) -> Cached | None:
+        """What the server listed, if that was not long ago and its settings are the same."""
+        if self._read is None:
+            self._read = self._rows()
+        row = self._read.get(server.name)
+        if not isinstance(row, dict) or row.get("configHash") != config_hash(server):
+            return None
+        fetched, tools = row.get("fetchedAt"), row.get("tools")
+        if not isinstance(fetched, int | float) or not isinstance(tools, list):
+            return None
+        age = time.time() - fetched
+        if not 0 <= age <= KEPT:
+            return None
+        good, _ = read_definitions(server.name, tools)
+        return Cached({name: d for name, d in good.items() if server.offers(name)}, age)
+
+    def put(self, server: Server, definitions: Mapping[str, Definition]) -> None:
+        """Remember a list; that it cannot be written hurts nobody."""
+        rows = self._rows()
+        rows[server.name] = {
+            "fetchedAt": time.time(),
+            "configHash": config_hash(server),
+            "tools": [definition.to_json() for _, definition in sorted(definitions.items())],
+        }
+        self._write(rows)
+
+    def drop(self, name: str) -> None:
+        """Forget a server."""
+        rows = self._rows()
+        if rows.pop(name, None) is not None:
+            self._write(rows)
+
+    def _rows(self) -> JSONObject:
+        try:
+            document: Any = json.loads(read_text(self.path) or "{}")
+        except (ConfigError, ValueError, RecursionError):
+            return {}
+        if not isinstance(document, dict) or document.get("version") != _VERSION:
+            return {}
+        rows = document.get("toolsByServer")
+        return rows if isinstance(rows, dict) else {}
+
+    def _write(self, rows: JSONObject) -> None:
+        from toolrest.config.write import replace_file
+
+        text = json.dumps({"version": _VERSION, "toolsByServer": rows})
+        try:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            replace_file(self.path, text)
+        except (OSError, ConfigError):
+            return
+
+
+def config_hash(server: Server) -> str:
+    """Changes with anything in the server's settings."""
+    return digest({"file": server.file, **server.row.as_dict()})

@@ -1,0 +1,172 @@
+"""Servers over HTTP: the SDK's transports, told apart from the older SSE one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from toolrest.mcp.errors import McpUnavailable
+
+if TYPE_CHECKING:
+    from toolrest.mcp.servers import Server
+    from toolrest.mcp.transports.host import Host
+
+_CONNECT = 10.0
+_SSE_SILENCE = 3600.0
+
+
+class HttpWire:
+    """The SDK's two streams, with an ear on the reading end."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self.read = Tapped(read)
+        self.write = write
+
+    async def ending(self) -> str:
+        """Nothing is known but that it ended."""
+        return "it closed the connection"
+
+    def said(self) -> str:
+        """A server elsewhere says nothing besides its messages."""
+        return ""
+
+
+class Tapped:
+    """A reading end that remembers when it ended."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.ended = asyncio.Event()
+        self.on_end: Callable[[], None] = _nothing
+
+    async def receive(self) -> Any:
+        """The next message."""
+        return await self._inner.receive()
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        self._end()
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._inner.__anext__()
+        except StopAsyncIteration:
+            self._end()
+            raise
+
+    @property
+    def last_context(self) -> Any:
+        """What the SDK's streams carry along with a message."""
+        return getattr(self._inner, "last_context", None)
+
+    def _end(self) -> None:
+        self.ended.set()
+        self.on_end()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> Any:
+        self._end()
+        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+
+
+@asynccontextmanager
+async def http_wire(server: Server, host: Host) -> AsyncIterator[HttpWire]:
+    """Connect by streamable HTTP, or by SSE where the settings or the server say so."""
+    auth = host.http_auth(server) if host.http_auth is not None else None
+    async with AsyncExitStack() as stack:
+        older = server.transport == "sse" or await _is_older(server, host, auth)
+        if older:
+            yield await _sse(server, host, auth, stack)
+        else:
+            yield await _streamable(server, host, auth, stack)
+
+
+async def _is_older(server: Server, host: Host, auth: Any) -> bool:
+    """Whether the server speaks only SSE: such a server answers a POST with 404 or 405."""
+    import httpx2
+
+    opening = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
+    accept = {"accept": "application/json, text/event-stream"}
+    async with _client(server, host, auth) as client:
+        try:
+            url = server.url or ""
+            async with client.stream("POST", url, json=opening, headers=accept) as answer:
+                return _by_status(server, answer.status_code)
+        except httpx2.HTTPError as error:
+            raise McpUnavailable(f"{server.target} cannot be reached: {_words(error)}") from None
+        except McpUnavailable:
+            raise
+        except Exception as error:
+            # What the SDK's login code raises: it has no common base.
+            raise McpUnavailable(f"{server.target}: {_words(error)}") from None
+
+
+def _by_status(server: Server, status: int) -> bool:
+    if status in (401, 403):
+        raise McpUnavailable(
+            f"{server.target} wants a login (HTTP {status}); "
+            f"run: toolrest mcp login {server.name}, or set bearer_token_env_var"
+        )
+    return status in (404, 405)
+
+
+def _client(server: Server, host: Host, auth: Any, silence: float | None = None) -> Any:
+    import httpx2
+
+    from toolrest.mcp.transports._merge_guard import PLAIN, guards
+
+    limit = server.row.tool_timeout_max_sec if silence is None else silence
+    return httpx2.AsyncClient(
+        headers={**PLAIN, **server.headers},
+        auth=auth,
+        event_hooks=guards(server, host.may_connect),
+        timeout=httpx2.Timeout(_CONNECT, read=limit),
+        follow_redirects=False,
+    )
+
+
+async def _streamable(server: Server, host: Host, auth: Any, stack: AsyncExitStack) -> HttpWire:
+    from mcp.client.streamable_http import streamable_http_client
+
+    client = await stack.enter_async_context(_client(server, host, auth))
+    read, write = await stack.enter_async_context(
+        streamable_http_client(server.url or "", http_client=client)
+    )
+    return HttpWire(read, write)
+
+
+async def _sse(server: Server, host: Host, auth: Any, stack: AsyncExitStack) -> HttpWire:
+    from mcp.client.sse import sse_client
+
+    own_auth = auth
+
+    def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
+        return _client(server, host, own_auth, _SSE_SILENCE)
+
+    read, write = await stack.enter_async_context(
+        sse_client(server.url or "", httpx_client_factory=factory)
+    )
+    return HttpWire(read, write)
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _nothing() -> None:
+    """The default for a callback that nobody set."""

@@ -1,0 +1,218 @@
+"""A server as a child process: its streams as the SDK wants them, its end with the connection.
+
+The process comes from the session's owner of process trees, confined by whoever hands the command
+in; nothing of it outlives the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from toolrest.records import replace
+from toolrest.mcp.errors import McpUnavailable
+from toolrest.mcp.transports._merge_pipes import Closed, LineReader, LineWriter
+from toolrest.process.child import Child, StartFailed
+from toolrest.process.wakeup import uncancelled
+from toolrest.process.output.streams import Source
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+    from toolrest.process.owner import Owner
+    from toolrest.sandbox.confine import Confined
+
+LEAVES_BY_ITSELF = 1.0
+"""Seconds that a server has to end after its input has."""
+_KILL_GRACE = 0.2
+_EXIT_NEWS = 0.5
+_STDERR_KEPT = 4096
+MOST_JUNK = 100_000
+"""Lines that are no messages; after these the server is not listened to any more."""
+_JUNK_KEPT = 3
+
+
+class StdioWire:
+    """Both streams of a running server, and what is known when they end."""
+
+    def __init__(self, child: Child, stdin: int) -> None:
+        self.child = child
+        self.read = Incoming(LineReader(child.outputs[0]), self._note_junk)
+        self.write = Outgoing(LineWriter(stdin))
+        self.junk = 0
+        self._junk: deque[str] = deque(maxlen=_JUNK_KEPT)
+        self._stderr = b""
+        self._errors = Source(child.outputs[1], self._note_stderr)
+
+    def _note_junk(self, line: bytes) -> None:
+        self.junk += 1
+        self._junk.append(line[:120].decode("utf-8", "replace"))
+
+    def _note_stderr(self, data: bytes) -> None:
+        self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
+
+    @property
+    def stderr(self) -> str:
+        """The end of what the server said on standard error."""
+        return self._stderr.decode("utf-8", "replace").strip()
+
+    async def ending(self) -> str:
+        """How the process ended and what it said, for the reason that users see."""
+        ended = await self.child.wait(_EXIT_NEWS)
+        if ended is None:
+            how = "it closed its output"
+        elif ended.signal is not None:
+            how = f"it was ended by signal {ended.signal}"
+        else:
+            how = f"it exited with code {ended.exit_code}"
+        return how + self.said()
+
+    def said(self) -> str:
+        """The last words of standard error, or of what was no message on standard output."""
+        if self._stderr:
+            return f"; it said: {' | '.join(self.stderr.splitlines()[-3:])[-400:]}"
+        if self._junk:
+            lines = "line" if self.junk == 1 else "lines"
+            return f"; {self.junk} {lines} on its output were no messages: {self._junk[-1]!r}"
+        return ""
+
+    async def aclose(self) -> None:
+        """End the input, wait a little, then end the whole tree."""
+        self.write.close()
+        try:
+            if await self.child.wait(LEAVES_BY_ITSELF) is None or not self.child.gone:
+                await self.child.kill(_KILL_GRACE)
+        finally:
+            self.read.close()
+            self._errors.close()
+            self.child.abandon()
+
+
+class _End:
+    """One end of the SDK's pair of streams: closing it never waits."""
+
+    def close(self) -> None:
+        """Let go of it."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """The same, as the SDK asks for it."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Incoming(_End):
+    """Messages from the server: the SDK's reading end. What is no message is counted and dropped.
+
+    `ended` is set when nothing more will come.
+    """
+
+    def __init__(self, lines: LineReader, on_junk: Callable[[bytes], None]) -> None:
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        self._lines = lines
+        self._on_junk = on_junk
+        self._parse = jsonrpc_message_adapter.validate_json
+        self._message = SessionMessage
+        self._junk = 0
+        self.ended = asyncio.Event()
+        self.on_end: Callable[[], None] = _nothing
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message."""
+        while True:
+            try:
+                line = await self._lines.line()
+            except Closed:
+                self.close()
+                raise StopAsyncIteration from None
+            if not line.strip():
+                continue
+            try:
+                return self._message(self._parse(line, by_name=False))
+            except (ValueError, RecursionError):
+                self._junk += 1
+                self._on_junk(line)
+                if self._junk > MOST_JUNK:
+                    self._lines.close()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._lines.close()
+        self.ended.set()
+        self.on_end()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return await self.receive()
+
+
+class Outgoing(_End):
+    """Messages to the server: the SDK's writing end."""
+
+    def __init__(self, lines: LineWriter) -> None:
+        self._lines = lines
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message as a line."""
+        import anyio
+
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        try:
+            await self._lines.write(text.encode() + b"\n")
+        except Closed:
+            raise anyio.BrokenResourceError from None
+
+    def close(self) -> None:
+        """The server reads the end of its input."""
+        self._lines.close()
+
+
+@asynccontextmanager
+async def stdio_wire(owner: Owner, confined: Confined) -> AsyncIterator[StdioWire]:
+    """Start the program and talk to it; McpUnavailable when it cannot be started."""
+    reading, writing = os.pipe()
+    try:
+        command = replace(confined.command, fds=(*confined.command.fds, (0, reading)))
+        child = await owner.start(command)
+    except StartFailed as failure:
+        os.close(writing)
+        confined.release()
+        raise McpUnavailable(str(failure)) from None
+    except BaseException:
+        os.close(writing)
+        confined.release()
+        raise
+    finally:
+        os.close(reading)
+    wire = StdioWire(child, writing)
+    try:
+        yield wire
+    finally:
+        try:
+            # A process would be left behind by somebody who cancels the closing.
+            await uncancelled(asyncio.ensure_future(wire.aclose()))
+        finally:
+            confined.release()
+
+
+def _nothing() -> None:
+    """The default for a callback that nobody set."""

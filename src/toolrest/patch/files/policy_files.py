@@ -1,0 +1,81 @@
+"""The file system as a session's path policy lets the patch engine see it.
+
+The engine has followed every symlink before it comes here, and folders are entered without
+following any, so what is judged is the very place that is read or written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+from toolrest.errors import Rejected
+from toolrest.patch.files.os_files import OsFiles, Refused, TooLarge
+from toolrest.policy.paths.names import inside
+from toolrest.policy.paths.rules import unreadable, unwritable
+from toolrest.policy.paths.policy import PathPolicy
+
+_SWAPPED = (
+    "it is none of the places that this call was judged by (a folder or a link on the way was "
+    "replaced meanwhile)"
+)
+_DRAFT = ".toolrest-"
+"""How the engine's temporary names begin."""
+
+
+class PolicyFiles(OsFiles):
+    """Files of one session. A refusal is a PermissionError that carries the policy's words.
+
+    `only` are the places that the call was judged by: nothing else is written, wherever a folder
+    or a link on the way leads by now.
+    """
+
+    def __init__(self, policy: PathPolicy, only: Collection[str] | None = None) -> None:
+        super().__init__(policy.max_file_size)
+        self.policy = policy
+        self._only = only
+
+    def read(self, path: str) -> bytes:
+        """The content of a regular file that may be read."""
+        try:
+            fd = self.policy.open_read(path)
+        except Rejected as error:
+            raise Refused(error.message) from None
+        try:
+            if os.fstat(fd).st_size > self.max_read:
+                raise TooLarge(self.max_read)
+            return self._read_all(fd)
+        finally:
+            os.close(fd)
+
+    def _at(self, path: str, *, writing: bool = False) -> tuple[int, bytes]:
+        rule = self.policy.write_rule(path)
+        if writing and rule is not None:
+            raise Refused(_unwritable(path, rule))
+        if writing and self._only is not None and not _is_part(path, self._only):
+            raise Refused(_unwritable(path, _SWAPPED))
+        if rule is not None and not self._may_see(path):
+            raise Refused(unreadable(path, path, self.policy.read_rule(path) or rule))
+        return super()._at(path, writing=writing)
+
+    def _may_see(self, path: str) -> bool:
+        """Whether a place may be looked at: to read it, or on the way to something readable."""
+        if self.policy.read_rule(path) is None:
+            return True
+        roots = self.policy.read_roots or ()
+        return any(inside(root, path) for root in roots)
+
+
+def _unwritable(path: str, rule: str) -> str:
+    """The refusal in words that whoever sent the patch knows: of a draft, its folder."""
+    folder, _, name = path.rpartition("/")
+    shown = folder if name.startswith(_DRAFT) else path
+    return unwritable(shown, shown, rule)
+
+
+def _is_part(path: str, places: Collection[str]) -> bool:
+    """Whether a path is one of these, a folder on the way to one, or our draft beside one."""
+    if path in places or any(place.startswith(f"{path}/") for place in places):
+        return True
+    folder, _, name = path.rpartition("/")
+    return name.startswith(_DRAFT) and any(p.rpartition("/")[0] == folder for p in places)

@@ -1,0 +1,234 @@
+"""String edits: this text becomes that text, where it is the only one of its kind.
+
+Nothing is expanded in the new text, an edit that is not unique is refused with the count, and all
+edits of a call apply or none. Targets are found also where the file ends its lines otherwise than
+the model does; the file's endings are kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from toolrest.records import dataclass
+from toolrest.patch.text.encoding import Unreadable, decode
+from toolrest.patch.errors import ApplyError, EditError, Missing
+from toolrest.patch.files.file_system import FileSystem
+from toolrest.patch.forms._merge_loose import Loose, loosely
+from toolrest.patch.files.paths import Target, resolve
+from toolrest.patch.plan import Plan, Planner
+from toolrest.patch.text.rebuild import Lines
+
+_PATHS = ("path", "file_path")
+_OLD = ("oldText", "old_string")
+_NEW = ("newText", "new_string")
+_ALL = ("replaceAll", "replace_all")
+_DRY = ("dryRun", "dry_run")
+_LISTED = 5
+_COUNTED = 10_000
+
+
+class Edit(NamedTuple):
+    """Replace `old` by `new`: the only one, or every one."""
+
+    old: str
+    new: str
+    replace_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EditRequest:
+    """The edits of one file; `dry_run` asks only what they would change."""
+
+    path: str
+    edits: tuple[Edit, ...]
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EditPlan:
+    """What edits would do. `plan` is None when they change nothing."""
+
+    plan: Plan | None
+    replacements: int
+
+
+def is_edit(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call's arguments are string edits."""
+    return any(name in arguments for name in (*_OLD, *_NEW, "edits"))
+
+
+def from_arguments(arguments: Mapping[str, Any]) -> EditRequest:
+    """Read a call's arguments, in any of the spellings. EditError names the field at fault."""
+    path = _field(arguments, _PATHS, str)
+    if not path:
+        raise EditError("file_path is missing: say which file to edit")
+    single = any(name in arguments for name in (*_OLD, *_NEW))
+    listed = arguments.get("edits")
+    if single and listed is not None:
+        raise EditError("Use either edits or old_string/new_string, not both")
+    if single:
+        found = [_edit(arguments, "")]
+    elif isinstance(listed, Sequence) and not isinstance(listed, str) and listed:
+        found = [_edit(item, f"edits[{index}].") for index, item in enumerate(listed)]
+    else:
+        raise EditError("Provide old_string/new_string, or edits with at least one of them")
+    return EditRequest(path, tuple(found), bool(_field(arguments, _DRY, bool)))
+
+
+def _edit(item: Any, where: str) -> Edit:
+    if not isinstance(item, Mapping):
+        raise EditError(f"{where.rstrip('.')} must be an object with old_string and new_string")
+    old, new = _field(item, _OLD, str, where), _field(item, _NEW, str, where)
+    if old is None or new is None:
+        name = _OLD[1] if old is None else _NEW[1]
+        raise EditError(f"{where}{name} is missing. Provide old_string/new_string")
+    if not old:
+        raise EditError(f"{where}old_string cannot be empty; write_file makes new files")
+    return Edit(old, new, bool(_field(item, _ALL, bool, where)))
+
+
+def _field(
+    arguments: Mapping[str, Any], names: tuple[str, ...], kind: type, where: str = ""
+) -> Any:
+    for name in names:
+        value = arguments.get(name)
+        if value is not None:
+            if not isinstance(value, kind):
+                raise EditError(f"{where}{name} must be a {kind.__name__}")
+            return value
+    return None
+
+
+def plan_edits(
+    request: EditRequest, files: FileSystem, cwd: str, legacy: str | None = None
+) -> EditPlan:
+    """Work out the edits of a file. PatchError says which one cannot be made, and why."""
+    planner = Planner(files, cwd, legacy)
+    target = resolve(cwd, request.path, literal=True)
+    try:
+        spot, data = planner.read(target)
+        source = decode(data, legacy)
+    except ApplyError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise EditError(f"file does not exist: {target.label}") from None
+        raise
+    except Unreadable as error:
+        raise ApplyError(f"Failed to read file to update {target.label}: {error}") from None
+    try:
+        text, count = edited(source.text, request.edits, target, planner.notes)
+    except EditError as error:
+        if error.missing is not None:
+            error.missing.data = data
+        raise
+    content = source.encode(text, target.label)
+    if content == data:
+        return EditPlan(None, count)
+    planner.replace(target, spot, data, content)
+    return EditPlan(planner.finish(), count)
+
+
+def edited(
+    text: str, edits: Sequence[Edit], target: Target, notes: list[str] | None = None
+) -> tuple[str, int]:
+    """A text after all edits, each on the result of the one before, and how many were made.
+
+    `notes` gets a word on each that was found only without the space around its lines.
+    """
+    total = 0
+    for number, edit in enumerate(edits, start=1):
+        spans = _spans(text, edit)
+        at = f" at edit {number}" if len(edits) > 1 else ""
+        if not spans:
+            place = _loose(text, edit, at) or _never(_not_found(text, edit, number, at, target))
+            text = _replaced(text, place.new, [(place.start, place.stop)])
+            total += 1
+            if notes is not None:
+                notes.append(
+                    f"old_string{at} was found at line {place.line} only with other white space "
+                    "around its lines; the new lines are indented as those were"
+                )
+            continue
+        if len(spans) > 1 and not edit.replace_all:
+            raise _not_unique(text, spans, at)
+        text = _replaced(text, edit.new, spans)
+        total += len(spans)
+    return text, total
+
+
+def _loose(text: str, edit: Edit, at: str) -> Loose | None:
+    """The one place that fits but for white space; several are refused like exact ones."""
+    found = [] if edit.replace_all else loosely(text, edit.old, edit.new)
+    if len(found) > 1:
+        raise _not_unique(text, [(place.start, place.stop) for place in found], at)
+    return found[0] if found else None
+
+
+def _never(error: EditError) -> NoReturn:
+    raise error
+
+
+def _spans(text: str, edit: Edit) -> list[tuple[int, int]]:
+    """Where the target is. A model sees no CR, so a target without one fits any line ending."""
+    if "\r" not in text or "\r" in edit.old:
+        spans = _find_all(text, edit.old, edit.replace_all)
+        if spans or "\r" not in text:
+            return spans
+    # Compare with every ending as LF, then count the CRs back in.
+    shrunk = [start - index for index, (start, _) in enumerate(_find_all(text, "\r\n"))]
+    return [
+        (start + bisect_left(shrunk, start), stop + bisect_left(shrunk, stop))
+        for start, stop in _find_all(_plain(text), _plain(edit.old), edit.replace_all)
+    ]
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _find_all(text: str, part: str, apart: bool = True) -> list[tuple[int, int]]:
+    """Where a part is. To be unique it must not even overlap itself: then not `apart`."""
+    spans: list[tuple[int, int]] = []
+    at = text.find(part)
+    while at >= 0 and (apart or len(spans) < _COUNTED):
+        spans.append((at, at + len(part)))
+        at = text.find(part, at + (len(part) if apart else 1))
+    return spans
+
+
+def _replaced(text: str, new: str, spans: list[tuple[int, int]]) -> str:
+    adapt = "\n" in new and "\r" not in new and "\r" in text
+    usual = _ending(text) if adapt else ""
+    out = []
+    done = 0
+    for start, stop in spans:
+        out.append(text[done:start])
+        # Line endings as in what is replaced, else as in the file.
+        out.append(new.replace("\n", _ending(text[start:stop]) or usual) if adapt else new)
+        done = stop
+    return "".join([*out, text[done:]])
+
+
+def _ending(text: str) -> str:
+    """The first line ending in a text, or nothing."""
+    found = [at for at in (text.find("\n"), text.find("\r")) if at >= 0]
+    if not found:
+        return ""
+    return "\r\n" if text.startswith("\r\n", min(found)) else text[min(found)]
+
+
+def _not_found(text: str, edit: Edit, number: int, at: str, target: Target) -> EditError:
+    old, new = Lines(edit.old).texts, Lines(edit.new).texts
+    missing = Missing(target.label, Lines(text).texts, old=old, new=new, hunk=number)
+    return EditError(f"target text not found{at}.", missing=missing)
+
+
+def _not_unique(text: str, spans: list[tuple[int, int]], at: str) -> EditError:
+    lines = [str(len(Lines(text[:start] + "x").texts)) for start, _ in spans[:_LISTED]]
+    more = ", …" if len(spans) > _LISTED else ""
+    times = f"{len(spans)} times" + (" or more" if len(spans) == _COUNTED else "")
+    return EditError(
+        f"old_string is not unique{at}: it occurs {times}, at lines "
+        f"{', '.join(lines)}{more}. Add lines around it, or set replace_all"
+    )

@@ -1,0 +1,247 @@
+"""Is this text a unified diff, and what does it ask for? Git's layout and the plain one.
+
+Models count lines badly, so a hunk whose numbers do not add up is read by its marks alone. What
+cannot be read safely (binary content, symlinks, submodules) is refused, with the line at fault.
+"""
+
+from __future__ import annotations
+
+from toolrest.records import dataclass, field
+from toolrest.patch.errors import ParseError
+from toolrest.patch.forms._merge_unquote import header_name, names_of_git_header, unquoted
+
+NOTHING = "/dev/null"
+_IGNORED = ("index ", "similarity index ", "dissimilarity index ", "Index: ", "====", "old mode ")
+_BINARY = ("GIT binary patch", "Binary files ")
+_PREFIXES = (("a/", "b/"), ("i/", "w/"), ("c/", "i/"), ("c/", "w/"), ("o/", "w/"))
+
+
+@dataclass(slots=True)
+class Hunk:
+    """Marked lines, and where they are said to be; `start` counts from 1, None: not said.
+
+    `open_old` and `open_new`: that side's last line has no newline.
+    """
+
+    line: int
+    start: int | None
+    marks: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    open_old: bool = False
+    open_new: bool = False
+
+    @property
+    def old(self) -> list[str]:
+        """The lines that the file must have."""
+        return [t for m, t in zip(self.marks, self.texts, strict=True) if m != "+"]
+
+    @property
+    def new(self) -> list[str]:
+        """The lines that the file will have in their place."""
+        return [t for m, t in zip(self.marks, self.texts, strict=True) if m != "-"]
+
+
+@dataclass(slots=True)
+class FileDiff:
+    """What a diff does to one file. A missing old or new name means made or removed."""
+
+    line: int
+    old: str | None = None
+    new: str | None = None
+    git: bool = False
+    renamed: bool = False
+    copied: bool = False
+    executable: bool | None = None
+    hunks: list[Hunk] = field(default_factory=list)
+
+
+def looks_like_diff(text: str) -> bool:
+    """Whether a text starts as a unified diff does."""
+    return text.lstrip().startswith(("diff --git ", "--- "))
+
+
+def parse(text: str) -> list[FileDiff]:
+    """Read a unified diff. ParseError says what is wrong and where."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ParseError(f"the text has a lone surrogate at offset {error.start}") from None
+    return _Reader(text).run()
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        if self.lines[-1] == "":
+            self.lines.pop()
+        heads = [line for line in self.lines if line.startswith(("--- ", "+++ ", "@@ "))]
+        if heads and all(line.endswith("\r") for line in heads):
+            # The diff itself was sent with CRLF; its content need not have been.
+            self.lines = [line.removesuffix("\r") for line in self.lines]
+        self.at = 0
+        self.diffs: list[FileDiff] = []
+
+    def run(self) -> list[FileDiff]:
+        while self.at < len(self.lines):
+            line = self.lines[self.at]
+            if line.startswith("diff --git "):
+                self._git_header(line)
+            elif line.startswith("--- ") and self._next().startswith("+++ "):
+                self._names(line)
+            elif line.startswith("@@"):
+                self._hunk(line)
+            elif line == "-- " and self.at >= len(self.lines) - 3:
+                break  # the signature of a mailed patch
+            elif line.strip() and not line.startswith(("diff ", *_IGNORED)):
+                raise self._bad(f"unexpected line in a unified diff: '{line}'")
+            else:
+                self.at += 1
+        if not self.diffs:
+            raise ParseError("the unified diff names no file")
+        for diff in self.diffs:
+            _check(diff)
+        return self.diffs
+
+    def _next(self) -> str:
+        return self.lines[self.at + 1] if self.at + 1 < len(self.lines) else ""
+
+    def _bad(self, message: str) -> ParseError:
+        return ParseError(message, self.at + 1)
+
+    # Headers
+
+    def _git_header(self, line: str) -> None:
+        old, new = names_of_git_header(line)
+        diff = FileDiff(self.at + 1, old, new, git=True)
+        self.diffs.append(diff)
+        self.at += 1
+        while self.at < len(self.lines) and self._extended(diff, self.lines[self.at]):
+            self.at += 1
+
+    def _extended(self, diff: FileDiff, line: str) -> bool:
+        """Take in one of git's extra header lines; False when it is none."""
+        if line.startswith(_BINARY):
+            raise self._bad("binary content in a unified diff cannot be applied")
+        if line.startswith("new file mode "):
+            diff.old = None
+            diff.executable = self._mode(line) or None
+        elif line.startswith("deleted file mode "):
+            self._mode(line)
+            diff.new = None
+        elif line.startswith("new mode "):
+            diff.executable = self._mode(line)
+        elif line.startswith(("rename from ", "copy from ")):
+            diff.old = unquoted(line.partition(" from ")[2])
+        elif line.startswith(("rename to ", "copy to ")):
+            diff.new = unquoted(line.partition(" to ")[2])
+            diff.renamed = line.startswith("rename")
+            diff.copied = not diff.renamed
+        else:
+            return line.startswith(_IGNORED)
+        return True
+
+    def _mode(self, line: str) -> bool:
+        mode = line.split()[-1]
+        if not mode.startswith("100"):
+            raise self._bad(f"file mode {mode}: only regular files can be patched")
+        return mode.endswith("755")
+
+    def _names(self, line: str) -> None:
+        old, new = _without_prefixes(header_name(line), header_name(self._next()))
+        last = self.diffs[-1] if self.diffs else None
+        if last is None or not last.git or last.hunks:
+            last = FileDiff(self.at + 1)
+            self.diffs.append(last)
+        if not (last.renamed or last.copied):
+            last.old, last.new = old, new
+        self.at += 2
+
+    # Hunks
+
+    def _hunk(self, line: str) -> None:
+        if not self.diffs:
+            raise self._bad("a hunk comes before any file name (--- and +++ lines)")
+        start, counts = _numbers(line)
+        hunk = Hunk(self.at + 1, start)
+        first = self.at + 1
+        stop = self._by_count(first, *counts) if counts else None
+        self._fill(hunk, first, self._by_marks(first) if stop is None else stop)
+        self.diffs[-1].hunks.append(hunk)
+
+    def _by_count(self, at: int, old: int, new: int) -> int | None:
+        """Where a hunk with these line counts ends; None when they do not fit its lines."""
+        while old > 0 or new > 0:
+            mark = self.lines[at][:1] or " " if at < len(self.lines) else "?"
+            if mark not in " -+\\":
+                return None
+            old -= mark in " -"
+            new -= mark in " +"
+            at += 1
+        while at < len(self.lines) and self.lines[at].startswith("\\"):
+            at += 1
+        follows = self.lines[at] if at < len(self.lines) else ""
+        names = follows.startswith("--- ") and at + 1 < len(self.lines)
+        fits = names or follows == "-- " or not follows.startswith((" ", "+", "-"))
+        return at if fits and (old, new) == (0, 0) else None
+
+    def _by_marks(self, at: int) -> int:
+        first = at
+        while at < len(self.lines):
+            line = self.lines[at]
+            follows = self.lines[at + 1] if at + 1 < len(self.lines) else ""
+            if line.startswith(("@@", "diff --git ")):
+                break
+            if line.startswith("--- ") and follows.startswith("+++ "):
+                break
+            if line[:1] not in ("", " ", "+", "-", "\\"):
+                break
+            at += 1
+        while at > first and self.lines[at - 1] == "":
+            at -= 1  # blank lines between hunks
+        return at
+
+    def _fill(self, hunk: Hunk, first: int, stop: int) -> None:
+        for line in self.lines[first:stop]:
+            mark = line[:1] or " "
+            if mark != "\\":
+                hunk.marks.append(mark)
+                hunk.texts.append(line[1:])
+            elif hunk.marks:
+                hunk.open_old = hunk.open_old or hunk.marks[-1] != "+"
+                hunk.open_new = hunk.open_new or hunk.marks[-1] != "-"
+        if not hunk.marks:
+            raise self._bad("a hunk without lines")
+        self.at = stop
+
+
+def _numbers(line: str) -> tuple[int | None, tuple[int, int] | None]:
+    """Start and counts of `@@ -a,b +c,d @@`; nothing when it is not written like that."""
+    parts = line.split()
+    if len(parts) < 4 or parts[0] != "@@" or parts[3] != "@@":
+        return None, None
+    values = []
+    for part, sign in ((parts[1], "-"), (parts[2], "+")):
+        start, _, count = part[1:].partition(",")
+        count = count or "1"
+        if part[:1] != sign or not (start.isdecimal() and count.isdecimal()):
+            return None, None
+        if len(start) > 9 or len(count) > 9:
+            return None, None
+        values.append((int(start), int(count)))
+    return values[0][0], (values[0][1], values[1][1])
+
+
+def _without_prefixes(old: str | None, new: str | None) -> tuple[str | None, str | None]:
+    for one, other in _PREFIXES:
+        if (old is None or old.startswith(one)) and (new is None or new.startswith(other)):
+            return old and old[len(one) :], new and new[len(other) :]
+    return old, new
+
+
+def _check(diff: FileDiff) -> None:
+    if diff.old is None and diff.new is None:
+        raise ParseError("a file's old and new name are both /dev/null", diff.line)
+    if not diff.hunks and not diff.git:
+        raise ParseError(f"no hunks for {diff.new or diff.old}", diff.line)
+    if diff.git and diff.old is not None and diff.new is not None and diff.old != diff.new:
+        diff.renamed = not diff.copied

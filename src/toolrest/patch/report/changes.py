@@ -1,0 +1,65 @@
+"""What does a patch change, for people and events to look at?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+from toolrest.patch.text.diff import unified_diff
+from toolrest.patch.text.encoding import Unreadable, decode
+from toolrest.patch.plan import Record
+
+_CONTEXT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file's change: the whole text of an added or deleted file, else a unified diff."""
+
+    path: str
+    type: Literal["add", "delete", "update"]
+    text: str
+    move_path: str | None = None
+
+    def to_event(self) -> JSONObject:
+        """The value of `changes[path]` in patch events and approval requests."""
+        if self.type == "update":
+            return {"type": "update", "unified_diff": self.text, "move_path": self.move_path}
+        return {"type": self.type, "content": self.text}
+
+    def to_item(self) -> JSONObject:
+        """An element of a `fileChange` item."""
+        kind: JSONObject = {"type": self.type}
+        diff = self.text
+        if self.type == "update":
+            kind["move_path"] = self.move_path
+            if self.move_path is not None:
+                diff = f"{diff}\n\nMoved to: {self.move_path}"
+        return {"path": self.path, "kind": kind, "diff": diff}
+
+
+def changes(records: Iterable[Record], legacy: str | None = None) -> list[Change]:
+    """The change list, sorted by path; of two operations on one path the later one."""
+    by_path = {record.path: _change(record, legacy) for record in records}
+    return [by_path[path] for path in sorted(by_path)]
+
+
+def _change(record: Record, legacy: str | None) -> Change:
+    before, after = _text(record.before, legacy), _text(record.after, legacy)
+    if record.after is None:
+        return Change(record.path, "delete", before)
+    if record.before is None:
+        return Change(record.path, "add", after)
+    diff = unified_diff(before, after, _CONTEXT)
+    return Change(record.path, "update", diff, record.move_path)
+
+
+def _text(data: bytes | None, legacy: str | None) -> str:
+    if data is None:
+        return ""
+    try:
+        return decode(data, legacy).text
+    except Unreadable:
+        return data.decode("utf-8", "replace")

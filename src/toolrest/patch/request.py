@@ -1,0 +1,110 @@
+"""Which kind of patch is this? One handler takes every form, whatever schema was advertised.
+
+A text is told by how it begins, arguments by their names; where nothing fits, the error names all
+the forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from toolrest.records import dataclass
+from toolrest.patch import codex_grammar as grammar
+from toolrest.patch.forms import unified
+from toolrest.patch.forms.string_edits import EditPlan, EditRequest, from_arguments, is_edit, plan_edits
+from toolrest.patch.errors import ParseError, PatchError
+from toolrest.patch.files.file_system import FileSystem
+from toolrest.patch.codex_grammar import Patch
+from toolrest.patch.files.paths import resolve, targets
+from toolrest.patch.plan import Plan, Record, plan
+from toolrest.patch._merge_summary import REFUSED
+from toolrest.patch.forms.unified import FileDiff
+from toolrest.patch.forms.unified_plan import paths as diff_paths
+from toolrest.patch.forms.unified_plan import plan_diff
+from toolrest.patch._merge_verify import verify
+from toolrest.patch.forms.whole_file import WriteRequest, plan_write
+
+Form: TypeAlias = Literal["codex", "unified", "edit", "write"]
+
+FORMS = (
+    "apply_patch takes one of these forms:",
+    "a patch between '*** Begin Patch' and '*** End Patch', with '*** Add File: ', "
+    "'*** Delete File: ' or '*** Update File: ' sections",
+    "a unified diff that starts with 'diff --git ' or '--- '",
+    "string edits: {file_path, old_string, new_string, replace_all?} or {file_path, edits}",
+)
+_TEXTS = ("input", "patch")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A patch that was read, in the form it came in."""
+
+    form: Form
+    body: Patch | list[FileDiff] | EditRequest | WriteRequest
+    refusal: str = REFUSED
+    """How the words begin that say why it was not even tried."""
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether it asks only what would change."""
+        return isinstance(self.body, EditRequest) and self.body.dry_run
+
+    def paths(self, cwd: str) -> list[str]:
+        """Every absolute path that it would write or remove, each once; links not followed."""
+        if isinstance(self.body, Patch):
+            return targets(cwd, self.body)
+        if isinstance(self.body, EditRequest | WriteRequest):
+            named = [self.body.path]
+        else:
+            named = diff_paths(self.body)
+        return list(dict.fromkeys(resolve(cwd, name, literal=True).path for name in named))
+
+    def verify(self, files: FileSystem, cwd: str, legacy: str | None = None) -> list[Record]:
+        """What it would do, before anybody is asked. PatchError when it cannot be done."""
+        if isinstance(self.body, Patch):
+            return verify(self.body, files, cwd, legacy)
+        planned = self.plan(files, cwd, legacy)
+        return [] if planned is None else planned.records
+
+    def plan(self, files: FileSystem, cwd: str, legacy: str | None = None) -> Plan | None:
+        """Work it out. None when it would change nothing; PatchError when it cannot be done."""
+        if isinstance(self.body, Patch):
+            return plan(self.body, files, cwd, legacy)
+        if isinstance(self.body, EditRequest):
+            edits: EditPlan = plan_edits(self.body, files, cwd, legacy)
+            return edits.plan
+        if isinstance(self.body, WriteRequest):
+            return plan_write(self.body, files, cwd, legacy)
+        return plan_diff(self.body, files, cwd, legacy)
+
+
+def read(value: str | Mapping[str, Any]) -> Request:
+    """Read what a model sent: raw text, or a call's arguments. PatchError names what is wrong."""
+    if isinstance(value, str):
+        return read_text(value)
+    given = [name for name in _TEXTS if value.get(name) is not None]
+    if given and is_edit(value):
+        raise PatchError(f"give either {given[0]} or old_string/new_string/edits", list(FORMS))
+    if is_edit(value):
+        return Request("edit", from_arguments(value))
+    texts = [value[name] for name in given]
+    if not texts or not isinstance(texts[0], str):
+        problem = f"{given[0]} must be a string" if given else "no patch was given"
+        raise PatchError(problem, list(FORMS))
+    if any(text != texts[0] for text in texts):
+        raise PatchError("input and patch are the same field and differ", list(FORMS))
+    return read_text(texts[0])
+
+
+def read_text(text: str) -> Request:
+    """Read a patch text. What is neither form is refused in the words of Codex's language."""
+    if unified.looks_like_diff(text):
+        return Request("unified", unified.parse(text))
+    try:
+        return Request("codex", grammar.parse(text))
+    except ParseError as error:
+        if error.line is None and grammar.BEGIN not in text:
+            error.notes += FORMS
+        raise

@@ -1,0 +1,244 @@
+"""Which git commands only look? And where does a git command really begin?
+
+Even a look runs programs that the repository's own configuration names (a pager, fsmonitor,
+diff drivers, gpg), so these count as reads only inside the sandbox and with that configuration
+disarmed; `disarmed_git` says how.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from toolrest.policy.shell.words import wordset
+
+_DIFF = wordset(
+    "--stat --shortstat --numstat --dirstat --summary --name-only --name-status --patch --no-patch"
+    " --raw --cached --staged --check --quiet --exit-code --color --no-color --word-diff"
+    " --color-words --color-moved --ignore-all-space --ignore-space-change --ignore-blank-lines"
+    " --ignore-space-at-eol --ignore-cr-at-eol --ignore-submodules --minimal --patience"
+    " --histogram --no-renames --find-renames --find-copies --find-copies-harder --full-index"
+    " --binary --text --abbrev --unified --diff-filter --relative --no-ext-diff --no-textconv"
+    " --no-index --merge-base --function-context --inter-hunk-context --pickaxe-all --no-prefix"
+    " --submodule --compact-summary --patch-with-stat --diff-algorithm"
+)
+_LOG = _DIFF | wordset(
+    "--oneline --graph --all --decorate --no-decorate --max-count --skip --since --after --until"
+    " --before --author --committer --grep --all-match --invert-grep --regexp-ignore-case"
+    " --fixed-strings --extended-regexp --perl-regexp --abbrev-commit --no-abbrev-commit --reverse"
+    " --follow --merges --no-merges --first-parent --pretty --format --date --topo-order"
+    " --date-order --author-date-order --branches --tags --remotes --simplify-by-decoration"
+    " --left-right --cherry-pick"
+    " --cherry-mark --cherry --full-history --ancestry-path --no-walk --walk-reflogs --notes"
+    " --no-notes --parents --children --boundary --source --no-pager --count --not --cc"
+    " --diff-merges --remerge-diff --clear-decorations --min-parents --max-parents"
+)  # fmt: skip
+_LIST = wordset(
+    "--list --all --remotes --verbose --show-current --contains --no-contains --merged --no-merged"
+    " --sort --format --points-at --column --no-column --color --no-color --abbrev --no-abbrev"
+    " --ignore-case"
+)
+
+
+class _Form(NamedTuple):
+    """`operands` None: any; else only when one of the listed options asks for a listing."""
+
+    flags: str
+    longs: frozenset[str] | None
+    takes: str = ""
+    long_takes: frozenset[str] = frozenset()
+    operands: frozenset[str] | None = None
+
+
+_LOG_TAKES = wordset(
+    "--since --after --until --before --author --committer --grep --max-count --skip"
+)
+_LIST_TAKES = wordset("--contains --no-contains --merged --no-merged --sort --format --points-at")
+_DIFF_FORM = _Form("abpsuwzMCBRDW0123456789", _DIFF, "SGUOl")
+_LOG_FORM = _Form("abpsuwzMCBRDWciEFPgm0123456789", _LOG, "SGUOlnL", _LOG_TAKES)
+_ANY = _Form("", None)
+_FORMS: dict[str, _Form] = {
+    "status": _Form(
+        "sbvzuno",
+        wordset(
+            "--short --branch --porcelain --long --verbose --ignored --untracked-files --column"
+            " --no-column --renames --no-renames --ahead-behind --no-ahead-behind --show-stash"
+        ),
+    ),
+    "diff": _DIFF_FORM,
+    "log": _LOG_FORM,
+    "show": _LOG_FORM,
+    "whatchanged": _LOG_FORM,
+    "rev-list": _LOG_FORM,
+    "shortlog": _Form("sneczw0123456789", _LOG | wordset("--summary --numbered --email")),
+    "branch": _Form("avrli", _LIST, "", _LIST_TAKES, wordset("--list")),
+    "tag": _Form("li", _LIST, "n", _LIST_TAKES, wordset("--list -l -n")),
+    "blame": _Form("lsfnpwetcCM0123456789", wordset("--porcelain --line-porcelain --show-name"
+        " --show-number --show-email --date --abbrev"), "L"),
+    "grep": _Form(
+        "nilwchHIvEFPGoqaLr",
+        wordset(
+            "--line-number --ignore-case --files-with-matches --word-regexp --count --cached"
+            " --untracked --no-index --fixed-strings --extended-regexp --perl-regexp --name-only"
+            " --heading --break --show-function --function-context --max-depth --and --or --not"
+            " --all-match --recursive --column --color --no-color"
+        ),
+        "ABCemf",
+    ),
+    "cat-file": _Form("tsep", frozenset()),
+    "describe": _Form("", wordset("--tags --always --dirty --long --all --abbrev --match"
+        " --exact-match --contains --first-parent")),
+    "rev-parse": _ANY,
+    "ls-files": _ANY,
+    "ls-tree": _ANY,
+    "merge-base": _ANY,
+    "show-ref": _ANY,
+    "name-rev": _ANY,
+    "count-objects": _ANY,
+    "check-ignore": _ANY,
+    "version": _ANY,
+}  # fmt: skip
+_LISTINGS = {
+    ("remote",),
+    ("remote", "-v"),
+    ("remote", "--verbose"),
+    ("stash", "list"),
+    ("worktree", "list"),
+    ("reflog",),
+    ("config", "--list"),
+    ("config", "-l"),
+}
+_SIGNED = re.compile(r"%G|%\(signature")
+
+
+def git_reads(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What a git command that only looks reads, or None when it may do more."""
+    words = argv[1:]
+    while words and words[0] in ("--no-pager", "-P", "--no-optional-locks"):
+        words = words[1:]
+    if not words:
+        return None
+    if words in (("--version",), ("-v",)):
+        return ()
+    form = _FORMS.get(words[0])
+    if form is None:
+        return (".",) if words in _LISTINGS or _gets(words) else None
+    return (".",) if _only_looks(words[1:], form) else None
+
+
+def _gets(words: tuple[str, ...]) -> bool:
+    if words[0] == "config":
+        return len(words) == 3 and words[1] in ("--get", "--get-all", "--get-regexp")
+    return words[:2] == ("remote", "get-url") and len(words) == 3 and words[2][:1] != "-"
+
+
+def _only_looks(words: tuple[str, ...], form: _Form) -> bool:
+    if form.longs is None:
+        return True
+    given: set[str] = set()
+    operands = False
+    rest = iter(words)
+    for word in rest:
+        if word[:1] != "-" or word == "-":
+            operands = True
+            continue
+        if word == "--":
+            operands = operands or next(rest, None) is not None
+            break
+        value_follows = _option(word, form, form.longs, given)
+        if value_follows is None or (value_follows and _SIGNED.search(next(rest, ""))):
+            return False
+    return not operands or form.operands is None or bool(given & form.operands)
+
+
+def _option(word: str, form: _Form, longs: frozenset[str], given: set[str]) -> bool | None:
+    """Whether the option's value is the next word; None when the option is not allowed."""
+    if _SIGNED.search(word):
+        return None
+    if not word.startswith("--"):
+        return _letters(word, form, given)
+    name, equals, _ = word.partition("=")
+    given.add(name)
+    if name not in longs:
+        return None
+    return not equals and name in form.long_takes
+
+
+def _letters(word: str, form: _Form, given: set[str]) -> bool | None:
+    for place, letter in enumerate(word[1:], 2):
+        given.add(f"-{letter}")
+        if letter in form.takes:
+            return place == len(word)
+        # What follows -M, -C or -u in the same word is its own optional value.
+        if place > 2 and word[1] in "MCuB" and (letter.isdecimal() or letter in "%no"):
+            continue
+        if letter not in form.flags:
+            return None
+    return False
+
+
+_TAKES = wordset(
+    "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env --attr-source"
+)
+
+
+def git_command(argv: tuple[str, ...]) -> int:
+    """The index of the subcommand, past git's own options; `len(argv)` when there is none."""
+    index = 1
+    while index < len(argv) and argv[index].startswith("-"):
+        index += 2 if argv[index] in _TAKES else 1
+    return min(index, len(argv))
+
+
+DISARMED: tuple[tuple[str, str], ...] = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.pager", "cat"),
+    ("core.editor", "false"),
+    ("core.sshCommand", "false"),
+    ("core.askPass", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("credential.helper", ""),
+    ("gpg.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("log.showSignature", "false"),
+    ("sequence.editor", "false"),
+    ("protocol.ext.allow", "never"),
+)
+# An external diff cannot be switched off by an empty value, only be replaced by a plain one.
+_PLAIN_DIFF = 'f() { git diff --no-index --no-ext-diff --no-textconv -- "$2" "$5"; true; }; f'
+_NEUTRAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), value)
+    for pattern, value in (
+        (r"diff\.external|diff\..+\.command", _PLAIN_DIFF),
+        (r"diff\..+\.textconv|interactive\.diffFilter", "cat"),
+        (r"filter\..+\.(?:clean|smudge|process)", ""),
+        (r"merge\..+\.driver|gpg\..+\.program|core\.alternateRefsCommand", "false"),
+        (r"pager\..+", "false"),
+        (r"credential\..+\.helper|alias\..+", ""),
+    )
+)
+
+
+def disarmed_git(configured: Iterable[str] = ()) -> dict[str, str]:
+    """Environment variables that keep git from running what a repository's configuration names.
+
+    `configured` are the names in force there (`git config --list --name-only -z`): drivers have
+    names of the repository's choosing, and each has to be overruled by its own name.
+    """
+    pairs = list(DISARMED)
+    for name in dict.fromkeys(configured):
+        pairs += [(name, value) for pattern, value in _NEUTRAL if pattern.fullmatch(name)]
+    env = {
+        "GIT_CONFIG_COUNT": str(len(pairs)),
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_ATTR_NOSYSTEM": "1",
+    }
+    for index, (name, value) in enumerate(pairs):
+        env[f"GIT_CONFIG_KEY_{index}"] = name
+        env[f"GIT_CONFIG_VALUE_{index}"] = value
+    return env

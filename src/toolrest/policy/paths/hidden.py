@@ -1,0 +1,281 @@
+"""What no tool may read: credential places, `.env` files, Toolrest's own home, the user's globs.
+
+The list is data. The path policy asks it about real paths, and the sandbox masks the same places.
+`.env*` means any file or folder of that name in the workspace or a writable root, at any depth;
+templates that are meant to be shared (`.env.example` and the like) stay readable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from toolrest.errors import ConfigError
+from toolrest.policy.paths._merge_globs import pattern_of
+from toolrest.policy.paths.names import both_forms, fold, prefixes, unique
+
+HOME_SECRETS: tuple[str, ...] = (
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".azure",
+    ".oci",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/gcloud",
+    ".config/doctl",
+    ".config/git/credentials",
+    ".config/containers/auth.json",
+    ".config/rclone",
+    ".config/op",
+    ".config/sops",
+    ".docker/config.json",
+    ".netrc",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".git-credentials",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings-security.xml",
+    ".terraform.d/credentials.tfrc.json",
+    ".vault-token",
+    ".databrickscfg",
+    ".pgpass",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".boto",
+    ".s3cfg",
+    ".huggingface/token",
+    ".cache/huggingface/token",
+    ".codex/auth.json",
+    ".claude/.credentials.json",
+    ".gemini/oauth_creds.json",
+    ".password-store",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    "Library/Keychains",
+    "Library/Cookies",
+    "Library/Application Support/Google/Chrome",
+    "Library/Application Support/Chromium",
+    "Library/Application Support/BraveSoftware",
+    "Library/Application Support/Microsoft Edge",
+    "Library/Application Support/Firefox",
+)
+"""Relative to the user's home; a folder stands for everything in it."""
+
+SYSTEM_SECRETS: tuple[str, ...] = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/run/secrets",
+    "/var/run/secrets",
+)
+
+VARIABLES: tuple[str, ...] = (
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CONFIG_DIR",
+    "CLOUDSDK_CONFIG",
+    "GH_CONFIG_DIR",
+    "GNUPGHOME",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "KUBECONFIG",
+    "NETRC",
+    "PGPASSFILE",
+)
+"""Environment variables that say where a credential place really is."""
+
+TEMPLATES: tuple[str, ...] = (".example", ".sample", ".template", ".dist")
+_SKIPPED = frozenset((".git", "node_modules", "site-packages", "__pycache__", ".mypy_cache"))
+_KERNEL = frozenset(("/dev", "/proc", "/sys"))
+
+Kind = Literal["credentials", "toolrest", "env", "glob"]
+
+
+class Hit(NamedTuple):
+    """The rule that hides a path."""
+
+    kind: Kind
+    rule: str
+
+
+def home_folders(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The user's homes: the passwd entry's and `$HOME`, which may differ."""
+    environ = os.environ if env is None else env
+    found = [environ.get("HOME", "")]
+    try:
+        import pwd
+
+        found.append(pwd.getpwuid(os.getuid()).pw_dir)
+    except (ImportError, KeyError):
+        pass
+    return unique(os.path.normpath(home) for home in found if home.startswith("/"))
+
+
+def is_env_name(folded: str) -> bool:
+    """True for `.env`, `.env.local`, `.envrc` and so on, but not for shared templates."""
+    return folded.startswith(".env") and not folded.endswith(TEMPLATES)
+
+
+class HiddenList:
+    """Answers whether a path is hidden, and by which rule. Built once, never changes."""
+
+    def __init__(
+        self,
+        *,
+        homes: Sequence[str],
+        roots: Sequence[str],
+        globs: Sequence[str] = (),
+        toolrest_home: str | None = None,
+        exceptions: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        labels = dict(_places(homes, roots, os.environ if env is None else env))
+        for form in both_forms(toolrest_home) if toolrest_home else ():
+            labels[form] = ("toolrest", "$TOOLREST_HOME")
+        self.fixed: tuple[str, ...] = tuple(labels)
+        self._labels = {fold(path): Hit(*label) for path, label in labels.items()}
+        self._prefixes = prefixes(self._labels)
+        self._parents = frozenset(os.path.dirname(path) for path in self._labels)
+        self._exceptions = prefixes(exceptions)
+        self.roots = tuple(roots)
+        self._env_roots = prefixes(fold(root) for root in roots)
+        self._globs = [(glob, _compiled(glob, roots, homes)) for glob in globs]
+
+    def hit(self, path: str) -> Hit | None:
+        """The rule that hides this absolute, normalised path, or None."""
+        folded = fold(path)
+        found = self._built_in(folded)
+        if found is not None and not (path + "/").startswith(self._exceptions):
+            return found
+        for glob, pattern in self._globs:
+            if pattern.match(folded):
+                return Hit("glob", glob)
+        return None
+
+    def _built_in(self, folded: str) -> Hit | None:
+        slashed = folded + "/"
+        if slashed.startswith(self._prefixes):
+            while folded not in self._labels:
+                folded = os.path.dirname(folded)
+            return self._labels[folded]
+        if "/.env" in folded and slashed.startswith(self._env_roots):
+            for root in self._env_roots:
+                if slashed.startswith(root):
+                    for name in slashed[len(root) :].split("/"):
+                        if is_env_name(name):
+                            return Hit("env", f".env* ({name})")
+        return None
+
+    def filter(self, directory: str) -> Callable[[str], bool] | None:
+        """A quick test for the names in one folder, or None when nothing in it is hidden."""
+        base = directory if directory.endswith("/") else directory + "/"
+        folded = fold(base)
+        special = fold(directory) in self._parents
+        if not (special or self._globs or folded.startswith(self._env_roots)):
+            return None
+        if not (special or self._globs):
+            # Only `.env*` can be meant, also in letters that fold to it.
+            return lambda name: (
+                not (name.isascii() and name[0] != ".") and self.hit(base + name) is not None
+            )
+        return lambda name: self.hit(base + name) is not None
+
+    def found(self, limit: int = 200_000) -> Iterator[str]:
+        """Existing files and folders in the roots that `.env*` or a glob hides.
+
+        Looks at no more than `limit` entries, and not into `.git`, dependencies and caches.
+        """
+        pending = list(reversed(self.roots))
+        while pending and limit > 0:
+            directory = pending.pop()
+            hidden = self.filter(directory)
+            try:
+                entries = os.scandir(directory)
+            except PermissionError:
+                # A command may have closed it, and could open it again.
+                if directory in self.roots:
+                    raise ConfigError(
+                        f"{directory} cannot be searched for hidden files: give yourself the right"
+                        " to read it (`chmod u+rx`)"
+                    ) from None
+                yield directory
+                continue
+            except OSError:
+                continue
+            with entries:
+                for entry in entries:
+                    limit -= 1
+                    if hidden is not None and hidden(entry.name):
+                        if not self._leads_astray(entry):
+                            yield entry.path
+                    elif _worth_entering(entry):
+                        pending.append(entry.path)
+                    if limit <= 0:
+                        break
+
+    def _leads_astray(self, entry: os.DirEntry[str]) -> bool:
+        """Whether this is a link that only looks like an `.env`, and would hide a folder."""
+        if not entry.is_symlink():
+            return False
+        hit = self.hit(entry.path)
+        if hit is None or hit.kind != "env":
+            return False
+        try:
+            return stat.S_ISDIR(entry.stat().st_mode)
+        except FileNotFoundError:
+            return False  # it may come yet
+        except OSError:
+            return True
+
+
+def _worth_entering(entry: os.DirEntry[str]) -> bool:
+    return (
+        entry.is_dir(follow_symlinks=False)
+        and entry.name not in _SKIPPED
+        and entry.path not in _KERNEL
+    )
+
+
+def _compiled(glob: str, roots: Sequence[str], homes: Sequence[str]) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern_of(glob, roots[0] if roots else "/", homes))
+    except re.error as error:
+        raise ConfigError(f"hidden_paths: {glob!r} is not a usable glob: {error}") from None
+
+
+def _places(
+    homes: Sequence[str], roots: Sequence[str], env: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[Kind, str]]]:
+    for home in homes:
+        for real_home in both_forms(home):
+            for name in HOME_SECRETS:
+                for form in both_forms(os.path.join(real_home, name)):
+                    yield form, ("credentials", f"~/{name}")
+    for path in SYSTEM_SECRETS:
+        for form in both_forms(path):
+            yield form, ("credentials", path)
+    for variable in VARIABLES:
+        for path in _named_by(env.get(variable, ""), [*homes, *roots]):
+            yield path, ("credentials", f"${variable}")
+
+
+def _named_by(value: str, kept: Iterable[str]) -> Iterator[str]:
+    """Paths in a variable, but none so wide that it would hide a home or a root."""
+    for item in value.split(os.pathsep):
+        for path in both_forms(item) if item.startswith("/") else ():
+            if not any(f"{keep}/".startswith(prefixes([path])) for keep in kept):
+                yield path

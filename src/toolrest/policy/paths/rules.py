@@ -1,0 +1,234 @@
+"""Which rule does a path run into? The path policy's judgements on text, without opening.
+
+Reads: everything but the hidden list and the guarded parts of `/proc`, `/sys` and `/dev`;
+`read_roots` narrows that. Writes: beneath the writable roots, but for protected and hidden names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+from toolrest.errors import ConfigError, Rejected
+from toolrest.policy.paths import kernel_files as pseudo
+from toolrest.policy.paths.hidden import HiddenList, Hit, home_folders
+from toolrest.policy.paths.locate import PATH_MAX, link_steps, real_path
+from toolrest.policy.paths.names import fold, inside, prefixes, unique
+from toolrest.policy.paths.protected import ProtectedPlaces, protected_part
+
+SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
+AnyPath: TypeAlias = "str | os.PathLike[str]"
+MAX_FILE_SIZE = 100_000_000
+
+
+class PathRules:
+    """The rules of one session, built from the launcher's values and fixed from then on.
+
+    Roots have their symlinks followed once, here: nothing that a model says moves them.
+    `exceptions` stay readable although a built-in rule hides them; `protected` are more places
+    that may not be written inside a root.
+    """
+
+    def __init__(
+        self,
+        workspace: AnyPath,
+        *,
+        cwd: AnyPath | None = None,
+        mode: SandboxMode = "workspace-write",
+        writable_roots: Sequence[AnyPath] = (),
+        read_roots: Sequence[AnyPath] | None = None,
+        hidden: Sequence[str] = (),
+        toolrest_home: AnyPath | None = None,
+        exceptions: Sequence[AnyPath] = (),
+        protected: Sequence[AnyPath] = (),
+        max_file_size: int = MAX_FILE_SIZE,
+        homes: Sequence[str] | None = None,
+    ) -> None:
+        self._given: dict[str, Any] = {
+            "workspace": workspace,
+            "cwd": cwd,
+            "writable_roots": writable_roots,
+            "read_roots": read_roots,
+            "hidden": hidden,
+            "toolrest_home": toolrest_home,
+            "exceptions": exceptions,
+            "protected": protected,
+            "max_file_size": max_file_size,
+            "homes": homes,
+        }
+        if mode not in get_args(SandboxMode):
+            raise ConfigError(f"sandbox_mode: {mode!r} is not one of {get_args(SandboxMode)}")
+        users = home_folders() if homes is None else tuple(homes)
+        self.workspace = _rooted(workspace)
+        self.cwd = self.workspace if cwd is None else _rooted(cwd, self.workspace)
+        self.mode: SandboxMode = mode
+        self.max_file_size = max_file_size
+        self.toolrest_home = _rooted(toolrest_home or _default_home(users))
+        self.exceptions = tuple(_rooted(path) for path in exceptions)
+        granted = unique((self.workspace, *(_rooted(r, self.workspace) for r in writable_roots)))
+        self.writable_roots: tuple[str, ...] = {
+            "read-only": (),
+            "workspace-write": granted,
+            "danger-full-access": ("/",),
+        }[mode]
+        self.read_roots: tuple[str, ...] | None = None
+        if read_roots is not None:
+            extra = (_rooted(path, self.workspace) for path in read_roots)
+            self.read_roots = unique((*granted, *extra, *self.exceptions))
+        self._hidden = HiddenList(
+            homes=users,
+            roots=granted,
+            globs=hidden,
+            toolrest_home=self.toolrest_home,
+            exceptions=self.exceptions,
+        )
+        self._protected = ProtectedPlaces(
+            roots=granted, homes=users, extra=[os.fspath(path) for path in protected]
+        )
+        self._granted = prefixes(granted)
+        self._own = prefixes([fold(self.toolrest_home)])
+
+    def let_out(self) -> Self:
+        """The same rules for a call that somebody let out of the roots: only Toolrest's own
+        home stays closed to it, and what is hidden stays unreadable.
+        """
+        return type(self)(**{**self._given, "mode": "danger-full-access"})
+
+    def resolve(self, path: AnyPath) -> str:
+        """An absolute path without `.` and `..`; relative ones start from `cwd`."""
+        text = os.fspath(path)
+        if "\0" in text:
+            raise Rejected("a path cannot contain a NUL character", kind="input_invalid")
+        if not text.isascii():
+            try:
+                os.fsencode(text)
+            except UnicodeEncodeError:
+                message = f"the path {text!r} is not valid Unicode text"
+                raise Rejected(message, kind="input_invalid") from None
+        full = os.path.normpath(text if text.startswith("/") else f"{self.cwd}/{text}")
+        return full[1:] if full.startswith("//") else full
+
+    def canonical(self, path: AnyPath) -> str:
+        """The resolved path with its symlinks followed as far as they exist."""
+        return real_path(self.resolve(path))
+
+    def write_denied(self, path: AnyPath, *, follow: bool = True) -> str | None:
+        """Why this path may not be written, in words that name the rule; None when it may.
+
+        With `follow=False` only the text of the path counts; symlinks are not looked at.
+        """
+        try:
+            full = self.resolve(path)
+        except Rejected as error:
+            return error.message
+        real = real_path(full) if follow else full
+        rule = self.write_rule(real)
+        if rule is None and real != full and self.mode != "danger-full-access":
+            rule = next(filter(None, map(self._inner_rule, steps_of(full))), None)
+        return None if rule is None else unwritable(full, real, rule)
+
+    def hidden_paths(self) -> list[str]:
+        """Every hidden place, for the sandbox to mask; `exceptions` may lie inside.
+
+        The fixed ones, existing or not, and what `.env*` and the user's globs match in the
+        roots right now, which takes a walk through them.
+        """
+        return list(unique((*self._hidden.fixed, *self._hidden.found())))
+
+    def protected_paths(self, root: str) -> list[str]:
+        """What the sandbox keeps read-only in a writable root, existing or not."""
+        return self._protected.within(root)
+
+    def read_rule(self, path: str) -> str | None:
+        """The rule that a real path runs into when it is read."""
+        rule = self._place_rule(path)
+        if rule is not None or self.read_roots is None:
+            return rule
+        if any(inside(path, root) for root in self.read_roots):
+            return None
+        return f"it is outside read_roots ({', '.join(self.read_roots)})"
+
+    def step_rule(self, full: str) -> str | None:
+        """The rule that a path runs into on its way, through the symlinks it is spelled with."""
+        return next(filter(None, map(self._place_rule, steps_of(full))), None)
+
+    def _place_rule(self, path: str) -> str | None:
+        guarded = pseudo.refused_by_path(path)
+        if guarded is not None and not (path + "/").startswith(self._granted):
+            return f"{guarded}; no setting allows it"
+        hit = self._hidden.hit(path)
+        return None if hit is None else _hidden_rule(hit)
+
+    def write_rule(self, real: str) -> str | None:
+        """The rule that a real path runs into when it is written."""
+        if (fold(real) + "/").startswith(self._own):
+            return "it is in Toolrest's own home; no setting allows it"
+        if self.mode == "danger-full-access":
+            return None
+        if not self.writable_roots:
+            return 'sandbox_mode is "read-only"; "workspace-write" allows it in the workspace'
+        if not any(inside(real, root) for root in self.writable_roots):
+            roots = ", ".join(self.writable_roots)
+            return (
+                f"it is outside the writable roots ({roots}); "
+                "sandbox_workspace_write.writable_roots adds more"
+            )
+        return self._inner_rule(real)
+
+    def _inner_rule(self, path: str) -> str | None:
+        """The rule against writing here although it is inside a root."""
+        hit = self._hidden.hit(path)
+        # A new .env shows nothing; an existing one must not be overwritten unseen.
+        if hit is not None and (hit.kind != "env" or os.path.lexists(path)):
+            return _hidden_rule(hit)
+        # Of nested roots the innermost was granted on purpose, so it decides.
+        root = max((r for r in self.writable_roots if inside(path, r)), key=len, default=None)
+        if root is None:
+            return None
+        part = protected_part(path[len(root) :].lstrip("/"))
+        if part is None and self._protected.covers(path):
+            part = "a start-up file, a git folder or Toolrest's own code"
+        if part is None:
+            return None
+        return f'{part} is protected; edit it by hand, or use sandbox_mode "danger-full-access"'
+
+
+def steps_of(full: str) -> Iterator[str]:
+    """The spellings that a path passes through; an impossible length is not even looked up."""
+    if len(full) >= PATH_MAX:
+        yield full
+    else:
+        yield from link_steps(full)
+
+
+def unreadable(full: str, real: str, rule: str) -> str:
+    """The words for a refused read."""
+    return f"{_named(full, real)} cannot be read: {rule}"
+
+
+def unwritable(full: str, real: str, rule: str) -> str:
+    """The words for a refused write."""
+    return f"{_named(full, real)} cannot be written: {rule}"
+
+
+def _named(full: str, real: str) -> str:
+    return full if real == full else f"{full} (it leads to {real})"
+
+
+def _rooted(path: AnyPath, base: str | None = None) -> str:
+    """A launcher's path, absolute and with its symlinks followed."""
+    text = os.path.expanduser(os.fspath(path))
+    return real_path(os.path.abspath(text if base is None else os.path.join(base, text)))
+
+
+def _default_home(homes: Sequence[str]) -> str:
+    return os.environ.get("TOOLREST_HOME") or os.path.join(homes[0] if homes else "/", ".toolrest")
+
+
+def _hidden_rule(hit: Hit) -> str:
+    if hit.kind == "glob":
+        return f'it is hidden from tools by "{hit.rule}" in hidden_paths'
+    if hit.kind == "toolrest":
+        return "it is in Toolrest's own home, which is hidden from tools; no setting allows it"
+    return f"it is hidden from tools by the built-in rule {hit.rule}; no setting allows it"

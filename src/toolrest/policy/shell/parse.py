@@ -1,0 +1,130 @@
+"""From shell text to a `Script`: the simplest by themselves, all others over bash's grammar."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from toolrest.policy.shell.script import Problem, Script
+from toolrest.policy.shell.compound import Walker
+from toolrest.policy.shell.constants import constants_of
+from toolrest.policy.shell._merge_shell_simple import parse_simple
+
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node
+
+MAX_LENGTH = 1 << 20
+
+# The grammar gets slow on long broken input, these pieces of it above all. A script of this
+# size does not fit on a command line anyway.
+MAX_PARSED = 1 << 18
+MAX_COUNTS = (("|", 5_000), ("<<", 4_000), ("=(", 2_000))
+
+_MOST_LINES = 64
+_QUOTED = {
+    "string",
+    "string_content",
+    "raw_string",
+    "ansi_c_string",
+    "heredoc_body",
+    "heredoc_content",
+}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+@cache
+def _grammar() -> Language:
+    import tree_sitter_bash
+    from tree_sitter import Language
+
+    return Language(tree_sitter_bash.language())
+
+
+def parse(text: str) -> Script:
+    """Read a script. Never raises: what cannot be understood is listed in `problems`."""
+    if len(text) > MAX_LENGTH:
+        return Script(too_big=f"it is longer than {MAX_LENGTH} characters")
+    if _CONTROL.search(text):
+        return Script(problems=[Problem("unknown.characters", "it holds control characters")])
+    simple = parse_simple(text)
+    if simple is not None:
+        return simple
+    too_big = _too_big(text)
+    if too_big:
+        return Script(too_big=too_big)
+    try:
+        return parse_tree(text)
+    except Exception as error:
+        # A mistake of ours must not let anything through, nor end the session.
+        why = f"reading it failed: {type(error).__name__}"
+        return Script(problems=[Problem("unknown.internal", why)])
+
+
+def _too_big(text: str) -> str:
+    if len(text) > MAX_PARSED:
+        return f"it is longer than {MAX_PARSED} characters"
+    for piece, limit in MAX_COUNTS:
+        if text.count(piece) > limit:
+            return f"it holds `{piece}` more than {limit} times"
+    return ""
+
+
+def _apart(text: str) -> str | None:
+    r"""The text with a blank before each line that begins with a backslash; None if they are many.
+
+    The grammar takes `\rm` at the beginning of a line for one more word of the line before. To a
+    shell the blank changes nothing, but where it would be part of a quoted text it is left out.
+    """
+    source = text.encode()
+    root = _root(source)
+    inserted = 0
+    at = source.find(b"\n\\")
+    while at >= 0:
+        if _ends_line(source, at, root):
+            source = source[: at + 1] + b" " + source[at + 1 :]
+            # Only with the lines before put right is it known what is quoted further on.
+            root = _root(source)
+            inserted += 1
+            if inserted > _MOST_LINES:
+                return None
+        at = source.find(b"\n\\", at + 1)
+    return source.decode()
+
+
+def _ends_line(source: bytes, at: int, root: Node) -> bool:
+    """Whether the newline there is one to a shell: not quoted, and not escaped but in a comment."""
+    before = source[:at]
+    if (len(before) - len(before.rstrip(b"\\"))) % 2:
+        last = root.descendant_for_byte_range(at - 1, at)
+        return last is not None and last.type == "comment"
+    node = root.descendant_for_byte_range(at, at + 2)
+    return node is None or node.type not in _QUOTED
+
+
+def _root(source: bytes) -> Node:
+    from tree_sitter import Parser
+
+    # A new parser each time: it is cheap, and its scanner keeps state from one text to the next.
+    return Parser(_grammar()).parse(source).root_node
+
+
+def parse_tree(text: str) -> Script:
+    """Read a script through its syntax tree, however simple it is."""
+    apart = _apart(text) if "\n\\" in text else text
+    if apart is None:
+        why = f"more than {_MOST_LINES} lines begin with a backslash"
+        return Script(problems=[Problem("unknown.syntax", why)])
+    walker = Walker(apart)
+    root = _root(walker.source)
+    script = walker.script
+    if root.has_error:
+        script.problems.append(Problem("unknown.syntax", "it is not a complete shell script"))
+    if "$\\\n" in text:
+        # To a shell the next line goes on with `(` or a name, also inside double quotes.
+        script.problems.append(Problem("unknown.syntax", "a line ends inside an expansion"))
+    walker.gap(0, root.start_byte)
+    walker.sequence(root, "")
+    walker.gap(root.end_byte, len(walker.source))
+    script.constants = constants_of(script)
+    return script

@@ -1,0 +1,353 @@
+"""The judging itself: from parsed commands to segments."""
+
+from __future__ import annotations
+
+import re
+
+from toolrest.records import dataclass, replace
+from toolrest.policy.commands.read_only import HARMLESS, safe_reads
+from toolrest.policy.commands.touches import TOUCHES
+from toolrest.policy.dangerous.targets import dangerous_write
+from toolrest.policy.dangerous.files import FILE_CHECKS
+from toolrest.policy.dangerous.flow import (
+    Flow,
+    fork_bomb,
+    may_flow,
+)
+from toolrest.policy.dangerous.system import system_check
+from toolrest.policy.shell.script import SUBSTITUTION, VANISHES, Redirect, Script, Simple
+from toolrest.policy.shell._merge_shell_builtins import hidden_value, printed
+from toolrest.policy.shell.nested import SHELLS, Inner, Unwrapped, unwrap
+from toolrest.policy.shell.parse import parse
+from toolrest.policy.shell.words import is_calm, split_program
+from toolrest.policy.verdict.verdict import Kind, Segment
+from toolrest.policy.verdict._merge_verdict_fed import hands_on, is_fed
+from toolrest.policy.shell.place import Place, Walk, variables_of
+
+MAX_NESTING = 8
+
+_QUIET_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
+_SHELL_FOLDERS = ("", "/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
+_SOCKET = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/.*")
+_SHAPES = {
+    "background": "it leaves a command running in the background",
+    "function": "it defines a function",
+    "loop": "it has a loop",
+    "if": "it has a condition",
+    "case": "it has a condition",
+    "test": "it has a test that may run more than it shows",
+    "arithmetic": "it computes, which may run more than it shows",
+    "assignment": "it sets a variable",
+    "declaration": "it changes the shell's variables",
+    "comment": "a comment stands inside a command",
+}
+
+
+@dataclass(slots=True)
+class _At:
+    """Where a command stands in its script, and how deep that script is nested."""
+
+    script: Script
+    number: int = 0
+    depth: int = 0
+    flow: Flow | None = None
+
+
+class Judge:
+    """Judges one command line; `segments` fill up in the order of the source."""
+
+    def __init__(self, cwd: str, roots: tuple[str, ...], home: str) -> None:
+        self.place = Place((cwd,), roots, home.rstrip("/"), cwd)
+        self.segments: list[Segment] = []
+        self.plain = True
+        self._scripts: list[Script] = []
+
+    def words(self, argv: tuple[str, ...]) -> None:
+        """An argument list; for `bash -c SCRIPT` the shell itself is not a segment."""
+        if not argv or any("\x00" in word for word in argv):
+            self._add((), Kind.UNKNOWN, "unknown.argv", "there is no usable argument list")
+            return
+        simple = Simple(argv)
+        folder, name = split_program(argv[0])
+        if name in SHELLS and folder in _SHELL_FOLDERS:
+            unwrapped = unwrap(simple)
+            if unwrapped is not None and unwrapped.transparent:
+                self._inners(simple, unwrapped, self.place, _At(Script([simple]), depth=-1))
+                return
+        self._command(simple, self.place, _At(Script([simple])))
+
+    def script(self, text: str, place: Place, depth: int) -> None:
+        """The text of a script."""
+        script = parse(text)
+        if script.too_big or depth > MAX_NESTING:
+            why = script.too_big or f"scripts are nested more than {MAX_NESTING} deep"
+            self._add((), Kind.REFUSED, "refused.size", why, depth)
+        for problem in script.problems:
+            self._add((), Kind.UNKNOWN, problem.rule, problem.why, depth)
+        for shape in sorted(script.shapes):
+            self._add((), Kind.RUNS, f"shape.{shape}", _SHAPES[shape], depth)
+        if script.problems or script.shapes:
+            self.plain = False
+        bomb = fork_bomb(script) if script.functions else None
+        if bomb is not None:
+            self._add((), Kind.DANGEROUS, bomb.rule, bomb.why, depth)
+        if depth <= MAX_NESTING:
+            self._commands(script, text, place, depth)
+
+    def _commands(self, script: Script, text: str, place: Place, depth: int) -> None:
+        self._scripts.append(script)
+        flow = Flow(script) if may_flow(text) else None
+        known: dict[str, str] = {}
+        if "$" in text:
+            cwd = place.cwds[0] if len(place.cwds) == 1 else ""
+            known = variables_of(script, cwd, place.home)
+            place = replace(place, variables=known)
+        walk = Walk(script, place) if "cd" in text or "pushd" in text or "popd" in text else None
+        at = _At(script, 0, depth, flow)
+        for at.number, simple in enumerate(script.commands):
+            self._command(simple, place if walk is None else walk.at(simple), at)
+            if simple.assignments and not simple.argv:
+                names = [a.name for a in simple.assignments if a.name in script.constants]
+                known.update((name, script.constants[name]) for name in names)
+
+    def _add(
+        self, argv: tuple[str, ...], kind: Kind, rule: str, why: str = "", depth: int = 0
+    ) -> Segment:
+        segment = Segment(argv, kind, rule, why, (), depth)
+        self.segments.append(segment)
+        return segment
+
+    # One simple command
+
+    def _command(self, simple: Simple, place: Place, at: _At) -> None:
+        segment = Segment(simple.argv, Kind.SAFE, "safe", "", simple.marks, at.depth)
+        segment.cwds = place.cwds
+        self.segments.append(segment)
+        if simple.marks:
+            self.plain = False
+        if simple.assignments:
+            self._assignments(simple, segment)
+        if simple.argv:
+            self._program(simple, segment, place, at)
+        if simple.marks and any(mark & VANISHES for mark in simple.marks[1:]):
+            self._emptied(simple, segment, place, at)
+        if simple.redirects:
+            self._redirects(simple, segment, place)
+        if at.flow is not None:
+            danger = at.flow.see(at.number, simple)
+            if danger is not None:
+                segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+
+    def _emptied(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
+        """What is left when unquoted expansions come out empty must not be dangerous either."""
+        kept = [index for index, mark in enumerate(simple.marks) if not mark & VANISHES]
+        if not kept or kept[0]:
+            return
+        marks = tuple(simple.marks[index] for index in kept)
+        argv = tuple(simple.argv[index] for index in kept)
+        rest = replace(simple, argv=argv, marks=marks if any(marks) else ())
+        ghost = Judge(place.start, place.roots, place.home)
+        ghost._command(rest, place, at)
+        for found in ghost.segments:
+            if found.kind >= Kind.DANGEROUS:
+                segment.raise_to(found.kind, found.rule, found.why)
+
+    def _assignments(self, simple: Simple, segment: Segment) -> None:
+        self.plain = False
+        for name, value, mark in simple.assignments:
+            if mark or not is_calm(name, value):
+                segment.assigns = True
+                segment.raise_to(Kind.RUNS, "runs.assignment", f"it sets {name}")
+            if hidden_value(name, value):
+                why = f"what {name} is set to may be run later"
+                segment.raise_to(Kind.UNKNOWN, "unknown.assignment", why)
+
+    def _program(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
+        if simple.mark(0):
+            known = place.word(simple.argv[0], simple.marks[0])
+            if not known:
+                why = f"which program {simple.argv[0]!r} is, only the shell can tell"
+                segment.raise_to(Kind.UNKNOWN, "unknown.program", why)
+                return
+            segment.raise_to(Kind.RUNS, "runs.variable", f"the program is {known}")
+            simple = replace(simple, argv=(known, *simple.argv[1:]), marks=(0, *simple.marks[1:]))
+        name = simple.argv[0].rpartition("/")[2]
+        self._dangers(simple, segment, place, name.lower())
+        unwrapped = unwrap(simple)
+        if unwrapped is not None:
+            self._wrapper(simple, segment, unwrapped, place, at)
+        elif not self._reads(simple, segment):
+            self._ordinary(simple, segment, place, name)
+            if is_fed(simple, name):
+                self._fed(simple, segment, place, at)
+
+    def _dangers(self, simple: Simple, segment: Segment, place: Place, name: str) -> None:
+        check = FILE_CHECKS.get(name) or system_check(name)
+        if check is not None:
+            danger = check(simple, place)
+            if danger is not None:
+                segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+
+    def _reads(self, simple: Simple, segment: Segment) -> bool:
+        if simple.marks:
+            return False
+        reads = safe_reads(simple.argv)
+        if reads is None:
+            return False
+        segment.read_words = reads
+        if segment.needs_disarmed_git and not segment.cwds:
+            segment.raise_to(Kind.RUNS, "runs", "it runs git, who knows where")
+        return True
+
+    def _ordinary(self, simple: Simple, segment: Segment, place: Place, name: str) -> None:
+        touches = TOUCHES.get(name)
+        touch = touches(simple, place) if touches is not None else None
+        if touch is None:
+            segment.raise_to(Kind.RUNS, "runs", f"it runs {simple.argv[0]}")
+            return
+        segment.reads = tuple(touch.reads)
+        segment.writes = tuple(touch.writes)
+        segment.connects = tuple(touch.connects)
+        known_folder = split_program(simple.argv[0])[0] in ("", "/bin", "/usr/bin")
+        if touch.sure and known_folder:
+            segment.raise_to(Kind.TOUCHES, "touches", _touched(segment))
+        else:
+            segment.raise_to(Kind.RUNS, "runs", f"it runs {simple.argv[0]}")
+        for path in segment.writes:
+            danger = dangerous_write(path, place)
+            if danger is not None:
+                segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+
+    # Commands inside commands
+
+    def _wrapper(
+        self, simple: Simple, segment: Segment, unwrapped: Unwrapped, place: Place, at: _At
+    ) -> None:
+        folder, name = split_program(simple.argv[0])
+        segment.transparent = unwrapped.transparent and folder in _SHELL_FOLDERS
+        inner = unwrapped.inners[0].argv
+        system = folder in ("", "/bin", "/usr/bin")
+        if name == "xargs" and system and simple.literal and inner and inner[0] in HARMLESS:
+            return
+        if not segment.transparent:
+            segment.raise_to(Kind.RUNS, "runs.wrapper", f"it runs {simple.argv[0]}")
+            touches = TOUCHES.get(name)
+            touch = touches(simple, place) if touches is not None else None
+            if touch is not None:
+                segment.connects = tuple(touch.connects)
+        self._inners(simple, unwrapped, place.moved(()) if unwrapped.moved else place, at)
+
+    def _inners(self, simple: Simple, unwrapped: Unwrapped, place: Place, at: _At) -> None:
+        depth = at.depth + 1
+        for inner in unwrapped.inners:
+            if inner.opaque:
+                self._add(simple.argv, Kind.UNKNOWN, "unknown.inner", inner.opaque, depth)
+            elif depth > MAX_NESTING:
+                why = f"commands are nested more than {MAX_NESTING} deep"
+                self._add(inner.argv, Kind.REFUSED, "refused.size", why, depth)
+            elif inner.remote:
+                self._remote(inner, depth)
+            elif inner.script is not None:
+                self.script(inner.script, place, depth)
+            else:
+                again = replace(simple, argv=inner.argv, marks=inner.marks, assignments=())
+                self._command(again, place, replace(at, depth=depth))
+
+    def _remote(self, inner: Inner, depth: int) -> None:
+        """On another machine only the dangerous list counts, and no path is ours."""
+        elsewhere = Judge("/", (), "")
+        elsewhere.place = replace(elsewhere.place, cwds=())
+        if inner.script is not None:
+            elsewhere.script(inner.script, elsewhere.place, depth)
+        else:
+            again = Simple(inner.argv, inner.marks)
+            elsewhere._command(again, elsewhere.place, _At(Script([again]), depth=depth))
+        for segment in elsewhere.segments:
+            segment.reads = segment.writes = segment.redirected = segment.read_words = ()
+            self.segments.append(segment)
+
+    def _fed(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
+        """A shell that reads its script from a here-document or a pipe."""
+        texts = [r for r in simple.redirects if r.kind in ("document", "string")]
+        for redirect in texts:
+            self.script(redirect.target, place, at.depth + 1)
+            if redirect.mark:
+                why = "a nested shell's script is not literal"
+                segment.raise_to(Kind.UNKNOWN, "unknown.inner", why)
+        if texts:
+            return
+        if any(word.startswith("<(") and simple.mark(i) for i, word in enumerate(simple.argv)):
+            why = "it runs what another command prints"
+            segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
+        text = _printed(at, simple) if simple.upstream >= 0 else None
+        if text is not None:
+            self.script(text, place, at.depth + 1)
+        elif simple.upstream >= 0 or any(map(hands_on, self._scripts)):
+            why = "it runs a script that comes from another command"
+            segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
+
+    def _redirects(self, simple: Simple, segment: Segment, place: Place) -> None:
+        self.plain = False
+        reads: list[str] = []
+        writes: list[str] = []
+        for redirect in simple.redirects:
+            (reads if redirect.kind == "read" else writes).extend(_opened(redirect, segment, place))
+        segment.reads += tuple(reads)
+        segment.redirected = tuple(writes)
+
+
+def _opened(redirect: Redirect, segment: Segment, place: Place) -> tuple[str, ...]:
+    """The files that a redirection opens; the segment becomes at least as strict as that."""
+    kind, _, target, mark = redirect
+    if kind == "dup":
+        if target not in ("0", "1", "2", "-"):
+            segment.raise_to(Kind.RUNS, "redirect.descriptor", f"it uses descriptor {target}")
+        return ()
+    if target in _QUIET_TARGETS and not mark:
+        return ()
+    if kind in ("document", "string"):
+        level = Kind.RUNS if mark else Kind.TOUCHES
+        segment.raise_to(level, "redirect.document", "it is given text as input")
+        return ()
+    socket = _SOCKET.fullmatch(target)
+    if socket is not None:
+        segment.connects += (socket[1],)
+        segment.raise_to(Kind.RUNS, "redirect.socket", f"it connects to {socket[1]}")
+        return ()
+    if mark & SUBSTITUTION and target.startswith(("<(", ">(")):
+        segment.raise_to(Kind.RUNS, "redirect.process", "it is joined to another command")
+        return ()
+    if kind == "read":
+        if mark:
+            segment.raise_to(Kind.RUNS, "redirect.read", f"it reads {target!r}")
+        return place.paths(target, mark)
+    return _written(target, mark, segment, place)
+
+
+def _written(target: str, mark: int, segment: Segment, place: Place) -> tuple[str, ...]:
+    """The files that a redirection writes to; the segment becomes at least as strict."""
+    paths = place.paths(target, mark)
+    if not paths:
+        why = f"where {target!r} is, only the shell can tell"
+        segment.raise_to(Kind.UNKNOWN, "unknown.redirect", why)
+    for path in paths:
+        segment.raise_to(Kind.TOUCHES, "redirect.write", f"it writes {path}")
+        danger = dangerous_write(path, place)
+        if danger is not None:
+            segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+    return paths
+
+
+def _printed(at: _At, shell: Simple) -> str | None:
+    """What `echo …` or `printf …` hands to the shell right behind it, if it is literal."""
+    # Between the two there may be nothing but what the shell's own words run.
+    if at.number > shell.upstream + 1 and shell.substituted[0] != shell.upstream + 1:
+        return None
+    source = at.script.commands[shell.upstream]
+    return None if not source.literal or source.redirects else printed(source.argv)
+
+
+def _touched(segment: Segment) -> str:
+    parts = [*(f"writes {path}" for path in segment.writes[:3])]
+    parts += [f"connects to {host}" for host in segment.connects[:3]]
+    return "it " + ", ".join(parts) if parts else "it touches files"

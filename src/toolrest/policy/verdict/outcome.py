@@ -1,0 +1,300 @@
+"""May this command run? A verdict, the rules, a mode and a sandbox give one requirement.
+
+A segment that rules match is decided by the strictest of them, the others by the table of
+`modes`: a safe one does nothing or reads, one that touches files or runs a program is confined
+(or executes, without a sandbox), one that writes outside the roots or connects while the network
+is off has to leave. Without a sandbox nothing is outside the roots and the network is on. The
+strictest segment decides; where nobody is asked, what would ask is forbidden.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from toolrest.policy.commands.network import is_loopback
+from toolrest.policy.modes import What, need
+from toolrest.policy.paths.names import inside
+from toolrest.policy.verdict.requirement import Amendment, Decided
+from toolrest.policy.verdict.requirement import ExecMode as ExecMode
+from toolrest.policy.verdict.requirement import Forbidden as Forbidden
+from toolrest.policy.verdict.requirement import NeedsApproval as NeedsApproval
+from toolrest.policy.verdict.requirement import Outcome as Outcome
+from toolrest.policy.verdict.requirement import Requirement as Requirement
+from toolrest.policy.verdict.requirement import SandboxMode as SandboxMode
+from toolrest.policy.verdict.requirement import Setting as Setting
+from toolrest.policy.verdict.requirement import Skip as Skip
+from toolrest.policy.rules.rules import Decision, RuleMatch, Rules
+from toolrest.policy.verdict.verdict import Kind, Segment, Verdict
+from toolrest.policy.rules.amendment import is_banned
+
+Granted: TypeAlias = Callable[[Segment], bool]
+"""Whether somebody has said yes to such a command before."""
+
+NEVER = "approval required by policy, but AskForApproval is set to Never"
+DANGEROUS = "approval required by policy, but approval_policy is dangerous, which asks nobody"
+_GRAVE: dict[Kind, What] = {
+    Kind.REFUSED: "refused",
+    Kind.DANGEROUS: "critical",
+    Kind.UNKNOWN: "unread",
+}
+_ROWS: dict[What, str] = {
+    "refused": "refused",
+    "critical": "dangerous",
+    "unread": "unknown",
+    "git": "git.unconfined",
+    "leave": "escalated",
+}
+FORCED_RM = "rm -f style commands are not permitted. Use a safer approach"
+
+
+def outcome(
+    verdict: Verdict,
+    rules: Rules,
+    setting: Setting,
+    *,
+    prefix_rule: Sequence[str] | None = None,
+    granted: Granted | None = None,
+) -> Outcome:
+    """Decide. `prefix_rule` is the prefix that the model proposes to remember, if any.
+
+    What is `granted` may run where the table alone would ask; it lifts no rule and nothing that
+    is dangerous or cannot be understood.
+    """
+    decided = _decide(verdict, rules, setting, granted)
+    decision = max((d.decision for d in decided), default=Decision.ALLOW)
+    if decision == Decision.FORBIDDEN:
+        requirement: Requirement = _forbidden(verdict, decided)
+    elif decision == Decision.ALLOW:
+        requirement = Skip(
+            verdict.plain and bool(decided) and all(d.by_rule for d in decided), _after(decided)
+        )
+    elif setting.mode in ("never", "dangerous"):
+        words = NEVER if setting.mode == "never" else DANGEROUS
+        requirement = Forbidden(words, _detail(decided, decision))
+    else:
+        amendment = _amendment(verdict, rules, setting, decided, prefix_rule)
+        requirement = NeedsApproval(
+            _prompt_reason(verdict, decided), amendment, _detail(decided, decision)
+        )
+    return Outcome(requirement, tuple(decided))
+
+
+def _decide(
+    verdict: Verdict, rules: Rules, setting: Setting, granted: Granted | None = None
+) -> list[Decided]:
+    roots = () if setting.sandbox == "read-only" else verdict.roots
+    decided: list[Decided] = []
+    covering: Decided | None = None
+    for segment in verdict.segments:
+        if covering is not None and segment.depth <= covering.segment.depth:
+            covering = None
+        found = _one(segment, rules, setting, roots, covering)
+        if granted is not None and _liftable(found) and granted(segment):
+            found = found._replace(decision=Decision.ALLOW, row="grant")
+        spoken_for = found.row in ("rule", "grant") and found.decision == Decision.ALLOW
+        if covering is None and spoken_for:
+            covering = found
+        decided.append(found)
+    return decided
+
+
+def _one(
+    segment: Segment,
+    rules: Rules,
+    setting: Setting,
+    roots: tuple[str, ...],
+    covering: Decided | None,
+) -> Decided:
+    matches = tuple(rules.matches(segment.argv, segment.marks))
+    if matches:
+        decision = max(match.decision for match in matches)
+        if decision != Decision.ALLOW or _lifts(segment, matches):
+            reached = _outside(segment.redirected, roots, setting)
+            if decision == Decision.ALLOW and reached:
+                return Decided(segment, Decision.PROMPT, "write.outside", matches)
+            return Decided(segment, decision, "rule", matches)
+    elif covering is not None and segment.kind <= Kind.RUNS and not segment.redirected:
+        return Decided(segment, Decision.ALLOW, covering.row, covering.matches)
+    decision, row = _heuristic(segment, setting)
+    may_stay = need("leave", setting.mode, command=True) == "skip"
+    if decision == Decision.ALLOW and setting.limited and not may_stay:
+        if _outside(segment.writes + segment.redirected, roots, setting):
+            return Decided(segment, Decision.PROMPT, "write.outside", matches)
+        if not setting.network and not all(map(is_loopback, segment.connects)):
+            return Decided(segment, Decision.PROMPT, "network.off", matches)
+    return Decided(segment, decision, row, matches)
+
+
+def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
+    """An allow rule speaks for ordinary commands; for a dangerous one only word by word.
+
+    It does not speak for variables that are set for the command: they may make it another one.
+    """
+    if segment.assigns:
+        return False
+    if segment.kind <= Kind.RUNS:
+        return True
+    spelled_out = any(len(match.prefix) == len(segment.argv) for match in matches)
+    return segment.kind == Kind.DANGEROUS and spelled_out and not segment.redirected
+
+
+def _outside(paths: tuple[str, ...], roots: tuple[str, ...], setting: Setting) -> bool:
+    if not setting.limited:
+        return False
+    return any(_leaves(path, roots) for path in paths)
+
+
+def _leaves(path: str, roots: tuple[str, ...]) -> bool:
+    """A root's `.git` can be written inside it, but not be made there: its hooks would be too."""
+    folder, _, name = path.rpartition("/")
+    if name == ".git" and folder in roots:
+        return not os.path.lexists(path)
+    return not any(inside(path, root) for root in roots)
+
+
+def _liftable(found: Decided) -> bool:
+    """Whether an earlier yes can speak for a segment that the table asks about.
+
+    It speaks for the command, not for a file that the shell writes or a variable that it sets.
+    """
+    segment = found.segment
+    return (
+        found.decision == Decision.PROMPT
+        and not found.by_rule
+        and bool(segment.argv)
+        and segment.kind <= Kind.RUNS
+        and not segment.assigns
+        and not segment.redirected
+    )
+
+
+def _heuristic(segment: Segment, setting: Setting) -> tuple[Decision, str]:
+    what = _what(segment, setting)
+    answer = need(what, setting.mode, sandboxed=setting.limited)
+    if answer == "skip":
+        return Decision.ALLOW, _allowed_row(what, setting)
+    row = _ROWS.get(what, f"mode.{setting.mode}")
+    forbidden = answer == "forbid" and what in ("critical", "refused")
+    return (Decision.FORBIDDEN if forbidden else Decision.PROMPT), row
+
+
+def _what(segment: Segment, setting: Setting) -> What:
+    """The row of the table that a segment belongs to."""
+    grave = _GRAVE.get(segment.kind)
+    if grave is not None:
+        return grave
+    if setting.limited and setting.escalated:
+        return "leave"
+    if segment.kind == Kind.SAFE:
+        if segment.needs_disarmed_git and not setting.confined:
+            return "git"
+        return "read" if segment.read_words or segment.reads else "nothing"
+    return "confined" if setting.limited else "execute"
+
+
+def _allowed_row(what: What, setting: Setting) -> str:
+    if what in ("nothing", "read"):
+        return "safe"
+    if setting.mode != "on-request":
+        return f"mode.{setting.mode}"
+    return "sandboxed" if setting.limited else "sandbox.off"
+
+
+def _longest(decided: list[Decided], decision: Decision) -> RuleMatch | None:
+    matches = [m for d in decided for m in d.matches if d.by_rule and m.decision == decision]
+    return max(matches, key=lambda match: len(match.prefix), default=None)
+
+
+def _forbidden(verdict: Verdict, decided: list[Decided]) -> Forbidden:
+    text, detail = verdict.text, _detail(decided, Decision.FORBIDDEN)
+    match = _longest(decided, Decision.FORBIDDEN)
+    if match is not None and match.justification is not None:
+        return Forbidden(f"`{text}` rejected: {match.justification}", detail)
+    if match is not None:
+        prefix = " ".join(match.prefix)
+        return Forbidden(
+            f"`{text}` rejected: policy forbids commands starting with `{prefix}`", detail
+        )
+    if any(d.decision == Decision.FORBIDDEN and d.segment.rule.startswith("rm_") for d in decided):
+        return Forbidden(FORCED_RM, detail)
+    return Forbidden(f"`{text}` rejected: blocked by policy", detail)
+
+
+def _prompt_reason(verdict: Verdict, decided: list[Decided]) -> str | None:
+    match = _longest(decided, Decision.PROMPT)
+    if match is None:
+        return None
+    if match.justification is not None:
+        return f"`{verdict.text}` requires approval: {match.justification}"
+    return f"`{verdict.text}` requires approval by policy"
+
+
+def _detail(decided: list[Decided], decision: Decision) -> str:
+    """What was seen in the segments that decided, in words, at most three; rules have theirs."""
+    seen = dict.fromkeys(_words(d) for d in decided if d.decision == decision and not d.by_rule)
+    return "; ".join([*seen][:3])
+
+
+def _words(decided: Decided) -> str:
+    segment = decided.segment
+    if decided.row == "write.outside" and any(path.endswith("/.git") for path in segment.writes):
+        return "it makes a repository, and the sandbox lets nobody make `.git`"
+    if decided.row == "write.outside":
+        return "it writes outside the writable roots"
+    if decided.row == "network.off":
+        hosts = ", ".join(segment.connects)
+        return (
+            f"it connects to {hosts}, and the network is off "
+            "(sandbox_workspace_write.network_access = true turns it on)"
+        )
+    if decided.row == "escalated":
+        return "it asks to run outside the sandbox"
+    if decided.row == "git.unconfined":
+        return "outside the sandbox git runs whatever the repository's configuration names"
+    return f"{segment.rule}: {segment.why}" if segment.why else f"it runs {segment.program}"
+
+
+def _usable(segment: Segment) -> bool:
+    return bool(segment.argv) and segment.literal and segment.kind <= Kind.RUNS
+
+
+def _amendment(
+    verdict: Verdict,
+    rules: Rules,
+    setting: Setting,
+    decided: list[Decided],
+    proposed: Sequence[str] | None,
+) -> Amendment:
+    if any(d.by_rule and d.decision != Decision.ALLOW for d in decided):
+        return None
+    if (
+        proposed
+        and not any(d.matches for d in decided)
+        and _covers(verdict, rules, setting, proposed)
+    ):
+        return tuple(proposed)
+    for one in decided:
+        if one.decision == Decision.PROMPT:
+            prefix = one.segment.argv
+            return prefix if _usable(one.segment) and not is_banned(prefix) else None
+    return None
+
+
+def _covers(verdict: Verdict, rules: Rules, setting: Setting, prefix: Sequence[str]) -> bool:
+    """True when allowing the prefix would let every segment run."""
+    if is_banned(prefix) or not all(prefix):
+        return False
+    after = _decide(verdict, rules.with_allow(prefix), setting)
+    return all(d.decision == Decision.ALLOW for d in after)
+
+
+def _after(decided: list[Decided]) -> Amendment:
+    """What to remember should the command fail in the sandbox and then be approved."""
+    if any(d.matches for d in decided):
+        return None
+    for one in decided:
+        if _usable(one.segment) and not is_banned(one.segment.argv):
+            return one.segment.argv
+    return None

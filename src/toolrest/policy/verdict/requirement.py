@@ -1,0 +1,121 @@
+"""What a command needs before it may run, as data: skip, a yes, or nothing helps."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from toolrest.records import dataclass
+from toolrest.policy.modes import Mode
+from toolrest.policy.rules.rules import Decision, RuleMatch
+from toolrest.policy.verdict.verdict import Segment
+
+ExecMode: TypeAlias = Mode
+SandboxMode: TypeAlias = Literal[
+    "read-only", "workspace-write", "danger-full-access", "external-sandbox"
+]
+SandboxPermissions: TypeAlias = Literal[
+    "use_default", "require_escalated", "with_additional_permissions"
+]
+Amendment: TypeAlias = "tuple[str, ...] | None"
+
+_LEAVING = ("escalated", "write.outside", "network.off")
+"""Rows whose yes would mean nothing inside the sandbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """It may run unasked; `bypass_sandbox` only if rules allow every single command."""
+
+    bypass_sandbox: bool = False
+    amendment: Amendment = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsApproval:
+    """Somebody has to say yes. `reason` is the policy's, `detail` what was seen."""
+
+    reason: str | None = None
+    amendment: Amendment = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """It does not run. `reason` is for the model, `detail` says what was seen."""
+
+    reason: str
+    detail: str = ""
+
+
+Requirement: TypeAlias = Skip | NeedsApproval | Forbidden
+
+
+class Decided(NamedTuple):
+    """How one segment was decided: by rules, or by a row of the table."""
+
+    segment: Segment
+    decision: Decision
+    row: str
+    matches: tuple[RuleMatch, ...] = ()
+
+    @property
+    def by_rule(self) -> bool:
+        """True when rules decided, not the table."""
+        return self.row == "rule"
+
+    def to_json(self) -> dict[str, Any]:
+        """For `policy check --json`."""
+        return {
+            "command": list(self.segment.argv),
+            "kind": self.segment.kind.label,
+            "decision": self.decision.label,
+            "row": self.row,
+            "rule": self.segment.rule,
+            "why": self.segment.why,
+            "matchedRules": [match.to_json() for match in self.matches],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The requirement, and how each segment came to it."""
+
+    requirement: Requirement
+    decided: tuple[Decided, ...]
+
+    @property
+    def leaves(self) -> bool:
+        """Whether a yes inside the sandbox would mean nothing."""
+        return any(decided.row in _LEAVING for decided in self.decided)
+
+    @property
+    def answer(self) -> Literal["allow", "ask", "forbid"]:
+        """The verdict in one word."""
+        if isinstance(self.requirement, Skip):
+            return "allow"
+        return "ask" if isinstance(self.requirement, NeedsApproval) else "forbid"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the decision depends on besides the command."""
+
+    mode: ExecMode = "on-request"
+    sandbox: SandboxMode = "workspace-write"
+    network: bool = False
+    permissions: SandboxPermissions = "use_default"
+
+    @property
+    def limited(self) -> bool:
+        """True when Toolrest's own sandbox limits files and network."""
+        return self.sandbox in ("read-only", "workspace-write")
+
+    @property
+    def escalated(self) -> bool:
+        """True when the call asks to leave the sandbox."""
+        return self.permissions != "use_default"
+
+    @property
+    def confined(self) -> bool:
+        """True when the command will run in some sandbox."""
+        return self.sandbox != "danger-full-access" and not self.escalated

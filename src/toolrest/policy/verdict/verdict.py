@@ -1,0 +1,217 @@
+"""What a command line will do, judged piece by piece before anything runs.
+
+Each simple command gets one of six kinds, and the whole gets the strictest: adding a command
+never lowers a verdict. Nothing here decides whether to ask; that also takes a mode, a sandbox
+and the rules (`verdict_outcome`).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+
+from toolrest.records import dataclass, field
+from toolrest.policy.effects import Effects
+
+
+class Kind(IntEnum):
+    """What is known about a command; a greater kind is stricter."""
+
+    SAFE = 0
+    TOUCHES = 1
+    RUNS = 2
+    UNKNOWN = 3
+    DANGEROUS = 4
+    REFUSED = 5
+
+    @property
+    def label(self) -> str:
+        """The lower-case name, for people and JSON."""
+        return self.name.lower()
+
+
+@dataclass(slots=True)
+class Segment:
+    """One simple command of a command line, and what is known about it.
+
+    `depth` counts the wrappers and nested scripts around it. `writes` are the command's own,
+    `redirected` those that the shell opens for it. Paths are absolute, by name only. `assigns`
+    means that variables are set for it which may change what it does.
+    """
+
+    argv: tuple[str, ...]
+    kind: Kind
+    rule: str
+    why: str = ""
+    marks: tuple[int, ...] = ()
+    depth: int = 0
+    transparent: bool = False
+    cwds: tuple[str, ...] = ()
+    read_words: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    redirected: tuple[str, ...] = ()
+    connects: tuple[str, ...] = ()
+    assigns: bool = False
+
+    def raise_to(self, kind: Kind, rule: str, why: str) -> None:
+        """Make the segment at least this strict."""
+        if kind > self.kind:
+            self.kind, self.rule, self.why = kind, rule, why
+
+    @property
+    def literal(self) -> bool:
+        """True when the shell hands every word over as it is spelled."""
+        return not self.marks
+
+    @property
+    def program(self) -> str:
+        """The program's name without its folder."""
+        return self.argv[0].rpartition("/")[2] if self.argv else ""
+
+    @property
+    def needs_disarmed_git(self) -> bool:
+        """True for a git command that only looks if repository programs are switched off."""
+        return self.kind == Kind.SAFE and self.program == "git" and bool(self.read_words)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a whole command line will do.
+
+    `plain` means nothing but literal commands joined by operators. `argv` is the command as it
+    was given; a script stands alone in it. `roots` may be written to.
+    """
+
+    argv: tuple[str, ...]
+    segments: tuple[Segment, ...]
+    plain: bool = True
+    roots: tuple[str, ...] = ()
+    is_script: bool = False
+    _worst: Segment | None = field(default=None, repr=False)
+
+    @property
+    def worst(self) -> Segment | None:
+        """The first of the strictest segments."""
+        if self._worst is None and self.segments:
+            self._worst = max(self.segments, key=lambda segment: segment.kind)
+        return self._worst
+
+    @property
+    def text(self) -> str:
+        """The command as a person would type it."""
+        return self.argv[0] if self.is_script else shlex.join(self.argv)
+
+    @property
+    def kind(self) -> Kind:
+        """The strictest kind of all segments; doing nothing at all is safe."""
+        worst = self.worst
+        return Kind.SAFE if worst is None else worst.kind
+
+    @property
+    def needs_disarmed_git(self) -> bool:
+        """True when the verdict holds only with git's configured programs switched off."""
+        return any(segment.needs_disarmed_git for segment in self.segments)
+
+    @property
+    def git_folders(self) -> tuple[str, ...]:
+        """The folders in which such git commands run, each with a configuration of its own."""
+        found: dict[str, None] = {}
+        for segment in self.segments:
+            if segment.needs_disarmed_git:
+                found.update(dict.fromkeys(segment.cwds))
+        return tuple(found)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every path that is known to be read."""
+        found: dict[str, None] = {}
+        for segment in self.segments:
+            found.update(dict.fromkeys(segment.reads))
+            for word in segment.read_words:
+                for cwd in segment.cwds:
+                    found[os.path.normpath(os.path.join(cwd, word))] = None
+        return tuple(found)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Every path that is known to be written."""
+        found: dict[str, None] = {}
+        for segment in self.segments:
+            found.update(dict.fromkeys(segment.writes + segment.redirected))
+        return tuple(found)
+
+    @property
+    def connects(self) -> tuple[str, ...]:
+        """Every host that is known to be contacted."""
+        found: dict[str, None] = {}
+        for segment in self.segments:
+            found.update(dict.fromkeys(segment.connects))
+        return tuple(found)
+
+    def _runs(self) -> tuple[tuple[str, ...], ...]:
+        """Programs by the words that start them; what they run in turn is theirs."""
+        found: list[tuple[str, ...]] = []
+        depth = -1
+        for segment in self.segments:
+            if depth >= 0 and segment.depth > depth:
+                continue
+            depth = -1
+            if segment.kind >= Kind.RUNS and segment.argv:
+                found.append(segment.argv)
+                depth = segment.depth
+        return tuple(dict.fromkeys(found))
+
+    def effects(self) -> Effects:
+        """The same as effects: only a wholly safe command line may share its turn."""
+        worst = self.worst
+        if worst is None or worst.kind == Kind.SAFE:
+            return Effects(reads=self.reads)
+        critical = worst.kind >= Kind.DANGEROUS
+        writes, connects = self.writes, self.connects
+        runs = self._runs()
+        if not runs and (worst.kind >= Kind.RUNS or not (writes or connects)):
+            # A loop, a condition or a document around commands that are safe by themselves.
+            runs = (self.argv,)
+        return Effects(
+            reads=self.reads,
+            writes=writes,
+            runs=runs,
+            connects=connects,
+            exclusive=True,
+            is_unknown=any(segment.kind == Kind.UNKNOWN for segment in self.segments),
+            critical=f"{worst.rule}: {worst.why}" if critical else None,
+        )
+
+
+@lru_cache(maxsize=4)
+def _home(_variable: str | None) -> str:
+    return os.path.expanduser("~")
+
+
+def judge(
+    command: str | Sequence[str],
+    *,
+    cwd: str,
+    writable_roots: Sequence[str] | None = None,
+    home: str | None = None,
+) -> Verdict:
+    """Judge a script (one string) or an argument list.
+
+    `writable_roots` default to the working folder and `/tmp`. Never raises, and looks nothing
+    up: the same words always get the same verdict.
+    """
+    from toolrest.policy.verdict.judge import Judge
+
+    roots = (cwd, "/tmp") if writable_roots is None else tuple(writable_roots)  # noqa: S108
+    judging = Judge(cwd, roots, _home(os.environ.get("HOME")) if home is None else home)
+    if isinstance(command, str):
+        judging.script(command, judging.place, 0)
+        argv: tuple[str, ...] = (command,)
+    else:
+        argv = tuple(command)
+        judging.words(argv)
+    return Verdict(argv, tuple(judging.segments), judging.plain, roots, isinstance(command, str))

@@ -1,0 +1,154 @@
+"""Which shell runs a command line, and with which arguments."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
+
+from toolrest.records import dataclass, field
+
+ShellKind: TypeAlias = Literal["bash", "zsh", "sh", "powershell", "cmd"]
+
+_KINDS: dict[str, ShellKind] = {
+    "bash": "bash",
+    "zsh": "zsh",
+    "sh": "sh",
+    "pwsh": "powershell",
+    "powershell": "powershell",
+    "cmd": "cmd",
+}
+_FALLBACK: dict[ShellKind, str] = {
+    "bash": "/bin/bash",
+    "zsh": "/bin/zsh",
+    "sh": "/bin/sh",
+    "powershell": "/usr/local/bin/pwsh",
+    "cmd": "cmd.exe",
+}
+_PROGRAMS: dict[ShellKind, tuple[str, ...]] = {
+    "bash": ("bash",),
+    "zsh": ("zsh",),
+    "sh": ("sh",),
+    "powershell": ("pwsh", "powershell"),
+    "cmd": ("cmd",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """A shell of a known kind at a path."""
+
+    kind: ShellKind
+    path: str
+
+    @property
+    def posix(self) -> bool:
+        """True for shells that know `-c` and login profiles."""
+        return self.kind in ("bash", "zsh", "sh")
+
+    def argv(self, command: str, *, login: bool = True) -> tuple[str, ...]:
+        """The argument vector that runs a command line."""
+        if self.kind == "powershell":
+            profile = () if login else ("-NoProfile",)
+            return (self.path, *profile, "-Command", command)
+        if self.kind == "cmd":
+            return (self.path, "/c", command)
+        return (self.path, "-lc" if login else "-c", command)
+
+
+def kind_of(name: str) -> ShellKind | None:
+    """The kind of a shell by its name or path, file endings aside; None for any other program."""
+    stem = name.replace("\\", "/").rpartition("/")[2]
+    while stem not in _KINDS and "." in stem:
+        stem = stem.rpartition(".")[0]
+    return _KINDS.get(stem)
+
+
+@dataclass(frozen=True, slots=True)
+class Shells:
+    """Finds shells: the user's own, or one by name.
+
+    `avoid` are folders that a model can write to: no shell is ever taken from there.
+    """
+
+    path: str = os.defpath
+    passwd: str | None = None
+    platform: str = sys.platform
+    avoid: tuple[str, ...] = ()
+    _found: dict[tuple[ShellKind, str | None], str] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    @classmethod
+    def of_this_user(cls, env: Mapping[str, str], avoid: Iterable[str] = ()) -> Shells:
+        """With the login shell of the user database and the PATH of an environment."""
+        return cls(env.get("PATH", os.defpath), _passwd_shell(), sys.platform, tuple(avoid))
+
+    def default(self) -> Shell:
+        """The user's login shell when it is of a known kind, else the platform's usual one."""
+        kind = kind_of(self.passwd) if self.passwd else None
+        if kind is not None:
+            return Shell(kind, self.locate(kind))
+        for kind in self._usual():
+            found = self.locate(kind)
+            if os.path.isfile(found):
+                return Shell(kind, found)
+        if self.platform == "win32":
+            return Shell("cmd", _FALLBACK["cmd"])
+        return Shell("sh", _FALLBACK["sh"])
+
+    def named(self, name: str) -> Shell:
+        """The shell that a model asked for; a program of no known kind becomes `/bin/sh`."""
+        kind = kind_of(name)
+        if kind is None:
+            return Shell("sh", _FALLBACK["sh"])
+        return Shell(kind, self.locate(kind, name))
+
+    def locate(self, kind: ShellKind, given: str | None = None) -> str:
+        """Path of a shell: as given, the user's own of that kind, on PATH, or the usual place."""
+        known = self._found.get((kind, given))
+        if known is None or not os.path.isfile(known):
+            known = self._found[kind, given] = self._locate(kind, given)
+        return known
+
+    def _locate(self, kind: ShellKind, given: str | None) -> str:
+        if given and os.path.isabs(given) and self._usable(given):
+            return given
+        if self.passwd and kind_of(self.passwd) == kind and self._usable(self.passwd):
+            return self.passwd
+        return self._search(kind) or _FALLBACK[kind]
+
+    def _usual(self) -> tuple[ShellKind, ...]:
+        if self.platform == "win32":
+            return ("powershell",)
+        return ("zsh", "bash") if self.platform == "darwin" else ("bash", "zsh")
+
+    def _search(self, kind: ShellKind) -> str | None:
+        for folder in self.path.split(os.pathsep):
+            for program in _PROGRAMS[kind]:
+                candidate = os.path.join(folder, program)
+                if os.path.isabs(folder) and self._usable(candidate):
+                    return candidate
+        return None
+
+    def _usable(self, path: str) -> bool:
+        if not os.path.isfile(path):
+            return False
+        real = os.path.realpath(path)
+        inside = any(
+            os.path.commonpath((real, os.path.realpath(root))) == os.path.realpath(root)
+            for root in self.avoid
+        )
+        return os.access(real, os.X_OK) and not inside
+
+
+def _passwd_shell() -> str | None:
+    try:
+        import pwd
+    except ImportError:
+        return None
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell or None
+    except KeyError:
+        return None

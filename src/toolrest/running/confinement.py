@@ -1,0 +1,176 @@
+"""How are the programs of one session confined, and what did that stop?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from toolrest.errors import RespondToModel
+from toolrest.records import dataclass, field
+from toolrest.policy.paths.policy import PathPolicy
+from toolrest.process.command import Command
+from toolrest.process.shells.environment import EnvironmentPolicy
+from toolrest.process.limits import Limits
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+
+if TYPE_CHECKING:
+    from toolrest.sandbox.confine import Backend, Confined, Sandbox
+    from toolrest.sandbox.backends.container import ContainerOptions
+    from toolrest.sandbox.policy import Control, Network, Tmp
+    from toolrest.sandbox.network.proxy import NetworkProxy
+    from toolrest.sandbox.network.tunnel import Blocked
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What the launcher said about programs; nothing in here ever comes from a model."""
+
+    network: Network = "off"
+    allowed_hosts: tuple[str, ...] = ()
+    denied_hosts: tuple[str, ...] = ()
+    tmp: Tmp = "private"
+    host_tmp: tuple[str, ...] | None = None
+    backend: Backend | None = None
+    environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
+    require: tuple[Control, ...] = ("writes", "network", "own_files")
+    container: ContainerOptions | None = None
+    rootfs: str | None = None
+    max_commands: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    external: bool = False
+    """Programs run as they are, since something else confines them; all else stays the same."""
+
+
+class Enclosure:
+    """The session's sandbox and the proxy to its network, both made when first needed."""
+
+    def __init__(
+        self,
+        files: PathPolicy,
+        confinement: Confinement,
+        session_dir: str,
+        *,
+        cache_dir: str | None = None,
+        registry: str | None = None,
+        on_blocked: Callable[[Blocked], None] | None = None,
+    ) -> None:
+        self.unavailable: str | None = None
+        """Why commands cannot be confined here, once one could not be."""
+        self._files = files
+        self._confinement = confinement
+        self._session_dir = session_dir
+        self._cache_dir = cache_dir
+        self._registry = registry
+        self._on_blocked = on_blocked
+        self._turned_away: list[str] = []
+        self._proxy: NetworkProxy | None = None
+        self._box: Sandbox | None = None
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether commands run in a sandbox unless somebody lets them out."""
+        return self._files.mode != "danger-full-access"
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The session's sandbox, made on first use."""
+        if self._box is None:
+            from toolrest.sandbox.confine import Sandbox
+            from toolrest.sandbox.policy import SandboxPolicy
+
+            policy = SandboxPolicy.from_paths(
+                self._files,
+                self._session_dir,
+                network=self._confinement.network,
+                allowed_hosts=self._confinement.allowed_hosts,
+                tmp=self._confinement.tmp,
+                host_tmp=self._confinement.host_tmp,
+                cache_dir=self._cache_dir,
+                require=self._confinement.require,
+                external=self._confinement.external,
+            )
+            self._box = Sandbox(
+                policy,
+                backend=self._confinement.backend,
+                registry=self._registry,
+                proxy=self._proxy.for_sandbox() if self._proxy is not None else None,
+                container=self._confinement.container,
+                rootfs=self._confinement.rootfs,
+            )
+        return self._box
+
+    async def open_network(self) -> None:
+        """The proxy of an allow list has to listen before the first command starts."""
+        if self._confinement.network != "allowlist" or self._proxy is not None:
+            return
+        from toolrest.sandbox.network.proxy import NetworkProxy
+
+        os.makedirs(self._session_dir, mode=0o700, exist_ok=True)
+        path = os.path.join(self._session_dir, "proxy.sock")
+        proxy = NetworkProxy(
+            self._confinement.allowed_hosts,
+            path,
+            denied=self._confinement.denied_hosts,
+            on_blocked=self._note_blocked,
+        )
+        await proxy.start()
+        self._proxy = proxy
+
+    def _note_blocked(self, blocked: Blocked) -> None:
+        self._turned_away.append(f"{blocked.host}:{blocked.port}")
+        if self._on_blocked is not None:
+            self._on_blocked(blocked)
+
+    async def enter(self, command: Command, *, outside: bool) -> Confined:
+        """What `confine` gives, with the network open that the command may use."""
+        await self.open_network()
+        if outside or self._box is not None or not self.is_confined:
+            return self.confine(command, outside=outside, late=True)
+        # The first time probes backends by running them: not on the event loop.
+        return await asyncio.to_thread(self.confine, command, outside=False)
+
+    def confine(self, command: Command, *, outside: bool, late: bool = False) -> Confined:
+        """The command as it will be started: inside the sandbox, or as it is when let out.
+
+        With `late` some of the work is left to the command's `ready`, which runs beside its start;
+        what that raises is for `refusal`.
+        """
+        if outside or not self.is_confined:
+            from toolrest.sandbox.confine import Confined
+
+            return Confined(command, "none")
+        try:
+            return self.sandbox.confine(command, late=late)
+        except SandboxUnavailable as error:
+            raise self.refusal(error) from error
+
+    def refusal(self, error: SandboxUnavailable) -> RespondToModel:
+        """What the model is told when a command cannot be confined."""
+        if not isinstance(error, SandboxBusy):
+            self.unavailable = str(error)
+        return RespondToModel(str(error), kind="sandbox_denied")
+
+    def blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
+        """Whether a failure was the sandbox's doing, in words for the model."""
+        from toolrest.sandbox.denial import blocked_words
+
+        hosts, self._turned_away = self._turned_away, []
+        if backend in ("none", "external"):
+            return None
+        policy = self.sandbox.policy
+        return blocked_words(stdout, stderr, code, backend, policy, cwd, hosts)
+
+    def disturbed(self, backend: str, code: int | None, text: str) -> tuple[str, ...]:
+        """A note where the sandbox could not be made this once, so that nothing was run."""
+        if backend != "bubblewrap" or code != 1:
+            return ()
+        from toolrest.sandbox.denial import disturbed
+
+        return disturbed(text, code)
+
+    async def aclose(self) -> None:
+        """Close the way to the network."""
+        if self._proxy is not None:
+            await self._proxy.aclose()

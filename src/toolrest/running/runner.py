@@ -1,0 +1,332 @@
+"""The programs of one session: in which environment, how confined, and ended with the session."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from toolrest.errors import Rejected, RespondToModel
+from toolrest.running.confinement import Confinement, Enclosure
+from toolrest.running._merge_gaps import Gaps
+from toolrest.private_files import remove_tree
+from toolrest.running.results import Executed, Ran, without_launcher
+from toolrest.running._merge_stops import Stops
+from toolrest.running._merge_tally import Tally
+from toolrest.records import replace
+from toolrest.policy.paths.policy import PathPolicy
+from toolrest.process.command import Command
+from toolrest.process.shells.environment import Environment, build, forced
+from toolrest.process.shells.login_env import LoginShells
+from toolrest.process.owner import Owner
+from toolrest.process.run import run
+from toolrest.process.sessions.session import SessionEnd
+from toolrest.process.sessions.table import ExecResult, Sessions
+from toolrest.process.shells.shells import Shell, Shells
+from toolrest.sandbox.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from toolrest.sandbox.confine import Confined
+    from toolrest.sandbox.network.tunnel import Blocked
+
+
+class Runner:
+    """Starts programs. The helper process, the sandbox and the login environment come lazily."""
+
+    def __init__(
+        self,
+        files: PathPolicy,
+        session_dir: str,
+        confinement: Confinement,
+        environ: Mapping[str, str],
+        *,
+        cache_dir: str | None = None,
+        registry: str | None = None,
+        thread_id: str = "",
+        on_blocked: Callable[[Blocked], None] | None = None,
+        tally: Tally | None = None,
+    ) -> None:
+        self.files = files
+        self.confinement = confinement
+        self.enclosure = Enclosure(
+            files,
+            confinement,
+            session_dir,
+            cache_dir=cache_dir,
+            registry=registry,
+            on_blocked=on_blocked,
+        )
+        self._session_dir = session_dir
+        self._environ = dict(environ)
+        self._thread_id = thread_id
+        self._tally = tally or Tally()
+        self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup())
+        self.sessions = Sessions(self._owner)
+        self._stops = Stops(self._owner)
+        self._gaps = Gaps(confinement.limits)
+        self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
+        self._profile_releases: list[Callable[[], None]] = []
+        self._login = {outside: self._login_shells(outside) for outside in (False, True)}
+        self._sessions: dict[int, tuple[str, str]] = {}
+        self._last_workdir: tuple[str, int, int] | None = None
+        self._environments: dict[tuple[bool, bool], tuple[Environment, dict[str, str]]] = {}
+
+    def _login_shells(self, outside: bool) -> LoginShells:
+        """A profile is read where the command itself will run: in the sandbox, or outside."""
+
+        def confine(command: Command) -> Command:
+            confined = self.enclosure.confine(command, outside=outside)
+            self._profile_releases.append(confined.release)
+            return confined.command
+
+        return LoginShells(self._owner, confine, self.confinement.environment)
+
+    # Where and how
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether commands run in a sandbox unless somebody lets them out."""
+        return self.enclosure.is_confined
+
+    def workdir(self, given: str | None) -> str:
+        """The folder to run in: any that may be read; it never becomes writable by that (S6)."""
+        path = self.files.resolve(given) if given else self.files.cwd
+        known = _folder(path)
+        if known is not None and known == self._last_workdir:
+            return path  # the very folder that was judged last time
+        denied = self.files.read_denied(path)
+        if denied is not None:
+            raise Rejected(denied)
+        if known is None:
+            raise RespondToModel(
+                f"the working directory {path} is not a folder", fields=("workdir",)
+            )
+        self._last_workdir = known
+        return path
+
+    def count(self) -> None:
+        """One more command; past the session's limit the model is told which setting that is."""
+        most = self.confinement.max_commands
+        self._tally.commands += 1
+        if most is not None and self._tally.commands > most:
+            raise Rejected(
+                f"not run: this session may run {most} commands "
+                "(tool_security.max_shell_commands_per_session)"
+            )
+
+    def environment(
+        self, *, unified: bool, tty: bool = False
+    ) -> tuple[dict[str, str], tuple[str, ...], dict[str, str]]:
+        """A child's variables, the names withheld from it, and those that nothing may change."""
+        known = self._environments.get((unified, tty))
+        if known is None:  # nothing that it depends on changes while the session lives
+            network = not self.is_confined or self.confinement.network == "on"
+            fixed = forced(unified=unified, tty=tty, network=network, thread_id=self._thread_id)
+            made = build(self.confinement.environment, self._environ, forced=fixed)
+            known = self._environments[unified, tty] = (made, fixed)
+        made, fixed = known
+        return dict(made.variables), made.withheld, fixed
+
+    # Running
+
+    async def run(
+        self,
+        argv: tuple[str, ...],
+        cwd: str,
+        *,
+        seconds: float,
+        outside: bool,
+        more_env: Mapping[str, str] | None = None,
+        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
+    ) -> Ran:
+        """Run a program to its end or its time limit; the whole tree is gone after a timeout."""
+        env, withheld, _ = self.environment(unified=False)
+        env.update(more_env or {})
+        return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
+
+    async def run_line(
+        self,
+        line: str,
+        cwd: str,
+        *,
+        login: bool,
+        seconds: float,
+        outside: bool,
+        more_env: Mapping[str, str] | None = None,
+        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
+    ) -> Ran:
+        """Run a command line in the user's shell."""
+        env, withheld, fixed = self.environment(unified=False)
+        argv, env = await self._prepare(
+            self.shells.default(), line, env, cwd, login, fixed, outside
+        )
+        env.update(more_env or {})
+        return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
+
+    async def _prepare(
+        self,
+        shell: Shell,
+        line: str,
+        env: dict[str, str],
+        cwd: str,
+        login: bool,
+        fixed: Mapping[str, str],
+        outside: bool,
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Arguments and environment of a command line; reading a profile is a command too."""
+        await self.enclosure.open_network()
+        try:
+            return await self._login[outside].prepare(
+                shell, line, env, cwd, login=login, forced=fixed
+            )
+        finally:
+            releases, self._profile_releases[:] = list(self._profile_releases), []
+            for release in releases:
+                release()
+
+    async def _run(
+        self,
+        command: Command,
+        withheld: tuple[str, ...],
+        seconds: float | None,
+        outside: bool,
+        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None,
+    ) -> Ran:
+        confined = await self._confined(command, outside)
+        try:
+            result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
+            if result.state != "exited":
+                await self._stops.now(confined.stop)
+        except SandboxUnavailable as error:
+            raise self.enclosure.refusal(error) from error
+        except BaseException:
+            await self._stops.now(confined.stop)
+            raise
+        finally:
+            confined.release()
+        result = without_launcher(result, confined.command)
+        blocked = None
+        if result.exit_code and not result.timed_out:
+            blocked = self.enclosure.blocked(
+                confined.backend, command.cwd, result.exit_code, result.stdout, result.stderr
+            )
+        gaps = self._gaps.news(confined, self._owner.limits)
+        gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.stderr)
+        return Ran(result, confined.backend, withheld, blocked, gaps)
+
+    async def execute(
+        self,
+        line: str,
+        cwd: str,
+        *,
+        shell: str | None,
+        login: bool,
+        tty: bool,
+        yield_ms: int,
+        outside: bool,
+        call_id: str,
+        more_env: Mapping[str, str] | None = None,
+        on_delta: Callable[[str], None] | None = None,
+        on_start: Callable[[int, int], None] | None = None,
+        on_end: Callable[[SessionEnd], None] | None = None,
+    ) -> Executed:
+        """Start a command line that may outlive the call; `on_end` hears its end, however late."""
+        env, withheld, fixed = self.environment(unified=True, tty=tty)
+        chosen = self.shells.named(shell) if shell else self.shells.default()
+        argv, env = await self._prepare(chosen, line, env, cwd, login, fixed, outside)
+        env.update(more_env or {})
+        confined = await self._confined(Command(argv, cwd, env, tty=tty), outside)
+
+        def ended(end: SessionEnd) -> None:
+            confined.release()
+            if end.signal is not None:
+                self._stops.soon(confined.stop)
+            if on_end is not None:
+                on_end(end)
+
+        try:
+            result = await self.sessions.exec(
+                confined.command,
+                yield_ms=yield_ms,
+                call_id=call_id,
+                on_delta=on_delta,
+                on_start=on_start,
+                on_end=ended,
+            )
+        except BaseException as error:
+            self._stops.soon(confined.stop)
+            confined.release()
+            if isinstance(error, SandboxUnavailable):
+                raise self.enclosure.refusal(error) from error
+            raise
+        if result.state == "failed_to_start":
+            confined.release()
+        if result.session_id is not None:
+            self._sessions[result.session_id] = (confined.backend, cwd)
+        result = without_launcher(result, confined.command)
+        done = self._executed(result, confined.backend, cwd, withheld)
+        done.gaps = self._gaps.news(confined, self._owner.limits)
+        done.gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.text)
+        return done
+
+    def _executed(
+        self, result: ExecResult, backend: str, cwd: str, withheld: tuple[str, ...] = ()
+    ) -> Executed:
+        blocked = None
+        if result.exit_code:
+            blocked = self.enclosure.blocked(backend, cwd, result.exit_code, "", result.text)
+        return Executed(result, backend, withheld, blocked)
+
+    def left_sandbox(self, session_id: int) -> bool:
+        """Whether a command that still runs was let out of the session's sandbox."""
+        backend, _ = self._sessions.get(session_id, ("", ""))
+        return self.is_confined and backend == "none"
+
+    async def write(
+        self,
+        session_id: int,
+        chars: str,
+        *,
+        yield_ms: int,
+        on_delta: Callable[[str], None] | None = None,
+    ) -> Executed:
+        """Type into a command that still runs, or ask how it goes."""
+        backend, cwd = self._sessions.get(session_id, ("none", self.files.cwd))
+        result = await self.sessions.write(session_id, chars, yield_ms=yield_ms, on_delta=on_delta)
+        if result.session_id is None:
+            self._sessions.pop(session_id, None)
+        return self._executed(result, backend, cwd)
+
+    async def attached(self, argv: tuple[str, ...]) -> int:
+        """Run a program on this process's own input and output; its exit code, or 128 + n."""
+        env, _, _ = self.environment(unified=False, tty=True)
+        own = tuple((number, number) for number in (0, 1, 2))
+        ran = await self._run(Command(argv, self.files.cwd, env, fds=own), (), None, False, None)
+        if ran.result.error is not None:
+            raise RespondToModel(ran.result.error)
+        return 1 if ran.result.exit_code is None else ran.result.exit_code
+
+    async def _confined(self, command: Command, outside: bool) -> Confined:
+        if self.confinement.limits:
+            await self._owner.prepare()  # which limits the control group takes is known then
+            limits = self.confinement.limits.for_process(self._owner.limits)
+            command = replace(command, limits=limits)
+        return await self.enclosure.enter(command, outside=outside)
+
+    async def aclose(self) -> None:
+        """End every program of this session and remove its private folder."""
+        await self.sessions.aclose()
+        await self._stops.settle()
+        await self._owner.aclose()
+        await self.enclosure.aclose()
+        remove_tree(self._session_dir)
+
+
+def _folder(path: str) -> tuple[str, int, int] | None:
+    """Which folder a path names; None when it names none."""
+    try:
+        info = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (path, info.st_dev, info.st_ino) if stat.S_ISDIR(info.st_mode) else None

@@ -1,0 +1,321 @@
+"""How does a session confine one command after another with bubblewrap?
+
+What a command sees is worked out when no other command of the session is running: a running one
+could otherwise swap a folder for a link between our look and bubblewrap's mount. While commands
+run side by side they share one view.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable
+
+from toolrest.records import dataclass
+from toolrest.policy.paths.links import Links
+from toolrest.process.command import Command, Linked
+from toolrest.sandbox.kernel import landlock_rules as landlock
+from toolrest.sandbox.kernel import seccomp
+from toolrest.sandbox.backends.bubblewrap_args import (
+    Blanks,
+    environment,
+    namespaces,
+    packed,
+    view_arguments,
+    wrap,
+)
+from toolrest.sandbox.backends.chroot import check_rootfs
+from toolrest.sandbox.backends.engine import Prepared
+from toolrest.sandbox.environment import confined_env
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.sandbox.guard.guard import Guarded, let_go
+from toolrest.sandbox.guard.changes import Kinds
+from toolrest.sandbox.backends.argument_pipe import Late
+from toolrest.sandbox.guard.symlinks import by_folder, check, linked
+from toolrest.sandbox.guard.placeholders import MountPoints
+from toolrest.sandbox.guard._merge_newly_hidden import NewlyHidden
+from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.programs import (
+    own_files_around,
+    own_files_in,
+    own_prefixes,
+    signal_launchers,
+)
+from toolrest.sandbox.kernel.mounts import Mounts, Overlays, socket_paths
+from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Show, View
+
+PROXY_SOCKET = "/run/toolrest-proxy.sock"
+"""Where a command finds the proxy, when there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A running allowlist proxy, as far as the sandbox must know it."""
+
+    socket: str
+    env: dict[str, str]
+    inner: tuple[str, ...]
+    """The forwarder that runs inside and then starts the command."""
+
+
+class BubblewrapEngine:
+    """Turns commands into confined commands, for one policy and one bubblewrap."""
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        program: str,
+        registry: str,
+        *,
+        overlays: bool = True,
+        proxy: Proxy | None = None,
+        rootfs: str | None = None,
+    ) -> None:
+        self.policy = policy
+        self.program = program
+        self.name = "bubblewrap" if rootfs is None else "chroot"
+        self._is_setuid = bool(os.stat(program).st_mode & stat.S_ISUID)
+        self.overlays = overlays and rootfs is None
+        self.proxy = proxy
+        self.rootfs = None if rootfs is None else check_rootfs(rootfs, policy)
+        self._filter = _filter()
+        self._launcher = (program, *namespaces(policy))
+        self._blanks = Blanks.make(os.path.realpath(registry), overlays=self.overlays)
+        self._tmp = os.path.join(policy.session_dir, "tmp")
+        os.makedirs(self._tmp, mode=0o700, exist_ok=True)
+        self._own = own_files_in(policy.roots)
+        self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
+        deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
+        self._kinds = Kinds((*self._hidden, *deeper, *policy.exceptions))
+        self._newly_hidden = NewlyHidden(policy)
+        self._mounts = Mounts()
+        self._overlaid = Overlays([], [])
+        self._variables: tuple[tuple[tuple[str, str], ...] | None, bytes] = (None, b"")
+        self._mutex = threading.Lock()
+        self._running = 0
+        self._seen: object = None
+        self._covered: tuple[str, ...] = ()
+        """Placeholders and new files that the view masks."""
+        self._arguments = b""
+        self._guarded = Guarded(policy, registry)
+        self._links = self._guarded.links()
+        self._linked: Linked = ()
+        for path in own_files_around(policy.roots):
+            raise SandboxUnavailable(
+                f"sandbox: a writable root lies in Toolrest's own files ({path}).",
+                remedy="Choose another workspace, or install Toolrest elsewhere.",
+            )
+        if policy.cache_dir is not None:
+            os.makedirs(policy.cache_dir, mode=0o700, exist_ok=True)
+
+    @property
+    def within_reach(self) -> tuple[str, ...]:
+        """Folders in which a socket that a service opens later could be reached."""
+        return tuple(self._overlaid.left_out) if self.overlays else ("/",)
+
+    @property
+    def scopes(self) -> int:
+        """Landlock's scopes, which a network namespace makes unnecessary.
+
+        They need no_new_privs, under which a bubblewrap that is set-uid root could not work.
+        """
+        if self.policy.network != "on" or self._is_setuid:
+            return 0
+        return landlock.scopes()
+
+    def confine(self, command: Command, *, late: bool = False) -> Prepared:
+        """The same command, confined.
+
+        With `late` the view is worked out while bubblewrap is starting, if that can be told in
+        one piece.
+        """
+        variables = self._variables_of(command)
+        if late:
+            pair = Late()
+            room = pair.room - 2 * (len(self._arguments) + len(variables))  # it may have grown
+            if room > 0 and not self._links.held:  # which the launcher itself must know
+                return self._confine_late(command, variables, pair)
+            pair.close()
+        return self._confine_now(command, variables)
+
+    def _confine_now(self, command: Command, variables: bytes) -> Prepared:
+        arguments, links, held = self._join(variables)
+        try:
+            wrapped = self._wrap(command, arguments, links)
+        except BaseException:
+            self._release(held)
+            raise
+        return Prepared(wrapped, _once(lambda: self._release(held)))
+
+    def _confine_late(self, command: Command, variables: bytes, late: Late) -> Prepared:
+        held: list[MountPoints] | None = None
+
+        def ready() -> None:
+            nonlocal held
+            arguments, links, held = self._join(variables)
+            if links or not late.give(arguments):
+                raise SandboxBusy(
+                    "sandbox: what the command may see changed while it was starting, so nothing"
+                    " was run.",
+                    remedy="Call again.",
+                )
+            late.close()
+
+        def release() -> None:
+            late.close()
+            if held is not None:
+                self._release(held)
+
+        try:
+            return Prepared(self._wrap(command, late, ready=ready), _once(release))
+        except BaseException:
+            late.close()
+            raise
+
+    def _join(self, variables: bytes) -> tuple[bytes, Linked, list[MountPoints]]:
+        """One more command runs: what bubblewrap is told, which links stay, what to let go."""
+        with self._mutex:
+            looked = self._guarded.look_and_hold if self._running == 0 else self._guarded.hold
+            present, held = looked()
+            try:
+                if self._running == 0:
+                    self._refresh(present)
+                else:
+                    self._refuse_to_show(present)
+            except BaseException:
+                let_go(held)
+                raise
+            self._running += 1
+            return self._arguments + variables, self._linked, held
+
+    def _variables_of(self, command: Command) -> bytes:
+        outside = tuple(command.env.items())
+        known, variables = self._variables  # as one: several threads may be here
+        if outside != known:  # the same variables come with nearly every command
+            env = confined_env(command.env, self.policy, self.name, TMP)
+            env |= self.proxy.env if self.proxy is not None else {}
+            variables = environment(env)
+            self._variables = (outside, variables)
+        return variables
+
+    def _wrap(
+        self,
+        command: Command,
+        arguments: bytes | Late,
+        links: Linked = (),
+        ready: Callable[[], None] | None = None,
+    ) -> Command:
+        return wrap(
+            command,
+            self._launcher,
+            self._filter,
+            arguments,
+            signals=signal_launchers() if command.tty else None,
+            inner=self.proxy.inner if self.proxy is not None else (),
+            scoped=self.scopes,
+            linked=links,
+            ready=ready,
+        )
+
+    def _release(self, held: list[MountPoints]) -> None:
+        with self._mutex:
+            self._running -= 1
+            let_go(held)
+
+    def _refresh(self, present: tuple[str, ...]) -> None:
+        """Work out the view again, if anything it depends on has changed."""
+        changed = self._mounts.refresh()
+        if changed and self.overlays:
+            kept = (*self.policy.roots, TMP, VAR_TMP, RUN)
+            self._overlaid = self._mounts.overlays(kept)
+        sockets = socket_paths()
+        kinds, links = self._guarded.look(present)
+        check(links, self.policy.roots, present)
+        hidden = self._newly_hidden.look(present)
+        seen = (present, sockets, kinds, links, hidden, self._kinds.look(), self._mounts.points)
+        if seen != self._seen:
+            self._seen = None
+            self._arguments, self._linked = self._build(present, sockets, hidden, links)
+            self._links, self._seen = links, seen
+            self._covered = (*present, *hidden)
+
+    def _refuse_to_show(self, present: tuple[str, ...]) -> None:
+        """A mask for a new file could be led astray by the command that runs already."""
+        if self._guarded.look(present)[1] != self._links:
+            raise SandboxBusy(
+                "sandbox: a symbolic link that leads to a protected name came or went while a"
+                " command was running.",
+                remedy="Another one can run when that one has ended.",
+            )
+        new = self._newly_hidden.look((*self._covered, *present))
+        if new:
+            raise SandboxBusy(
+                f"sandbox: {new[0]} is hidden from commands and came while one was running.",
+                remedy="Another one can run when that one has ended, or the file is gone.",
+            )
+
+    def _build(
+        self,
+        present: tuple[str, ...],
+        sockets: tuple[str, ...],
+        hidden: tuple[str, ...],
+        links: Links,
+    ) -> tuple[bytes, Linked]:
+        policy = self.policy
+        view = View(policy)
+        view.private_places(self._tmp, own_prefixes())
+        if policy.read_roots is None:
+            view.overlay(self._overlaid.chosen)
+        if not policy.roots:
+            view.put(policy.workspace, Show.READ)
+        if policy.cache_dir is not None:
+            view.put(policy.cache_dir, Show.WRITE)
+        view.git([root.git for root in self._guarded.roots], present)
+        for root in self._guarded.roots:
+            view.read_only(root.protected)
+        found = by_folder(links, self._guarded.writable())
+        view.hold(found, links)
+        view.read_only(self._own)
+        masked = (*self._hidden, *hidden)
+        view.hide(masked if self.rootfs is None else filter(policy.in_root, masked))
+        for path in policy.exceptions:
+            if os.path.exists(path):
+                view.put(path, Show.READ, folder=os.path.isdir(path))
+        if self.proxy is not None:
+            view.put(PROXY_SOCKET, Show.READ, self.proxy.socket, folder=False)
+        view.mask_sockets(sockets, kept=(self.proxy.socket,) if self.proxy else ())
+        mounts = view.settle()
+        self._claim_tmp([mount.path for mount in mounts])
+        arguments = view_arguments(policy, mounts, self._blanks, self.rootfs)
+        return packed(arguments), linked(found, view.pinned)
+
+    def _claim_tmp(self, paths: list[str]) -> None:
+        """Mount points in the private `/tmp` exist before any command could put a link there."""
+        if self.policy.tmp != "private":
+            return
+        for path in paths:
+            if os.path.dirname(path) != TMP:
+                continue
+            own = os.path.join(self._tmp, os.path.basename(path))
+            if not os.path.lexists(own) and (os.path.isdir(path) or not os.path.exists(path)):
+                os.mkdir(own, 0o755)
+            if os.path.islink(own):
+                raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
+
+
+def _once(action: Callable[[], None]) -> Callable[[], None]:
+    todo = [action]
+
+    def run() -> None:
+        if todo:
+            todo.pop()()
+
+    return run
+
+
+def _filter() -> bytes:
+    program = seccomp.program("bubblewrap")
+    if program is None:
+        raise SandboxUnavailable("sandbox: this machine's system calls are not known to Toolrest.")
+    return program

@@ -1,0 +1,261 @@
+"""How is the view made with bubblewrap? The argument list, and what goes beside it.
+
+Every namespace is new, all capabilities are gone, and bubblewrap itself starts with an empty
+environment: the command's variables and all about the view are handed over through a descriptor,
+since a variable like LD_PRELOAD would otherwise act on bubblewrap while it is still unconfined,
+and an argument list can be read by every user of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+
+from toolrest.records import dataclass
+from toolrest.policy.paths.names import inside
+from toolrest.process.command import Command, Linked
+from toolrest.sandbox.backends.chroot import base_arguments
+from toolrest.sandbox.backends.argument_pipe import Late
+from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.backends.view import Mount, Show
+
+_NAMESPACES = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--die-with-parent",
+    "--cap-drop",
+    "ALL",
+)
+_DEVICES = ("--dev", "/dev", "--proc", "/proc")
+_FOR_ROOT = ("--remount-ro", "/proc")
+"""As root, /proc has writable files all over; bubblewrap's own covers leave /proc/sys open."""
+
+_MINIMAL = ("/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix")
+"""What every program needs to start, when only some folders are readable."""
+
+_FIRST_FD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Blanks:
+    """What masks are made of: a folder and a file that nobody may open, two empty folders."""
+
+    folder: str
+    file: str
+    empty: str
+    other: str
+    overlays: bool
+
+    @classmethod
+    def make(cls, registry: str, *, overlays: bool) -> Blanks:
+        """Create them where all sessions find them; nothing is ever written to them."""
+        base = os.path.join(registry, "blank")
+        names = ("folder", "file", "empty", "other")
+        folder, file, empty, other = (os.path.join(base, name) for name in names)
+        blanks = cls(folder, file, _system_empty() or empty, other, overlays)
+        os.makedirs(base, mode=0o700, exist_ok=True)
+        os.makedirs(blanks.folder, mode=0, exist_ok=True)
+        for path in (empty, other):
+            os.makedirs(path, mode=0o555, exist_ok=True)
+        if not os.path.exists(blanks.file):
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(blanks.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
+        return blanks
+
+
+def _system_empty() -> str | None:
+    """An empty folder among the programs: no overlaid folder holds it, whatever is overlaid."""
+    for path in (
+        "/usr/share/empty",
+        "/usr/local/games",
+        "/usr/local/src",
+        "/usr/games",
+        "/usr/src",
+    ):
+        try:
+            if os.path.realpath(path) == path and not os.listdir(path):
+                return path
+        except OSError:
+            continue
+    return None
+
+
+def namespaces(policy: SandboxPolicy) -> tuple[str, ...]:
+    """The part of the argument list that is the same for every command."""
+    return _NAMESPACES if policy.network == "on" else (*_NAMESPACES, "--unshare-net")
+
+
+def view_arguments(
+    policy: SandboxPolicy, mounts: Sequence[Mount], blanks: Blanks, rootfs: str | None = None
+) -> tuple[str, ...]:
+    """The part of the argument list that makes the view."""
+    arguments: list[str] = []
+    if rootfs is None:
+        arguments += _base(policy, mounts)
+    else:
+        arguments += base_arguments(rootfs, [mount.path for mount in mounts])
+    arguments += _DEVICES
+    if os.geteuid() == 0:
+        arguments += _FOR_ROOT
+    closing: list[str] = []
+    paths = [mount.path for mount in mounts]
+    for index, mount in enumerate(mounts):
+        if mount.path == "/":
+            continue
+        inner = index + 1 < len(paths) and inside(paths[index + 1], mount.path)
+        arguments += _mount(mount, blanks, inner)
+        if _is_open(mount, blanks, inner):
+            closing += ("--remount-ro", mount.path)
+    if policy.read_roots is not None or rootfs is not None:
+        closing += ("--remount-ro", "/")
+    return (*arguments, *closing)
+
+
+def _is_open(mount: Mount, blanks: Blanks, inner: bool) -> bool:
+    """Whether a mount is made writable for the mounts inside it, and closed at the end."""
+    if mount.show == Show.OVERLAY:
+        return inside(blanks.empty, mount.path)
+    return mount.show == Show.LEAD or (mount.show == Show.HIDE and inner)
+
+
+def _base(policy: SandboxPolicy, mounts: Sequence[Mount]) -> Iterable[str]:
+    if "/" in policy.roots:
+        (whole,) = (mount for mount in mounts if mount.path == "/")
+        return ("--bind", whole.source or "/", "/")
+    if policy.read_roots is None:
+        return ("--ro-bind", "/", "/")
+    arguments = ["--tmpfs", "/"]
+    for path in sorted({*_MINIMAL, *policy.read_roots, policy.workspace}):
+        if os.path.exists(path):
+            arguments += ("--ro-bind", path, path)
+    return arguments
+
+
+def _mount(mount: Mount, blanks: Blanks, inner: bool) -> Sequence[str]:
+    path = mount.path
+    match mount.show:
+        case Show.ROOT | Show.WRITE:
+            return ("--bind", mount.source or path, path)
+        case Show.READ:
+            return ("--ro-bind", mount.source or path, path)
+        case Show.PRIVATE:
+            return ("--bind", mount.source, path)
+        case Show.LINK:
+            return ("--symlink", mount.source, path)
+        case Show.OVERLAY:
+            return _overlay(path, blanks)
+        case Show.EMPTY | Show.LEAD:
+            return ("--perms", "0755", "--tmpfs", path)
+        case Show.BLANK:
+            return _blank(blanks.other, path, blanks)
+    return _hidden(mount, blanks, inner)
+
+
+def _overlay(path: str, blanks: Blanks) -> Sequence[str]:
+    if inside(blanks.empty, path):  # layers must not lie in each other
+        return ("--overlay-src", path, "--tmp-overlay", path)
+    return ("--overlay-src", blanks.empty, "--overlay-src", path, "--ro-overlay", path)
+
+
+def _hidden(mount: Mount, blanks: Blanks, inner: bool) -> Sequence[str]:
+    if inner:
+        return ("--perms", "0111", "--tmpfs", mount.path)
+    if mount.folder:
+        return _blank(blanks.folder, mount.path, blanks)
+    return ("--ro-bind", blanks.file, mount.path)
+
+
+def _blank(source: str, path: str, blanks: Blanks) -> Sequence[str]:
+    """An empty folder with the source's permissions; an overlay is the cheapest way to one."""
+    if blanks.overlays:
+        return ("--overlay-src", blanks.empty, "--overlay-src", source, "--ro-overlay", path)
+    return ("--ro-bind", source, path)
+
+
+def wrap(
+    command: Command,
+    launcher: Sequence[str],
+    seccomp: bytes,
+    arguments: bytes | Late,
+    *,
+    signals: tuple[Sequence[str], Sequence[str]] | None = None,
+    inner: Sequence[str] = (),
+    scoped: int = 0,
+    linked: Linked = (),
+    ready: Callable[[], None] | None = None,
+) -> Command:
+    """The command that runs `command` beneath bubblewrap, which is the `launcher`.
+
+    `arguments` are from `packed` and `environment`, or are still to come with `ready`. `signals`
+    are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it
+    too, and the command must not. `inner` runs first inside and starts the rest. `scoped` asks for
+    Landlock's scopes alone, without its file rules, which forbid mounts. `linked` are for
+    links that stay where they are: bubblewrap itself can mount nothing on a link.
+    """
+    used = {fd for fd, _ in (*command.files, *command.fds)}
+    free = (fd for fd in count(_FIRST_FD) if fd not in used)
+    filter_fd, arguments_fd = next(free), next(free)
+    outer, reset = signals or ((), ())
+    if reset and "=" in command.argv[0]:
+        reset = (*reset, "/bin/sh", "-c", 'exec "$0" "$@"')  # env would take it for a variable
+    argv = (
+        *outer,
+        *launcher,
+        *(() if command.tty else ("--new-session",)),
+        "--seccomp",
+        str(filter_fd),
+        "--args",
+        str(arguments_fd),
+        "--chdir",
+        command.cwd,
+        "--",
+        *inner,
+        *reset,
+        *command.argv,
+    )
+    files, fds = (*command.files, (filter_fd, seccomp)), command.fds
+    if isinstance(arguments, Late):
+        fds = (*fds, (arguments_fd, arguments.waiting))
+    else:
+        files = (*files, (arguments_fd, arguments))
+    return Command(
+        argv,
+        cwd="/",
+        env={},
+        tty=command.tty,
+        rows=command.rows,
+        cols=command.cols,
+        files=files,
+        fds=fds,
+        landlock=command.landlock,
+        landlock_net=command.landlock_net,
+        landlock_scoped=scoped,
+        seccomp=command.seccomp,
+        limits=command.limits,
+        linked=linked,
+        own_pid_namespace=True,
+        ready=ready,
+    )
+
+
+def packed(arguments: Sequence[str]) -> bytes:
+    """Arguments as bubblewrap reads them from a descriptor."""
+    return os.fsencode("".join(f"{argument}\0" for argument in arguments))
+
+
+def environment(env: Mapping[str, str]) -> bytes:
+    """Variables as arguments that bubblewrap reads from a descriptor.
+
+    What cannot be a variable is left out: bubblewrap would refuse the whole command.
+    """
+    kept = [
+        f"--setenv\0{name}\0{value}\0"
+        for name, value in env.items()
+        if name and "=" not in name and "\0" not in name and "\0" not in value
+    ]
+    return os.fsencode("".join(kept))

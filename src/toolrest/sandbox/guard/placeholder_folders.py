@@ -1,0 +1,150 @@
+"""Empty folders that are used again and again.
+
+Each command needs a handful of empty folders for a moment. Renaming kept ones into place and back
+costs microseconds; making and removing them frees disk blocks each time, which takes milliseconds
+on a disk that is told about every freed block. Where the kept ones are on another file system,
+folders are made and removed after all.
+
+A kept folder's time of change is set to a moment long ago. Whoever puts something into it moves
+that time, so one look at the folder from outside tells whether it is still empty. Where it comes
+from another session somebody could have set the time back: there one look inside it is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from functools import cache
+from itertools import count
+from secrets import token_hex
+from typing import NamedTuple
+
+from toolrest.sandbox.guard._merge_marks import mark
+
+_AT_FDCWD = -100
+_NO_REPLACE = 1
+
+Identity = tuple[int, int]
+
+
+class Kept(NamedTuple):
+    """A folder of ours, where it lies between uses, and how to know it again."""
+
+    place: bytes
+    identity: Identity
+
+
+class Spares:
+    """A folder full of empty folders, shared by every session of this user."""
+
+    def __init__(self, home: str, mark: int) -> None:
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        self._mark = mark
+        self._home = os.fsencode(home)
+        self._device = os.stat(home).st_dev
+        self._free = [os.path.join(self._home, name) for name in os.listdir(self._home)]
+        self._used: dict[str, Kept] = {}
+        """By path: the folder that was there last, which goes there again."""
+        self._rename = _renamer()
+        self._names = (f"/{token_hex(4)}-{number}".encode() for number in count())
+
+    def put(self, folder: int, path: str, name: str) -> Identity | None:
+        """An empty folder of this name; FileExistsError when the name is taken.
+
+        Its identity where that is known without looking.
+        """
+        target = os.fsencode(name)
+        kept = self._used.get(path)
+        if kept is not None:
+            try:
+                self._rename(kept.place, folder, target)
+                return kept.identity
+            except FileExistsError:
+                raise
+            except OSError:
+                del self._used[path]  # another session was faster, for one
+        if os.fstat(folder).st_dev == self._device and self._put_any(folder, path, target):
+            return self._used[path].identity
+        os.mkdir(name, 0o755, dir_fd=folder)
+        self._marked(b"/proc/self/fd/%d/%s" % (folder, target))
+        return None
+
+    def _put_any(self, folder: int, path: str, target: bytes) -> bool:
+        while self._free:
+            place = self._free.pop()
+            try:
+                info = os.lstat(place)
+                if os.listdir(place) or not (self._is_ours(info) or self._marked(place)):
+                    continue  # what somebody lost in there is not for others to see
+                self._rename(place, folder, target)
+            except FileNotFoundError:
+                continue  # another session was faster
+            except FileExistsError:
+                self._free.append(place)
+                raise
+            except OSError:
+                break
+            self._used[path] = Kept(place, (info.st_dev, info.st_ino))
+            return True
+        return False
+
+    def take_back(self, path: str, seen: os.stat_result) -> None:
+        """Remove an empty folder; one that is in use stays where it is."""
+        if not self._is_ours(seen) and os.listdir(path):
+            return
+        if seen.st_dev != self._device:
+            os.rmdir(path)
+            return
+        identity = (seen.st_dev, seen.st_ino)
+        kept = self._used.get(path)
+        if kept is None or kept.identity != identity:
+            kept = Kept(self._home + next(self._names), identity)
+        source = os.fsencode(path)
+        try:
+            self._rename(source, _AT_FDCWD, kept.place)
+        except OSError:
+            os.rmdir(path)
+            return
+        if self._is_ours(os.lstat(kept.place)) or self._marked(kept.place):
+            self._used[path] = kept
+            return
+        self._used.pop(path, None)
+        try:
+            self._rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
+        except FileExistsError:  # and, as it was gone for a moment, made the folder again
+            self._pour_back(kept.place, source)
+
+    def _pour_back(self, place: bytes, path: bytes) -> None:
+        folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for name in os.listdir(place):
+                with contextlib.suppress(FileExistsError):  # what is there now is newer
+                    self._rename(os.path.join(place, name), folder, name)
+        finally:
+            os.close(folder)
+
+    def _is_ours(self, info: os.stat_result) -> bool:
+        return info.st_mtime_ns == self._mark
+
+    def _marked(self, folder: bytes) -> bool:
+        """Set the time of change that says empty, if it is; what comes later moves it again."""
+        mark(folder, self._mark)
+        if not os.listdir(folder):
+            return True
+        os.utime(folder)
+        return False
+
+
+@cache
+def _renamer() -> Callable[[bytes, int, bytes], None]:
+    """rename() that never replaces anything; os.rename would take an empty folder's place."""
+    system_call = ctypes.CDLL(None, use_errno=True).renameat2
+
+    def rename(source: bytes, folder: int, target: bytes) -> None:
+        if system_call(_AT_FDCWD, source, folder, target, _NO_REPLACE) < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), os.fsdecode(target))
+
+    return rename

@@ -1,0 +1,103 @@
+"""Which names of one writable root must not be free while a command runs?"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from toolrest.policy.paths.names import inside
+from toolrest.sandbox.errors import SandboxUnavailable, unseen
+from toolrest.sandbox.guard.git_dirs import GitPlan, git_plan, only
+from toolrest.sandbox.guard._merge_missing import at_depth, at_top
+
+_Identity = tuple[int, int, int]
+
+
+class Wanted(NamedTuple):
+    """Names in one folder that must not be free, with what stands for each."""
+
+    missing: dict[str, bytes | None]
+    there: dict[str, bytes | None]
+    """As far as known; where one is gone after all, its stand-in comes."""
+
+
+class Root:
+    """One writable root: its git folders and the placeholders for what is missing."""
+
+    def __init__(self, path: str, names: tuple[str, ...]) -> None:
+        self.path = path
+        self._names = names
+        self._identity = _identity(path)
+        self._protect(git_plan(path))
+
+    def look(self, *, again: bool = False) -> None:
+        """Has `.git` been replaced from outside since the last command, or changed inside?"""
+        identity = _identity(self.path)
+        if again or identity != self._identity:
+            pointer = identity is not None and not stat.S_ISDIR(identity[1])
+            entry = os.path.join(self.path, ".git")
+            self._identity = identity
+            self._protect(only(entry) if pointer else git_plan(self.path))
+        elif self._stamps != tuple(map(_stamp, self.git.watched)):
+            self._protect(git_plan(self.path))
+        if self.git.refusal is not None:
+            raise SandboxUnavailable(f"sandbox: {self.git.refusal}")
+
+    def _protect(self, git: GitPlan) -> None:
+        """Keep the protected names as they are, there or not; git's are in its plan."""
+        self.git = git
+        self._stamps = tuple(map(_stamp, git.watched))
+        kept = (os.path.join(self.path, ".git"), *git.writable)
+        self.protected = tuple(p for p in self._names if not any(inside(p, k) for k in kept))
+        # The names right in the root and git's, with what stands for one that is missing.
+        self.top, self.deeper = at_top(self.protected, self.path)
+        self.top |= self.git.there
+        self.missing = {**dict.fromkeys(self.git.missing_folders), **self.git.missing_files}
+        self._known = _by_folder(self.missing, self.top)
+
+    def wanted(self) -> dict[str, Wanted]:
+        """What to take before a command, by the folder that it is in."""
+        if not self.deeper:
+            return self._known
+        missing, there = at_depth(self._real(), self.path)
+        for wanted in self._known.values():
+            missing |= wanted.missing
+            there |= wanted.there
+        return _by_folder(missing, there)
+
+    def _real(self) -> list[str]:
+        """The deeper names where they really are; links on the way are held in place."""
+        folders = {path: os.path.realpath(path) for path in set(map(os.path.dirname, self.deeper))}
+        real = (
+            os.path.join(folders[os.path.dirname(path)], os.path.basename(path))
+            for path in self.deeper
+        )
+        return [path for path in real if inside(path, self.path)]
+
+
+def _identity(root: str) -> _Identity | None:
+    """Of `.git`: another one is another; a pointer is also another when it says something else."""
+    found = _stamp(os.path.join(root, ".git"))
+    return (*found[:2], 0) if found is not None and stat.S_ISDIR(found[1]) else found
+
+
+def _stamp(path: str) -> _Identity | None:
+    try:
+        info = os.lstat(path)
+    except PermissionError as error:
+        raise unseen(path) from error
+    except OSError:
+        return None
+    return info.st_ino, stat.S_IFMT(info.st_mode), info.st_ctime_ns
+
+
+def _by_folder(
+    missing: dict[str, bytes | None], there: dict[str, bytes | None]
+) -> dict[str, Wanted]:
+    found: dict[str, Wanted] = {}
+    for index, names in enumerate((missing, there)):
+        for path, content in names.items():
+            wanted = found.setdefault(os.path.dirname(path), Wanted({}, {}))
+            wanted[index][path] = content
+    return found

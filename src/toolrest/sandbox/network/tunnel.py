@@ -1,0 +1,57 @@
+"""What the proxy's dialects share: a way to dial, a refusal, and carrying bytes both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias
+
+from toolrest.records import dataclass
+
+Protocol: TypeAlias = Literal["http", "connect", "socks5"]
+Reason: TypeAlias = Literal["not_allowed", "not_allowed_local", "invalid_host"]
+Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Dial: TypeAlias = Callable[[str, int, Protocol], Awaitable[Stream]]
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A connection that was turned away: to where, how, and why."""
+
+    host: str
+    port: int
+    protocol: Protocol
+    reason: Reason
+
+
+class Refusal(Exception):
+    """Not let through (then `blocked` says what), or not reached."""
+
+    def __init__(self, words: str, blocked: Blocked | None = None) -> None:
+        super().__init__(words)
+        self.words = words
+        self.blocked = blocked
+
+
+async def carry(client: Stream, server: Stream) -> None:
+    """Bytes both ways until both sides have finished."""
+    try:
+        await asyncio.gather(_pump(client[0], server[1]), _pump(server[0], client[1]))
+    finally:
+        server[1].close()
+        with contextlib.suppress(OSError):
+            await server[1].wait_closed()
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    try:
+        while data := await source.read(_CHUNK):
+            sink.write(data)
+            await sink.drain()
+        if sink.can_write_eof():
+            sink.write_eof()
+    except OSError:
+        sink.close()

@@ -1,0 +1,261 @@
+"""Sub-agents as tools: start one, speak to it, wait for it, close it, open it again.
+
+What they do is the session's business; these tools check what the model sent and pass it on.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.context import Context
+from toolrest.gate.decision.decide import Decision
+from toolrest.gate.tool.args_class import Parameters, param
+from toolrest.gate.tool.tool import Group, Tool
+from toolrest.items import ToolOutput
+from toolrest.policy.effects import Effects
+from toolrest.tools.agents.events import told
+
+Status: TypeAlias = "str | dict[str, str | None]"
+"""`"running"`, `{"completed": "last message"}` and the others of the contract."""
+
+DEFAULT_WAIT_MS = 30_000
+SHORTEST_WAIT_MS = 10_000
+LONGEST_WAIT_MS = 300_000
+FINAL_WORDS = ("shutdown", "not_found")
+
+
+def is_final(status: Status) -> bool:
+    """Whether an agent with this status will do nothing more by itself."""
+    return isinstance(status, dict) or status in FINAL_WORDS
+
+
+class Agents(Protocol):
+    """What a session does for these tools. `Context.agents` is one."""
+
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """Every role's name and what it is for."""
+
+    async def spawn(self, message: str, role: str) -> str:
+        """Start an agent; its id."""
+
+    async def send(self, agent_id: str, message: str, *, interrupt: bool) -> str:
+        """Give an agent more to do; the submission's id."""
+
+    async def wait(
+        self, ids: Sequence[str], seconds: float
+    ) -> tuple[dict[str, Status], dict[str, Any]]:
+        """Until one of them is final: their statuses, and what those that were stopped left."""
+
+    async def close(self, agent_id: str) -> Status:
+        """End an agent and all it runs; its status before that."""
+
+    async def resume(self, agent_id: str) -> Status:
+        """Open a closed agent again; its status then."""
+
+
+class Collab(Tool):
+    """What the five tools share."""
+
+    group: Group = "agents"
+
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """Nobody is asked about a child, as every call it makes is judged like its parent's.
+
+        The modes that ask about anything above a read ask about this too.
+        """
+        if ctx.approval_policy in ("auto", "strict"):
+            return None
+        return Decision("allow", "agents.judged_by_call")
+
+
+class SpawnAgent(Collab):
+    """Starts an agent with a task of its own."""
+
+    name = "spawn_agent"
+    # The agent's own calls pass the gate one by one, inside this session's limits.
+    typical = Effects(calls=("agent",), exclusive=False, confined=True)
+
+    def __init__(self, roles: Mapping[str, str]) -> None:
+        listed = "; ".join(f"{name}: {words}" for name, words in roles.items())
+        self.description = (
+            "Start another agent on a task of its own and go on at once. It works in the same "
+            "folder under this session's limits and does not see your conversation, so put "
+            "all it needs into the message. Returns its id for wait, send_input and close_agent. "
+            f"Kinds of agents: {listed}."
+        )
+
+    class Args(Parameters, extra="ignore"):
+        """Parameters."""
+
+        message: str = param(description="The whole task, for somebody who knows nothing yet.")
+        agent_type: str | None = param(
+            default=None, description="Which kind of agent; the default one if left out."
+        )
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Start it."""
+        _check_message(args.message)
+        role = args.agent_type or "default"
+        role = "default" if role == "general" else role
+        if role not in ctx.agents.roles:
+            known = ", ".join(ctx.agents.roles)
+            raise RespondToModel(f"unknown agent_type '{role}'; there are {known}")
+        with told(ctx, self.name, prompt=args.message) as end:
+            agent_id = await ctx.agents.spawn(args.message, role)
+            end.receivers, end.statuses = (agent_id,), {agent_id: "running"}
+        return _dumps({"agent_id": agent_id})
+
+
+class SendInput(Collab):
+    """Says something to an agent."""
+
+    name = "send_input"
+    description = (
+        "Give an agent that you started more to do. If it is working, it hears this before its "
+        "next step; with interrupt it drops what it does and turns to this at once."
+    )
+    typical = Effects(calls=("agent",), exclusive=False, confined=True)
+
+    class Args(Parameters, extra="ignore"):
+        """Parameters."""
+
+        id: str = param(description="The agent's id.")
+        message: str = param(description="What it is to do or to know.")
+        interrupt: bool = param(default=False, description="Stop what it is doing first.")
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """Messages to one agent arrive in the order they were sent."""
+        return Effects(
+            calls=("agent",), exclusive=False, confined=True, serial=(f"agent:{args.id}",)
+        )
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Pass it on."""
+        agent_id = _checked_id(args.id)
+        _check_message(args.message)
+        with told(ctx, self.name, (agent_id,), args.message) as end:
+            sent = await ctx.agents.send(agent_id, args.message, interrupt=args.interrupt)
+            end.statuses = {agent_id: "running"}
+        return _dumps({"submission_id": sent})
+
+
+class Wait(Collab):
+    """Waits for agents."""
+
+    name = "wait"
+    description = (
+        "Wait until one of these agents is done, failed or closed, and read what became of it. "
+        "Prefer one long wait to many short ones."
+    )
+    typical = Effects.none()
+    polling = True
+    timeout = LONGEST_WAIT_MS / 1000 + 30
+
+    class Args(Parameters, extra="ignore"):
+        """Parameters."""
+
+        ids: list[str] = param(description="The agents' ids; the first to be done ends the wait.")
+        timeout_ms: int | None = param(
+            default=None,
+            description=(
+                f"How long to wait at most: {DEFAULT_WAIT_MS} if left out, at least "
+                f"{SHORTEST_WAIT_MS}, at most {LONGEST_WAIT_MS}."
+            ),
+        )
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """Wait for the first."""
+        if not args.ids:
+            raise RespondToModel("ids must be non-empty")
+        ids = [_checked_id(agent_id) for agent_id in args.ids]
+        asked = DEFAULT_WAIT_MS if args.timeout_ms is None else args.timeout_ms
+        if asked <= 0:
+            raise RespondToModel("timeout_ms must be greater than zero")
+        seconds = min(max(asked, SHORTEST_WAIT_MS), LONGEST_WAIT_MS) / 1000
+        with told(ctx, self.name, tuple(ids)) as end:
+            found, partial = await ctx.agents.wait(ids, seconds)
+            end.statuses = dict(found)
+        answer: dict[str, Any] = {"status": found, "timed_out": not found}
+        if partial:
+            answer["partial"] = partial
+        return ToolOutput(_dumps(answer), success=None, structured=answer)
+
+
+class OneAgent(Collab):
+    """A tool that does one thing to one agent and returns the agent's status."""
+
+    typical = Effects(serial=("agent",))
+
+    class Args(Parameters, extra="ignore"):
+        """Parameters."""
+
+        id: str = param(description="The agent's id.")
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """What concerns one agent happens in the order it was asked for."""
+        return Effects(serial=(f"agent:{args.id}",))
+
+    async def run(self, args: Args, ctx: Context) -> str:
+        """Do it, and tell whoever listens."""
+        agent_id = _checked_id(args.id)
+        with told(ctx, self.name, (agent_id,)) as end:
+            status = await self.turn(agent_id, ctx)
+            end.statuses = {agent_id: status}
+        return _dumps({"status": status})
+
+    async def turn(self, agent_id: str, ctx: Context) -> Status:
+        """What this tool does."""
+        raise NotImplementedError
+
+
+class CloseAgent(OneAgent):
+    """Ends an agent."""
+
+    name = "close_agent"
+    description = (
+        "End an agent that you no longer need, with everything it runs, and make room for "
+        "another. Returns how it stood before."
+    )
+
+    async def turn(self, agent_id: str, ctx: Context) -> Status:
+        """Close it."""
+        status: Status = await ctx.agents.close(agent_id)
+        return status
+
+
+class ResumeAgent(OneAgent):
+    """Opens a closed agent again."""
+
+    name = "resume_agent"
+    description = (
+        "Open an agent again that you have closed; it remembers its conversation. "
+        "Then send_input gives it something to do."
+    )
+
+    async def turn(self, agent_id: str, ctx: Context) -> Status:
+        """Open it."""
+        status: Status = await ctx.agents.resume(agent_id)
+        return status
+
+
+def _check_message(message: str) -> None:
+    if not message.strip():
+        raise RespondToModel("Empty message can't be sent to an agent")
+
+
+def _checked_id(agent_id: str) -> str:
+    try:
+        return str(uuid.UUID(agent_id))
+    except ValueError:
+        raise RespondToModel(
+            f"invalid agent id {agent_id}: it is not one that spawn_agent returned"
+        ) from None
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,135 @@
+"""What is told of calls to sub-agents: a begin and an end each, by what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolrest.events import Event
+from toolrest.records import dataclass, field
+
+if TYPE_CHECKING:
+    from toolrest.gate.context import Context
+
+
+class CollabBegin(Event):
+    """A call to one or more sub-agents begins; `prompt` is what they are told."""
+
+    call_id: str
+    sender_thread_id: str
+    receiver_thread_ids: tuple[str, ...] = ()
+    prompt: str | None = None
+
+
+class CollabEnd(CollabBegin):
+    """It is over; `statuses` says how each of them stands, `success` whether it worked."""
+
+    statuses: Mapping[str, Any]
+    success: bool
+
+
+class CollabAgentSpawnBegin(CollabBegin):
+    """A sub-agent is about to be started."""
+
+    type: ClassVar[str] = "collab_agent_spawn_begin"
+
+
+class CollabAgentSpawnEnd(CollabEnd):
+    """A sub-agent was started, or could not be."""
+
+    type: ClassVar[str] = "collab_agent_spawn_end"
+
+
+class CollabAgentInteractionBegin(CollabBegin):
+    """A sub-agent is told something."""
+
+    type: ClassVar[str] = "collab_agent_interaction_begin"
+
+
+class CollabAgentInteractionEnd(CollabEnd):
+    """A sub-agent was told something."""
+
+    type: ClassVar[str] = "collab_agent_interaction_end"
+
+
+class CollabWaitingBegin(CollabBegin):
+    """Sub-agents are waited for."""
+
+    type: ClassVar[str] = "collab_waiting_begin"
+
+
+class CollabWaitingEnd(CollabEnd):
+    """One of them is done, or the time is over."""
+
+    type: ClassVar[str] = "collab_waiting_end"
+
+
+class CollabCloseBegin(CollabBegin):
+    """A sub-agent is about to be closed."""
+
+    type: ClassVar[str] = "collab_close_begin"
+
+
+class CollabCloseEnd(CollabEnd):
+    """A sub-agent was closed."""
+
+    type: ClassVar[str] = "collab_close_end"
+
+
+class CollabResumeBegin(CollabBegin):
+    """A closed sub-agent is about to be opened again."""
+
+    type: ClassVar[str] = "collab_resume_begin"
+
+
+class CollabResumeEnd(CollabEnd):
+    """A sub-agent is open again."""
+
+    type: ClassVar[str] = "collab_resume_end"
+
+
+PAIRS: dict[str, tuple[type[CollabBegin], type[CollabEnd]]] = {
+    "spawn_agent": (CollabAgentSpawnBegin, CollabAgentSpawnEnd),
+    "send_input": (CollabAgentInteractionBegin, CollabAgentInteractionEnd),
+    "wait": (CollabWaitingBegin, CollabWaitingEnd),
+    "close_agent": (CollabCloseBegin, CollabCloseEnd),
+    "resume_agent": (CollabResumeBegin, CollabResumeEnd),
+}
+"""By the tool that is called."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What the end will tell; the tool fills it in as it learns it."""
+
+    receivers: tuple[str, ...] = ()
+    statuses: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def told(
+    ctx: Context, tool: str, receivers: tuple[str, ...] = (), prompt: str | None = None
+) -> Iterator[Told]:
+    """Tell the begin now and the end when the work is over, however it ends."""
+    begin, end = PAIRS[tool]
+    common: dict[str, Any] = {
+        "call_id": ctx.call_id,
+        "sender_thread_id": ctx.session_id,
+        "prompt": prompt,
+    }
+    ctx.emit(begin(receiver_thread_ids=receivers, **common))
+    known = Told(receivers)
+    success = False
+    try:
+        yield known
+        success = True
+    finally:
+        ctx.emit(
+            end(
+                receiver_thread_ids=known.receivers,
+                statuses=known.statuses,
+                success=success,
+                **common,
+            )
+        )

@@ -1,0 +1,303 @@
+"""`apply_patch`: change files by a patch in any of the forms models write, all or nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import Failure, Rejected, RespondToModel
+from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
+from toolrest.gate.tool import arguments
+from toolrest.gate.context import Context
+from toolrest.gate.tool.tool import Grammar, Group, Question, Tool
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.policy.effects import Effects
+
+if TYPE_CHECKING:
+    from toolrest.config.schema.families import PatchForm
+    from toolrest.patch.report.changes import Change
+    from toolrest.patch.plan import Record
+    from toolrest.patch.files.policy_files import PolicyFiles
+    from toolrest.patch.run import Outcome
+    from toolrest.patch.request import Request
+
+OUTSIDE = "writing outside of the project; rejected by user approval settings"
+READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
+
+_LANGUAGE = """Change files with a patch:
+*** Begin Patch
+*** Add File: new.txt
++every line of a new file
+*** Update File: old.txt
+*** Move to: renamed.txt
+@@ def function_around_the_change():
+ a line that stays
+-a line that goes
++a line that comes
+*** Delete File: unwanted.txt
+*** End Patch
+`Move to` and `@@` lines are optional. Give three lines of context around each change."""
+
+_TEXTS = {
+    "freeform": _LANGUAGE,
+    "function": _LANGUAGE,
+    "unified": "Change files with a unified diff, as `git diff` prints it.",
+    "string_edits": (
+        "Change a file by replacing text. old_string must occur exactly once, or set replace_all. "
+        "Several changes go in `edits`; all of them apply or none."
+    ),
+}
+
+
+def _string(description: str) -> JSONObject:
+    return {"type": "string", "description": description}
+
+
+_EDIT: JSONObject = {
+    "old_string": _string("The text to replace, exactly as it is in the file."),
+    "new_string": _string("The text to put there."),
+    "replace_all": {"type": "boolean", "description": "Replace every occurrence."},
+}
+
+
+def _object(properties: JSONObject, required: list[str]) -> JSONObject:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+_SCHEMAS: dict[str, JSONObject] = {
+    "freeform": _object({"input": _string("The whole patch.")}, ["input"]),
+    "function": _object({"input": _string("The whole patch.")}, ["input"]),
+    "unified": _object({"patch": _string("The diff.")}, ["patch"]),
+    "string_edits": _object(
+        {
+            "file_path": _string("The file to change."),
+            **_EDIT,
+            "edits": {
+                "type": "array",
+                "description": "Several replacements, in order.",
+                "items": _object(_EDIT, ["old_string", "new_string"]),
+            },
+        },
+        ["file_path"],
+    ),
+}
+
+
+class ApplyPatch(Tool):
+    """One handler for every form; the family only decides which one is advertised."""
+
+    name = "apply_patch"
+    group: Group = "patch"
+    typical = Effects(writes=("<paths>",))
+    takes_any_payload = True
+    checks_grammar = False
+
+    def __init__(self, form: PatchForm = "freeform") -> None:
+        self.form = form
+        self.description = _TEXTS[form]
+        if form == "freeform":
+            from toolrest.patch._merge_lark import GRAMMAR
+
+            self.kind = "custom"
+            self.grammar = Grammar("lark", GRAMMAR)
+
+    @property
+    def parameters(self) -> JSONObject:
+        """The schema of the advertised form."""
+        return _SCHEMAS[self.form]
+
+    def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
+        """Any of the forms, as the model sent it."""
+        return arguments.Decoded(arguments.parse_object(raw))
+
+    def effects(self, args: str | Mapping[str, Any], ctx: Context) -> Effects:
+        """Writes every path that the patch names."""
+        return patch_effects(read(args), ctx.cwd, ctx)
+
+    async def prepare(self, args: str | Mapping[str, Any], ctx: Context) -> None:
+        """Would it apply? Nobody is asked about a patch that would not."""
+        await prepare_patch(read(args), ctx.cwd, ctx)
+
+    async def run(self, args: str | Mapping[str, Any], ctx: Context) -> ToolOutput:
+        """Plan it and write it as a whole."""
+        request = read(args)
+        if request.dry_run:
+            from toolrest.tools.files.edit_file import dry_run
+
+            return await ctx.in_thread(dry_run, request, ctx)
+        return await ctx.in_thread(apply, request, ctx.cwd, ctx)
+
+    def question(self, args: str | Mapping[str, Any], ctx: Context) -> Question:
+        """The change as a diff."""
+        return patch_question(read(args), ctx.cwd, ctx)
+
+    def rejected_text(self, message: str) -> str:
+        """A no is a no to the patch."""
+        return "patch rejected by user" if message == "rejected by user" else message
+
+
+def read(args: str | Mapping[str, Any]) -> Request:
+    """What the model wrote as a patch request; the answer when it is none."""
+    from toolrest.patch.errors import PatchError
+    from toolrest.patch.request import read as read_any
+
+    try:
+        return read_any(args)
+    except PatchError as error:
+        raise failed(error) from None
+
+
+def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
+    """The paths it writes; it asks to leave when one of them is not this session's to write."""
+    from toolrest.patch import _merge_summary as summary
+
+    paths = request.paths(cwd)
+    if not paths:
+        raise Rejected(summary.EMPTY)
+    if request.dry_run:
+        return Effects(reads=tuple(map(ctx.files.canonical, paths)))
+    ctx.memo["places"] = frozenset(place for path in paths for place in _places(path, ctx))
+    blocked = _not_ours(paths, ctx)
+    if not blocked:
+        real = tuple(ctx.files.canonical(path) for path in paths)
+        return Effects(writes=real, judged=True)
+    shown = ", ".join(blocked[:3]) + (f" and {len(blocked) - 3} more" if blocked[3:] else "")
+    return Effects(writes=tuple(paths), judged=True, escalates=f"{_why_not_ours(ctx)}: {shown}")
+
+
+def _why_not_ours(ctx: Context) -> str:
+    if ctx.files.mode == "read-only":
+        return "the session is read-only, and it writes"
+    return "it writes outside of the project, or where nothing may be changed"
+
+
+def _places(path: str, ctx: Context) -> tuple[str, str]:
+    """Where a path leads now, and the name itself: removing a link touches not what it names."""
+    folder, name = os.path.split(ctx.files.resolve(path))
+    return ctx.files.canonical(path), os.path.join(ctx.files.canonical(folder), name)
+
+
+def _not_ours(paths: list[str], ctx: Context) -> list[str]:
+    """Paths that this session may not write, by their names alone; links are for the engine."""
+    if ctx.files.mode == "danger-full-access":
+        return []
+    return [path for path in paths if ctx.files.write_denied(path, follow=False) is not None]
+
+
+async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
+    """Verify it; where nobody may be asked, a patch that leaves the project ends here."""
+    ctx.memo["records"] = await ctx.in_thread(verify, request, cwd, ctx)
+    if (
+        ctx.approval_policy in ("never", "dangerous")
+        and not request.dry_run
+        and _not_ours(request.paths(cwd), ctx)
+    ):
+        reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
+        raise Rejected(f"patch rejected: {reason}")
+
+
+def patch_question(request: Request, cwd: str, ctx: Context) -> Question:
+    """What a person is shown: every file that it changes, as a diff, nothing left out."""
+    from toolrest.patch.report.changes import changes
+
+    found = list(changes(ctx.memo.get("records", ())))
+    return Question(
+        cwd=cwd,
+        diff="\n".join(map(_shown, found)),
+        changes={change.path: change.to_event() for change in found},
+    )
+
+
+def _shown(change: Change) -> str:
+    from toolrest.patch.text.diff import unified_diff
+
+    moved = f" -> {change.move_path}" if change.move_path else ""
+    body = change.text
+    if change.type != "update":
+        body = unified_diff("", body) if change.type == "add" else unified_diff(body, "")
+    return f"{change.type} {change.path}{moved}\n{body}"
+
+
+def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
+    """Hold it against the disk without writing; RespondToModel when it would not apply."""
+    from toolrest.patch.errors import PatchError
+
+    try:
+        return request.verify(_files(ctx), cwd, ctx.legacy_encoding)
+    except PatchError as error:
+        raise failed(error, request.refusal) from None
+
+
+def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
+    """Write it, all or nothing, and say what came of it."""
+    from toolrest.patch.text import diagnose
+    from toolrest.patch.report.changes import changes
+    from toolrest.patch.errors import PatchError
+    from toolrest.patch.run import Outcome, carry_out
+    from toolrest.patch.report.turn_diff import TurnDiff as Diff
+
+    files = _files(ctx)
+    started = time.monotonic()
+    try:
+        plan = request.plan(files, cwd, ctx.legacy_encoding)
+    except PatchError as error:
+        # It passed verification, so this is something that only shows when it is carried out.
+        return _ran(Outcome(None, error, diagnose.notes(error)), started)
+    if plan is None:
+        return ToolOutput("No changes made.")
+    listed = {
+        change.path: change.to_event() for change in changes(plan.records, ctx.legacy_encoding)
+    }
+    listed = ctx.redact_json(listed)
+    ctx.emit(PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed))
+    diff: Diff = ctx.turn_state.setdefault("diff", Diff(ctx.workspace))
+    diff.watch(plan, files)
+    outcome = carry_out(plan, files)
+    ctx.emit(
+        PatchApplyEnd(
+            call_id=ctx.call_id,
+            stdout=outcome.stdout,
+            stderr=outcome.stderr,
+            success=outcome.exit_code == 0,
+            changes=listed,
+        )
+    )
+    ctx.emit(TurnDiff(unified_diff=ctx.redact(diff.text(files))))
+    return _ran(outcome, started)
+
+
+def _ran(outcome: Outcome, started: float) -> ToolOutput:
+    from toolrest.patch import _merge_summary as summary
+
+    seconds = time.monotonic() - started
+    text = summary.ran(outcome.exit_code, seconds, outcome.stdout + outcome.stderr)
+    output = ToolOutput(text, success=outcome.exit_code == 0, notes=outcome.notes)
+    output.metadata["exit_code"] = outcome.exit_code
+    if outcome.exit_code:
+        output.failure = Failure("execution_failed", outcome.stderr)
+    return output
+
+
+def _files(ctx: Context) -> PolicyFiles:
+    from toolrest.patch.files.policy_files import PolicyFiles
+
+    return PolicyFiles(ctx.writable_files, ctx.memo.get("places"))
+
+
+def failed(error: Any, refusal: str | None = None) -> RespondToModel:
+    """The answer for a patch that cannot be read or would not apply, with the diagnosis."""
+    from toolrest.patch.text import diagnose
+    from toolrest.patch import _merge_summary as summary
+
+    words = refusal or summary.REFUSED
+    notes = (f"[toolrest] {note}" for note in diagnose.notes(error))
+    text = "\n".join([summary.refused(error, words), *notes])
+    fields = ("input",) if words == summary.REFUSED else ()
+    return RespondToModel(text, kind="input_invalid", fields=fields)

@@ -1,0 +1,147 @@
+"""`edit_file`: replace text in a file where it is the only one of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.tool import arguments
+from toolrest.gate.context import Context
+from toolrest.gate.tool.tool import Group, Tool
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.policy.effects import Effects
+from toolrest.tools.files import apply_patch
+
+if TYPE_CHECKING:
+    from toolrest.patch.plan import Record
+    from toolrest.patch.request import Request
+
+NO_CHANGES = "No changes made."
+_NAMES = frozenset(
+    {"path", "file_path", "edits", "dryRun", "dry_run"}
+    | {"oldText", "old_string", "newText", "new_string", "replaceAll", "replace_all"}
+)
+
+
+def _schema() -> JSONObject:
+    def text(description: str) -> JSONObject:
+        return {"type": "string", "description": description}
+
+    def flag(description: str) -> JSONObject:
+        return {"type": "boolean", "description": description}
+
+    edit: JSONObject = {
+        "type": "object",
+        "properties": {
+            "oldText": text("The text to replace, exactly as it is in the file."),
+            "newText": text("The text to put there."),
+            "replaceAll": flag("Replace every occurrence."),
+        },
+        "required": ["oldText", "newText"],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "properties": {
+            "path": text("The file to change."),
+            "edits": {
+                "type": "array",
+                "description": "The replacements, each on the result of the one before.",
+                "items": edit,
+            },
+            "dryRun": flag("Only show what would change."),
+        },
+        "required": ["path", "edits"],
+        "additionalProperties": False,
+    }
+
+
+class EditFile(Tool):
+    """String edits on the patch engine: the same gate, events and keys as apply_patch."""
+
+    name = "edit_file"
+    description = (
+        "Change a file by replacing text, and get the change back as a diff. oldText must occur "
+        "exactly once, or set replaceAll. All edits of a call apply, or none."
+    )
+    group: Group = "patch"
+    typical = Effects(writes=("<path>",))
+    parameters = _schema()
+
+    def __init__(self, *, offered: bool = True) -> None:
+        self.offered = offered
+
+    def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
+        """The edits, in any of the spellings."""
+        value = arguments.parse_object(raw)
+        unknown = tuple(name for name in value if name not in _NAMES)
+        return arguments.Decoded(_request(value, self.name), unknown)
+
+    def effects(self, args: Request, ctx: Context) -> Effects:
+        """Writes that one file; a dry run reads it."""
+        return apply_patch.patch_effects(args, ctx.cwd, ctx)
+
+    async def prepare(self, args: Request, ctx: Context) -> None:
+        """Would it apply? Nobody is asked about edits that would not."""
+        await apply_patch.prepare_patch(args, ctx.cwd, ctx)
+
+    async def run(self, args: Request, ctx: Context) -> ToolOutput:
+        """Make the edits, all or none, and show them."""
+        return await ctx.in_thread(_edit, args, ctx)
+
+    def rejected_text(self, message: str) -> str:
+        """A no is a no to the edit."""
+        return "edit rejected by user" if message == "rejected by user" else message
+
+
+def _request(value: Mapping[str, Any], tool: str) -> Request:
+    from toolrest.patch.forms.string_edits import from_arguments
+    from toolrest.patch.errors import PatchError
+    from toolrest.patch.request import Request
+
+    try:
+        return Request("edit", from_arguments(value), f"{tool} failed")
+    except PatchError as error:
+        raise RespondToModel(f"{tool} failed: {error.verdict}", kind="input_invalid") from None
+
+
+def dry_run(request: Request, ctx: Context) -> ToolOutput:
+    """What edits would change, and nothing more."""
+    records = apply_patch.verify(request, ctx.cwd, ctx)
+    return ToolOutput(fenced_diff(records, ctx) if records else NO_CHANGES)
+
+
+def _edit(request: Request, ctx: Context) -> ToolOutput:
+    if request.dry_run:
+        return dry_run(request, ctx)
+    records = apply_patch.verify(request, ctx.cwd, ctx)
+    if not records:
+        return ToolOutput(NO_CHANGES)
+    return told(apply_patch.apply(request, ctx.cwd, ctx), request, fenced_diff(records, ctx))
+
+
+def told(output: ToolOutput, request: Request, text: str) -> ToolOutput:
+    """What apply_patch said, in the words of a tool that is not apply_patch."""
+    if output.failure is not None:
+        message = f"{request.refusal}: {output.failure.message.rstrip()}"
+        failed = ToolOutput.error(message, output.failure.kind, output.failure.fields)
+        failed.notes = output.notes
+        return failed
+    output.content = text
+    return output
+
+
+def fenced_diff(records: list[Record], ctx: Context) -> str:
+    """The change as a unified diff in a fence that nothing in it can close."""
+    from toolrest.patch.report.changes import changes
+
+    parts = []
+    for change in changes(records, ctx.legacy_encoding):
+        parts.append(f"--- {change.path}\n+++ {change.path}\n{change.text}")
+    text = "".join(parts)
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    ending = "" if text.endswith("\n") else "\n"
+    return f"{fence}diff\n{text}{ending}{fence}"

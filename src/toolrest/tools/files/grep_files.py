@@ -1,0 +1,149 @@
+"""`grep_files`: which files hold a match, newest first; on request the lines, or how many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.context import Context
+from toolrest.gate.tool.args_class import Parameters, param
+from toolrest.gate.tool.tool import Group, Tool
+from toolrest.items import ToolOutput
+from toolrest.records import dataclass, field
+from toolrest.policy.effects import Effects
+from toolrest.tools.files import grep_matches as matches
+from toolrest.tools.files.ripgrep import Ended, Names, Place, Ripgrep, one_line_each, place
+
+NOTHING = "No matches found."
+MOST = 2000
+_MOST_CONTEXT = 50
+_INCOMPLETE = "some files or folders could not be read and were not searched"
+
+
+class GrepFiles(Tool):
+    """Searches with ripgrep. Hidden paths are in no result, however they are asked for."""
+
+    name = "grep_files"
+    description = (
+        "Find the files whose contents match a regular expression, newest first. Files that "
+        'git ignores are left out. output_mode "content" shows the matching lines, "count" how '
+        "many there are in each file."
+    )
+    group: Group = "files"
+    typical = Effects(reads=("<path>",))
+    idempotent = True
+
+    class Args(Parameters):
+        """Parameters."""
+
+        pattern: str = param(description="The regular expression, in ripgrep's syntax.")
+        include: str | None = param(
+            default=None, description='Only files that match this glob, such as "*.py".'
+        )
+        path: str | None = param(
+            default=None,
+            description="The directory or file to search; the working directory by default.",
+        )
+        limit: int = param(default=100, ge=0, description=f"Most results to return, up to {MOST}.")
+        output_mode: Literal["files", "content", "count"] = param(
+            default="files",
+            description='"files" lists paths, "content" matching lines, "count" their number.',
+        )
+        context: int = param(
+            default=0, ge=0, description='With "content": lines to show around each match.'
+        )
+        offset: int = param(default=1, ge=0, description="First result to return, from 1.")
+
+    def __init__(self, rg: Ripgrep | None = None) -> None:
+        self.rg = rg or Ripgrep()
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """Reads whatever lies in that place."""
+        return Effects(reads=(ctx.files.canonical(args.path or ctx.cwd),))
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """One page of results, or words that say why there is none."""
+        search = _search(args, ctx)
+        if args.output_mode == "files":
+            return await ctx.in_thread(self._files, search, ctx)
+        return await ctx.in_thread(self._lines, search, ctx, args.output_mode == "count")
+
+    def _files(self, search: Search, ctx: Context) -> ToolOutput:
+        names = Names(search.where, ctx.files, search.offset - 1, search.limit)
+        ended = self._run(["--files-with-matches"], search, ctx, names.take)
+        lines = list(one_line_each(names.kept))
+        return search.output(lines, len(lines), ended, more=names.more)
+
+    def _lines(self, search: Search, ctx: Context, counted: bool) -> ToolOutput:
+        skipped, limit = search.offset - 1, search.limit
+        found = matches.Found(search.where, ctx.files, skipped, limit, counted=counted)
+        # The text of a line comes from the file, by way of the policy; its number is enough here.
+        flags = ["--count"] if counted else ["--line-number", "--max-columns=1", "--no-heading"]
+        ended = self._run(["--with-filename", *flags], search, ctx, found.take)
+        if counted:
+            lines = [f"{path}:{count}" for path, count in found.counts()]
+        else:
+            lines = found.lines(search.context, ctx.legacy_encoding)
+        return search.output(lines, found.taken, ended, more=found.more)
+
+    def _run(
+        self, flags: list[str], search: Search, ctx: Context, take: Callable[[bytes], bool]
+    ) -> Ended:
+        arguments = [
+            *flags,
+            "--null",
+            "--color=never",
+            "--sortr=modified",
+            f"--regexp={search.pattern}",
+            "--no-messages",
+            *([f"--glob={search.include}"] if search.include else []),
+            "--",
+            search.where.real,
+        ]
+        ended = self.rg.run(arguments, take, cwd=ctx.cwd, ctx=ctx)
+        ended.check()
+        return ended
+
+
+@dataclass(slots=True)
+class Search:
+    """What was asked for, after it was found to make sense."""
+
+    pattern: str
+    include: str
+    where: Place
+    limit: int
+    offset: int
+    context: int
+    notes: list[str] = field(default_factory=list)
+
+    def output(self, lines: list[str], shown: int, ended: Ended, *, more: bool) -> ToolOutput:
+        """The page, and what a reader has to know about it."""
+        if ended.incomplete:
+            self.notes.append(_INCOMPLETE)
+        if more:
+            following = self.offset + shown
+            self.notes.append(f"more results follow; continue with offset {following}")
+        if not lines:
+            # Nothing found is an answer, not an error.
+            return ToolOutput(NOTHING, success=False, notes=self.notes)
+        return ToolOutput("\n".join(lines), notes=self.notes)
+
+
+def _search(args: GrepFiles.Args, ctx: Context) -> Search:
+    pattern = args.pattern.strip()
+    if not pattern:
+        raise _wrong("pattern", "pattern must not be empty")
+    if args.limit < 1:
+        raise _wrong("limit", "limit must be greater than zero")
+    if args.offset < 1:
+        raise _wrong("offset", "offset must be a 1-indexed result number")
+    include = (args.include or "").strip()
+    where = place(args.path or None, ctx)
+    limit = min(args.limit, MOST)
+    return Search(pattern, include, where, limit, args.offset, min(args.context, _MOST_CONTEXT))
+
+
+def _wrong(name: str, message: str) -> RespondToModel:
+    return RespondToModel(message, kind="input_invalid", fields=(name,))

@@ -1,0 +1,251 @@
+"""ripgrep as a source of names: which one is run, how it is run, and how it is ended.
+
+It runs beside the sandbox, so nothing it prints is shown as it comes: callers hold every path
+against the session's path policy, and read the lines they show through that policy themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from selectors import EVENT_READ, DefaultSelector
+from signal import SIGKILL
+from subprocess import DEVNULL, PIPE, Popen
+from time import monotonic
+
+from toolrest.errors import Rejected, RespondToModel, Timeout, os_words
+from toolrest.gate.context import Context
+from toolrest.records import dataclass
+from toolrest.policy.paths.policy import PathPolicy
+
+SECONDS = 30.0
+_PIECE = 1 << 16
+_LOOK_UP = 0.05
+"""Seconds between two looks at the clock and at whether the call was cancelled."""
+_MOST_ERROR_BYTES = 4000
+_KEPT_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "PATH", "TMPDIR")
+"""Git's own ignore files are found by these; a child gets nothing else."""
+
+
+def find_rg(roots: Sequence[str] = ()) -> str | None:
+    """The one that was installed with Toolrest, else the first on PATH outside writable roots."""
+    from toolrest.sandbox.programs import bundled_rg, find_program
+
+    return bundled_rg(roots) or find_program("rg", roots)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a search ended; `stopped` when the caller had enough."""
+
+    code: int
+    errors: str = ""
+    stopped: bool = False
+
+    @property
+    def incomplete(self) -> bool:
+        """Some files could not be read, and the rest was searched all the same."""
+        return self.code == 2 and not self.errors and not self.stopped
+
+    def check(self) -> None:
+        """RespondToModel when the search itself failed."""
+        if not self.stopped and not self.incomplete and self.code not in (0, 1):
+            words = self.errors or f"it was ended by signal {-self.code}"
+            raise RespondToModel(f"rg failed: {words}")
+
+
+@dataclass(slots=True)
+class Ripgrep:
+    """One ripgrep to run. `program` None: the usual one."""
+
+    program: str | None = None
+    seconds: float = SECONDS
+
+    def run(
+        self, arguments: Sequence[str], take: Callable[[bytes], bool], *, cwd: str, ctx: Context
+    ) -> Ended:
+        """Hand each piece of output to `take` until it returns False; ends with ripgrep dead.
+
+        Blocks, so it belongs in a thread; gives up when the call is cancelled.
+        """
+        argv = [
+            self.program or find_rg(ctx.files.writable_roots) or "rg",
+            "--no-config",
+            f"--max-filesize={ctx.files.max_file_size}",
+            *arguments,
+        ]
+        process = _start(argv, cwd)
+        try:
+            return self._read(process, take, lambda: ctx.cancelled)
+        finally:
+            _end(process)
+
+    def _read(
+        self, process: Popen[bytes], take: Callable[[bytes], bool], stopped: Callable[[], bool]
+    ) -> Ended:
+        out, err = process.stdout, process.stderr
+        if out is None or err is None:
+            raise RuntimeError("rg was started without its pipes")
+        deadline = monotonic() + self.seconds
+        errors = b""
+        with DefaultSelector() as ready:
+            ready.register(out, EVENT_READ)
+            ready.register(err, EVENT_READ)
+            while ready.get_map():
+                if stopped():
+                    raise RespondToModel("cancelled", kind="aborted")
+                if monotonic() >= deadline:
+                    raise Timeout(f"rg timed out after {self.seconds:g} seconds")
+                for key, _ in ready.select(_LOOK_UP):
+                    piece = os.read(key.fd, _PIECE)
+                    if not piece:
+                        ready.unregister(key.fileobj)
+                    elif key.fileobj is err:
+                        errors = (errors + piece)[:_MOST_ERROR_BYTES]
+                    elif not take(piece):
+                        return Ended(0, stopped=True)
+        return Ended(process.wait(), errors.decode("utf-8", "replace").strip())
+
+
+def _start(argv: list[str], cwd: str) -> Popen[bytes]:
+    try:
+        return Popen(
+            argv,
+            cwd=cwd,
+            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+        )
+    except ValueError:
+        message = "a search cannot hold a NUL character or text that is not Unicode"
+        raise RespondToModel(message, kind="input_invalid") from None
+    except OSError as error:
+        words = os_words(error)
+        raise RespondToModel(
+            f"failed to launch rg: {words}. Ensure ripgrep is installed and on PATH."
+        ) from None
+
+
+def _end(process: Popen[bytes]) -> None:
+    """Dead and reaped: a cancelled search must not go on behind its answer."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, SIGKILL)
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+@dataclass(slots=True)
+class Place:
+    """Where to search: as it is shown, as it really is, and whether it is a folder."""
+
+    shown: str
+    real: str
+    is_folder: bool
+
+
+def place(given: str | None, ctx: Context) -> Place:
+    """The place to search, if it is there and may be read; RespondToModel says why not."""
+    shown = ctx.cwd if given is None else ctx.resolve(given)
+    try:
+        real = ctx.files.canonical(shown)
+        os.stat(real)
+        try:
+            ctx.files.open_dir(real).close()
+        except NotADirectoryError:
+            os.close(ctx.files.open_read(real))
+            return Place(shown, real, False)
+    except OSError as error:
+        raise RespondToModel(f"unable to access `{shown}`: {os_words(error)}") from None
+    except Rejected as error:
+        raise Rejected(f"unable to access `{shown}`: {error.message}", kind=error.kind) from None
+    return Place(shown, real, True)
+
+
+class Judge:
+    """Tells which of the paths that ripgrep prints may be shown, each folder looked at once.
+
+    A plain file in a folder that is what its name says needs no more than its own name judged;
+    whatever is special goes the policy's long way.
+    """
+
+    def __init__(self, where: Place, files: PathPolicy) -> None:
+        self._where = where
+        self._files = files
+        self._plain: dict[str, bool] = {}
+
+    def shown(self, name: bytes) -> str | None:
+        """A printed path as it may be shown; None when it may not."""
+        try:
+            path = name.decode()
+        except UnicodeDecodeError:
+            return None
+        if not path.startswith(self._where.real) or not self._allowed(path):
+            return None
+        where = self._where
+        same = where.shown == where.real
+        return path if same else where.shown + path.removeprefix(where.real)
+
+    def _allowed(self, path: str) -> bool:
+        if self._files.read_rule(path) is not None:
+            return False
+        folder = os.path.dirname(path)
+        if folder not in self._plain:
+            same = self._files.canonical(folder) == folder
+            self._plain[folder] = same and self._files.read_denied(folder) is None
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return False
+        if self._plain[folder] and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+            return True
+        return self._files.read_denied(path) is None
+
+
+class Names:
+    """Gathers paths that end in NUL, as `--null` prints them, and keeps what may be shown.
+
+    `enough` names are kept and one more is looked for, so that a caller can say that there are
+    more. What is no UTF-8 is left out, and so is what the policy hides.
+    """
+
+    def __init__(self, where: Place, files: PathPolicy, skip: int, enough: int) -> None:
+        self.kept: list[str] = []
+        self.more = False
+        self._judge = Judge(where, files)
+        self._skip = skip
+        self._enough = enough
+        self._rest = b""
+
+    def take(self, piece: bytes) -> bool:
+        """One piece of output; False when nothing more is needed."""
+        *names, self._rest = (self._rest + piece).split(b"\0")
+        return all(map(self._add, names))
+
+    def _add(self, name: bytes) -> bool:
+        path = self._judge.shown(name)
+        if path is None:
+            return True
+        if self._skip:
+            self._skip -= 1
+        elif len(self.kept) < self._enough:
+            self.kept.append(path)
+        else:
+            self.more = True
+        return not self.more
+
+
+def one_line_each(paths: Sequence[str]) -> Iterator[str]:
+    """Paths as lines: a line break in a name must not be able to forge another result."""
+    from toolrest.tools.files.list_dir import one_line
+
+    return (path if path.isprintable() else one_line(path) for path in paths)
+
+
+__all__ = ["Ended", "Judge", "Names", "Place", "Ripgrep", "find_rg", "one_line_each", "place"]

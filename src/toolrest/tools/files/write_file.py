@@ -1,0 +1,76 @@
+"""`write_file`: make a file, or replace all that is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.gate.context import Context
+from toolrest.gate.tool.args_class import Parameters, param
+from toolrest.gate.tool.tool import Group, Tool
+from toolrest.items import ToolOutput
+from toolrest.policy.effects import Effects
+from toolrest.tools.files import apply_patch
+from toolrest.tools.files.edit_file import NO_CHANGES, told
+
+if TYPE_CHECKING:
+    from toolrest.patch.request import Request
+
+
+class WriteFile(Tool):
+    """A whole file on the patch engine: the same gate, events and keys as apply_patch."""
+
+    name = "write_file"
+    description = (
+        "Create a file with this content, or replace everything in it. Missing directories are "
+        "made. To change a part of a file, edit it instead."
+    )
+    group: Group = "patch"
+    typical = Effects(writes=("<path>",))
+
+    class Args(Parameters):
+        """Parameters."""
+
+        path: str = param(
+            also=("file_path",),
+            min_length=1,
+            description="The file, absolute or relative to the working directory.",
+        )
+        content: str = param(description="All of its text.")
+
+    def __init__(self, *, offered: bool = True) -> None:
+        self.offered = offered
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """Writes that one file."""
+        return apply_patch.patch_effects(_request(args, self.name), ctx.cwd, ctx)
+
+    async def prepare(self, args: Args, ctx: Context) -> None:
+        """Could it be written? Nobody is asked about a file that could not."""
+        ctx.files.check_size(len(args.content.encode("utf-8", "replace")), args.path)
+        await apply_patch.prepare_patch(_request(args, self.name), ctx.cwd, ctx)
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """Write it as a whole, and say whether it is new."""
+        return await ctx.in_thread(_write, _request(args, self.name), ctx)
+
+    def rejected_text(self, message: str) -> str:
+        """A no is a no to the file."""
+        return "write rejected by user" if message == "rejected by user" else message
+
+
+def _request(args: WriteFile.Args, tool: str) -> Request:
+    from toolrest.patch.request import Request
+    from toolrest.patch.forms.whole_file import WriteRequest
+
+    return Request("write", WriteRequest(args.path, args.content), f"{tool} failed")
+
+
+def _write(request: Request, ctx: Context) -> ToolOutput:
+    records = apply_patch.verify(request, ctx.cwd, ctx)
+    if not records:
+        return ToolOutput(NO_CHANGES)
+    output = apply_patch.apply(request, ctx.cwd, ctx)
+    (record,) = records
+    size = len(record.after or b"")
+    done = "Created" if record.before is None else "Replaced"
+    return told(output, request, f"{done} {record.path} ({size:,} bytes)")

@@ -1,0 +1,74 @@
+"""`view_image`: let the model look at a picture in a file."""
+
+from __future__ import annotations
+
+import os
+
+from toolrest.errors import Rejected, RespondToModel, os_words
+from toolrest.events import ViewImageToolCall
+from toolrest.gate.context import Context
+from toolrest.gate.tool.args_class import Parameters, param
+from toolrest.gate.tool.tool import Group, Tool
+from toolrest.items import ToolOutput
+from toolrest.policy.effects import Effects
+
+
+class ViewImage(Tool):
+    """Hands an image back as an image. The path policy and the size limit are read_file's."""
+
+    name = "view_image"
+    description = (
+        "Look at an image file (PNG, JPEG, GIF, WebP or BMP). Large ones are made smaller; of an "
+        "animation the first frame is shown."
+    )
+    group: Group = "images"
+    typical = Effects(reads=("<path>",))
+    idempotent = True
+
+    class Args(Parameters):
+        """Parameters."""
+
+        path: str = param(
+            also=("image_path",),
+            description="The image file, absolute or relative to the working directory.",
+        )
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """Reads that one file."""
+        return Effects(reads=(ctx.files.canonical(args.path),))
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """The image, or words that say why not."""
+        path = ctx.resolve(args.path)
+        data = await ctx.in_thread(_read, path, ctx)
+        output = await ctx.in_thread(show, data, ctx)
+        ctx.emit(ViewImageToolCall(call_id=ctx.call_id, path=ctx.redact(path)))
+        return output
+
+
+def show(data: bytes, ctx: Context) -> ToolOutput:
+    """A file's bytes as an image for the model."""
+    from toolrest.tools.images.pictures import prepare
+
+    return prepare(data, lambda: ctx.cancelled).output()
+
+
+def _read(path: str, ctx: Context) -> bytes:
+    try:
+        fd = ctx.files.open_read(path)
+    except IsADirectoryError:
+        raise RespondToModel(f"image path `{path}` is not a file") from None
+    except OSError as error:
+        raise RespondToModel(f"unable to locate image at `{path}`: {os_words(error)}") from None
+    except Rejected as error:
+        words = f"unable to locate image at `{path}`: {error.message}"
+        raise Rejected(words, kind=error.kind) from None
+    try:
+        status = os.fstat(fd)
+        data = ctx.files.read_fd(fd, path)
+    except OSError as error:
+        raise RespondToModel(f"unable to locate image at `{path}`: {os_words(error)}") from None
+    finally:
+        os.close(fd)
+    ctx.note_read(path, status)
+    return data

@@ -1,0 +1,134 @@
+"""A tool of another server, in the one registry, behind the one gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.tool.arguments import Decoded
+from toolrest.gate.context import Context
+from toolrest.gate.decision.decide import Decision
+from toolrest.gate.tool.wire_names import full_name
+from toolrest.gate.tool.raw_schema import RawSchema
+from toolrest.gate.schema.for_wire import clean_text
+from toolrest.gate.tool.tool import Group, Tool
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.mcp.errors import McpError, McpTimeout
+from toolrest.policy.effects import Effects
+from toolrest.tools.mcp._merge_mcp_events import told
+from toolrest.tools.mcp.result import output_of
+
+if TYPE_CHECKING:
+    from toolrest.mcp.definitions import Definition
+    from toolrest.mcp.pool import Pool
+    from toolrest.mcp.servers import Server
+
+LONGEST_DESCRIPTION = 2048
+_SPARE = 30.0
+
+
+class McpTool(Tool):
+    """Calls one tool of one server. What the server says about it can raise its risk only."""
+
+    group: Group = "mcp"
+
+    def __init__(self, definition: Definition, server: Server, *, offered: bool = True) -> None:
+        self.definition = definition
+        self.server = server
+        self.mcp = definition.key
+        self.name = full_name(definition.key)
+        words = clean_text(definition.description, LONGEST_DESCRIPTION)
+        self.description = words or f"Tool from {server.name}: {definition.name}"
+        self.offered = offered
+        self.only_reads = server.row.trusted and definition.hint("readOnlyHint") is True
+        self._schema = RawSchema(_known_part(definition.input_schema), self.name)
+        row = server.row
+        # The pool has the server's own limits; the gate's stands behind them.
+        longest = max(row.tool_timeout_sec, row.tool_timeout_max_sec)
+        self.timeout = longest + row.startup_timeout_sec + _SPARE
+        self.typical = Effects(
+            calls=(self.name,),
+            exclusive=not self._beside_others(),
+            critical="the server says that it may destroy data" if self._destroys() else None,
+        )
+
+    @cached_property
+    def pin(self) -> str:
+        """A hash of how the server is started and of everything it says about this tool."""
+        from toolrest.mcp.definitions import digest
+        from toolrest.mcp.pins import launch_record
+
+        launch = digest(launch_record(self.server, None))
+        return digest([launch, self.definition.digest])[:16]
+
+    def _beside_others(self) -> bool:
+        return self.server.row.supports_parallel_tool_calls or self.only_reads
+
+    def _destroys(self) -> bool:
+        return self.definition.hint("destructiveHint") is True
+
+    @property
+    def parameters(self) -> JSONObject:
+        """The server's schema in the form that models are offered."""
+        return self._schema.parameters
+
+    def validate(self) -> None:
+        """The schema must be one that can be offered and checked."""
+        self._schema.check()
+        _ = self._schema.parameters
+
+    def decode(self, raw: str | Mapping[str, Any]) -> Decoded:
+        """The arguments, checked by the server's own schema."""
+        return self._schema.decode(raw)
+
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """What the user's settings for this server say, if they say anything."""
+        row = self.server.row
+        own = row.tools.get(self.definition.name)
+        mode = own.approval_mode if own is not None else row.default_tools_approval_mode
+        if mode == "approve" and (own is not None or effects.critical is None):
+            return Decision("allow", "mcp.approve")
+        if mode == "prompt":
+            key = f"mcp_servers.{self.server.name}"
+            reason = f"{key} says that its tools are asked about"
+            if ctx.approval_policy in ("never", "dangerous"):
+                words = f"{reason}, and approval_policy is {ctx.approval_policy}"
+                return Decision("deny", "mcp.prompt", words)
+            return Decision("ask", "mcp.prompt", reason)
+        return None
+
+    async def run(self, args: Any, ctx: Context) -> ToolOutput:
+        """Call it; an error of the server is an answer, not an exception."""
+        server, tool = self.definition.key
+        pool: Pool = ctx.mcp
+        with told(ctx, server, tool, args) as outcome:
+            try:
+                result = await pool.call(
+                    server, tool, args, known=self.definition, on_progress=_progress(ctx)
+                )
+            except McpError as error:
+                raise _failure(server, tool, error) from None
+            outcome.ok(result)
+        return output_of(result, self.server.row.result_view)
+
+
+def _failure(server: str, tool: str, error: McpError) -> RespondToModel:
+    """What a model reads when a call never got a result."""
+    text = f"tool call error: tool call failed for `{server}/{tool}`\n\nCaused by:\n    {error}"
+    timed_out = isinstance(error, McpTimeout)
+    return RespondToModel(text, kind="timed_out" if timed_out else "execution_failed")
+
+
+def _progress(ctx: Context) -> Any:
+    def progress(done: float, total: float | None, message: str | None) -> None:
+        fraction = done / total if total else None
+        ctx.progress(message or (f"{done:g}" + (f" of {total:g}" if total else "")), fraction)
+
+    return progress
+
+
+def _known_part(schema: JSONObject) -> JSONObject:
+    """The arguments are an object, whatever a server forgot to say."""
+    return {**schema, "type": "object", "properties": schema.get("properties") or {}}

@@ -1,0 +1,376 @@
+"""What the command tools share: their surroundings in words, escalation, denials, notes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from toolrest.errors import Failure, RespondToModel, SandboxDenied
+from toolrest.gate.context import Context
+from toolrest.gate.tool.args_class import Parameters, extra_of, param
+from toolrest.gate.tool.tool import Group, Question, Tool
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.records import dataclass
+from toolrest.policy.effects import Effects
+from toolrest.tools.files.apply_patch import (
+    apply,
+    failed,
+    patch_effects,
+    patch_question,
+    prepare_patch,
+    read,
+)
+
+if TYPE_CHECKING:
+    from toolrest.gate.decision.decide import Decision
+    from toolrest.gate.output.limiter import Collected
+    from toolrest.patch.request import Request
+    from toolrest.policy.verdict.verdict import Verdict
+
+Permissions: TypeAlias = Literal["use_default", "require_escalated"]
+
+PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
+_MAX_REPOSITORIES = 16
+_PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the session lets commands do, for descriptions that tell the model the truth."""
+
+    mode: str
+    roots: tuple[str, ...]
+    network: str
+    approval: str
+
+    @property
+    def may_escalate(self) -> bool:
+        """Whether asking to run outside the sandbox makes sense here."""
+        return self.approval == "on-request" and self.mode != "danger-full-access"
+
+    def words(self) -> str:
+        """Two or three sentences for a tool's description."""
+        if self.mode == "danger-full-access":
+            return "Commands run without a sandbox, with the user's own rights."
+        writes = (
+            "nothing can be written"
+            if self.mode == "read-only"
+            else "only " + ", ".join(self.roots) + " and the private /tmp can be written"
+        )
+        reach = {
+            "on": "The network can be reached.",
+            "allowlist": "Only the hosts that the user listed can be reached.",
+        }.get(self.network, "There is no network.")
+        ask = (
+            "If that blocks something the task needs, call again with sandbox_permissions "
+            'set to "require_escalated" and a justification; the user is asked.'
+            if self.may_escalate
+            else "Do not ask to leave the sandbox: in this session that is refused."
+        )
+        return f"Commands run in a sandbox: {writes}. {reach} {ask}"
+
+
+class Escalation(Parameters):
+    """Parameters of every tool that runs commands."""
+
+    justification: str | None = param(
+        default=None,
+        description="With require_escalated: the question for the user, in one sentence.",
+    )
+    prefix_rule: list[str] | None = param(
+        default=None,
+        description="With require_escalated: the first words of such commands that need not be "
+        "asked about again.",
+    )
+
+    def asks_to_leave(self) -> bool:
+        """Whether the model wants this run outside the sandbox."""
+        return getattr(self, "sandbox_permissions", None) == "require_escalated" or bool(
+            extra_of(self).get("with_escalated_permissions")
+        )
+
+
+def refuse_escalation(args: Escalation, ctx: Context, tool: str) -> None:
+    """Only on-request lets a model ask to leave the sandbox."""
+    from toolrest.policy.verdict._merge_verdict_defaults import escalation_refused
+
+    refusal = escalation_refused(ctx.approval_policy, tool=tool) if args.asks_to_leave() else None
+    if refusal is not None:
+        raise RespondToModel(refusal, kind="policy_denied", fields=("sandbox_permissions",))
+
+
+def command_effects(
+    argv: tuple[str, ...], args: Escalation, ctx: Context, verdict: Verdict
+) -> Effects:
+    """Runs one program; inside the sandbox unless the model asks otherwise.
+
+    Only a command that is proven to read and nothing else may share its turn.
+    """
+    from toolrest.policy.verdict.verdict import Kind
+
+    confined = ctx.runner.is_confined
+    if confined and args.asks_to_leave():
+        return Effects(runs=(argv,), escalates=args.justification or "")
+    worst = verdict.worst
+    critical = f"{worst.rule}: {worst.why}" if worst and worst.kind >= Kind.DANGEROUS else None
+    looks_only = confined and verdict.kind == Kind.SAFE
+    return Effects(
+        runs=(argv,),
+        confined=confined,
+        critical=critical,
+        exclusive=False if looks_only else None,
+        reads=verdict.reads if looks_only else (),
+        looks=looks_only,
+    )
+
+
+class CommandTool(Tool):
+    """A tool that runs commands. One that is nothing but a patch goes through apply_patch."""
+
+    group: Group = "shell"
+    may_ask_to_leave = True
+
+    def argv(self, args: Any, ctx: Context) -> tuple[str, ...]:
+        """The argument vector that the call means, as people are shown it."""
+        raise NotImplementedError
+
+    def argv_once(self, args: Any, ctx: Context) -> tuple[str, ...]:
+        """The same, worked out once a call: what was judged is what runs."""
+        found: tuple[str, ...] | None = ctx.memo.get("argv")
+        if found is None:
+            found = ctx.memo["argv"] = self.argv(args, ctx)
+        return found
+
+    def _patch_once(self, args: Any, ctx: Context) -> PatchCall | None:
+        """The patch that the call is, if it is one; worked out once, as well."""
+        memo = ctx.memo
+        if "patch" not in memo:
+            memo["patch"] = patch_in(self.argv_once(args, ctx), args.workdir, ctx)
+        found: PatchCall | None = memo["patch"]
+        return found
+
+    def script(self, args: Any) -> str | tuple[str, ...]:
+        """What is judged: the command line itself, or the argument vector."""
+        raise NotImplementedError
+
+    async def start(self, args: Any, ctx: Context) -> ToolOutput:
+        """Run it."""
+        raise NotImplementedError
+
+    def effects(self, args: Any, ctx: Context) -> Effects:
+        """Runs one program, or writes the files of the patch that it is."""
+        refuse_escalation(args, ctx, self.name)
+        if args.asks_to_leave() and not self.may_ask_to_leave:
+            raise RespondToModel(
+                f"{self.name} cannot be run outside the sandbox",
+                kind="policy_denied",
+                fields=("sandbox_permissions",),
+            )
+        argv = self.argv_once(args, ctx)
+        patch = self._patch_once(args, ctx)
+        if patch is not None:
+            return patch_effects(patch.request, patch.cwd, ctx)
+        return command_effects(argv, args, ctx, self.verdict(args, ctx))
+
+    def verdict(self, args: Any, ctx: Context) -> Verdict:
+        """What the command will do, judged piece by piece; once a call."""
+        found: Verdict | None = ctx.memo.get("verdict")
+        if found is None:
+            from toolrest.policy.verdict.verdict import judge
+            from toolrest.tools.shell._merge_planted import expose
+
+            cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
+            roots = (*ctx.files.writable_roots, *PRIVATE)
+            found = judge(self.script(args), cwd=cwd, writable_roots=roots)
+            expose(found, ctx)
+            ctx.memo["verdict"] = found
+        return found
+
+    def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
+        """The hosts that its words name, and programs that are there to send something."""
+        if not effects.runs:
+            return super().reaches(args, effects, ctx)
+        stays = ctx.runner.confinement.network == "off" and effects.escalates is None
+        if stays and ctx.runner.is_confined:
+            return ()
+        from toolrest.policy.commands.network import senders_in
+
+        verdict = self.verdict(args, ctx)
+        return verdict.connects or senders_in(segment.argv for segment in verdict.segments)
+
+    async def more_env(self, args: Any, cwd: str, ctx: Context) -> dict[str, str]:
+        """Git that only looks may not run the programs that a repository's settings name.
+
+        Which settings there are, git itself says, in every folder that it will run in; listing
+        them runs nothing.
+        """
+        folders = self.verdict(args, ctx).git_folders
+        if not folders:
+            return {}
+        if len(folders) > _MAX_REPOSITORIES:
+            raise RespondToModel(
+                f"the command looks into {len(folders)} folders with git; "
+                f"use at most {_MAX_REPOSITORIES} in one call"
+            )
+        from toolrest.policy.commands.git import disarmed_git
+
+        names: dict[str, None] = {}
+        for folder in dict.fromkeys((cwd, *folders)):
+            listing = ("git", "config", "--list", "--name-only", "-z")
+            if await ctx.in_thread(os.path.isdir, folder):
+                listed = await ctx.runner.run(listing, folder, seconds=5, outside=ctx.outside)
+                names.update(dict.fromkeys(listed.result.stdout.split("\0")))
+        return disarmed_git(names)
+
+    def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        """By what the command line does; a patch is decided like any write."""
+        if not effects.runs:
+            return None
+        from toolrest.tools.shell.decision import decision_on
+
+        return decision_on(self.verdict(args, ctx), args, ctx)
+
+    def hook_names(self, effects: Effects) -> tuple[str, ...]:
+        """A command that is a patch is one to hooks too."""
+        names = super().hook_names(effects)
+        return names if effects.runs else (*names, "apply_patch")
+
+    def question(self, args: Any, ctx: Context) -> Question:
+        """The argument vector and the folder, or the patch as a diff."""
+        argv = self.argv(args, ctx)
+        patch = patch_in(argv, args.workdir, ctx)
+        if patch is not None:
+            return patch_question(patch.request, patch.cwd, ctx)
+        cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
+        return Question(argv, cwd, purpose=getattr(args, "description", None) or "")
+
+    async def prepare(self, args: Any, ctx: Context) -> None:
+        """A patch is verified before anybody is asked about it."""
+        patch = self._patch_once(args, ctx)
+        if patch is not None:
+            await prepare_patch(patch.request, patch.cwd, ctx)
+
+    async def run(self, args: Any, ctx: Context) -> ToolOutput:
+        """Run it, or apply the patch that it is."""
+        patch = self._patch_once(args, ctx)
+        if patch is None:
+            try:
+                return await self.start(args, ctx)
+            except SandboxDenied as denied:
+                raise _without_advice(denied, ctx) from None
+        output = await ctx.in_thread(apply, patch.request, patch.cwd, ctx)
+        output.content = self.wrap_patch(output.text)
+        output.notes.append(f"apply_patch was requested via {self.name}; use the tool itself")
+        return output
+
+    def wrap_patch(self, text: str) -> str:
+        """How the result of a patch looks in this tool's layout."""
+        return text
+
+
+class OneShot(Escalation):
+    """Parameters of the tools that wait for a command's end."""
+
+    workdir: str | None = param(default=None, description="The folder to run in.")
+    timeout_ms: int | None = param(
+        default=None,
+        ge=0,
+        also=("timeout",),
+        description="After how many milliseconds to give up; 10000 when left out.",
+    )
+    sandbox_permissions: Permissions | None = param(
+        default=None,
+        description="require_escalated asks to run outside the sandbox; needs a justification.",
+    )
+
+    @property
+    def seconds(self) -> float:
+        """The time limit."""
+        return (10_000 if self.timeout_ms is None else self.timeout_ms) / 1000
+
+
+class OneShotTool(CommandTool):
+    """A command tool that waits for the end; an abort is told in two lines."""
+
+    typical = Effects(runs=(("<command>",),), confined=True)
+
+    def aborted_text(self, seconds: float) -> str:
+        """Two lines, as models know them from these tools."""
+        return f"Wall time: {seconds:.1f} seconds\naborted by user"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchCall:
+    """A patch found in a command, and the folder it is relative to."""
+
+    request: Request
+    cwd: str
+
+
+def patch_in(argv: tuple[str, ...], workdir: str | None, ctx: Context) -> PatchCall | None:
+    """The patch that a command is, or None; RespondToModel when it is a broken one."""
+    text = "\n".join(argv)
+    if not any(mark in text for mark in _PATCH_MARKS):
+        return None
+    from toolrest.patch.errors import PatchError
+    from toolrest.patch.forms.shell_command import recognise
+
+    try:
+        found = recognise(argv)
+    except PatchError as error:
+        raise failed(error) from None
+    if found is None:
+        return None
+    folder = ctx.files.resolve(workdir) if workdir else ctx.cwd
+    return PatchCall(read(found.text), found.cwd(folder))
+
+
+def parsed_command(command: str | tuple[str, ...]) -> tuple[JSONObject, ...]:
+    """For events: what a command is for, part by part."""
+    from toolrest.policy.commands import purpose
+
+    return purpose.parsed_command(command)
+
+
+def finish(
+    text: str,
+    *,
+    code: int | None,
+    success: bool,
+    backend: str,
+    notes: list[str],
+    blocked: str | None,
+    collected: Collected | None = None,
+) -> ToolOutput:
+    """The output of a command; SandboxDenied when the sandbox is what stopped it."""
+    metadata: dict[str, Any] = {"exit_code": code, "sandbox": backend}
+    if collected is not None:
+        metadata["collected"] = collected.summary()
+    output = ToolOutput(text, success=success, metadata=metadata, notes=notes)
+    if blocked is not None:
+        output.success = False
+        output.failure = Failure("sandbox_denied", blocked)
+        output.notes.append(blocked)
+        raise SandboxDenied(blocked, output)
+    return output
+
+
+def _without_advice(denied: SandboxDenied, ctx: Context) -> SandboxDenied:
+    """Where a model may not ask to leave the sandbox, it is not told to."""
+    from toolrest.sandbox.denial import ASK
+
+    output = denied.output
+    if ctx.approval_policy == "on-request" or not isinstance(output, ToolOutput):
+        return denied
+    output.notes = [note.removesuffix(f"; {ASK}") for note in output.notes]
+    words = denied.message.removesuffix(f"; {ASK}")
+    output.failure = Failure("sandbox_denied", words)
+    return SandboxDenied(words, output)
+
+
+def withheld_notes(withheld: tuple[str, ...], text: str) -> list[str]:
+    """Variables that were withheld, when the failing command's output speaks of them."""
+    named = [name for name in withheld if name in text]
+    if not named:
+        return []
+    return [f"withheld from the command: {', '.join(named[:8])} (shell_environment_policy)"]

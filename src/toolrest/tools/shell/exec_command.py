@@ -1,0 +1,190 @@
+"""`exec_command`: start a command line that may outlive the call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.errors import RespondToModel
+from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
+from toolrest.gate.context import Context
+from toolrest.gate.output.limiter import Limit, formatted_truncate
+from toolrest.gate.tool.args_class import param
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.policy.effects import Effects
+from toolrest.process.output import layout
+from toolrest.tools.shell.command_tool import (
+    CommandTool,
+    Escalation,
+    Permissions,
+    Surroundings,
+    finish,
+    parsed_command,
+    withheld_notes,
+)
+
+if TYPE_CHECKING:
+    from toolrest.running.results import Executed
+    from toolrest.process.sessions.session import SessionEnd
+
+DEFAULT_TOKENS = 10_000
+_SOURCE = "unified_exec_startup"
+
+
+class ExecCommand(CommandTool):
+    """Runs in a pipe or a terminal; what has not ended by the yield can be polled."""
+
+    name = "exec_command"
+    typical = Effects(runs=(("<cmd>",),), confined=True)
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.description = (
+            "Run a command line. If it has not finished after yield_time_ms it goes on, and the "
+            "result names a session ID for write_stdin. " + surroundings.words()
+        )
+
+    class Args(Escalation):
+        """Parameters."""
+
+        cmd: str = param(description="The command line.")
+        workdir: str | None = param(default=None, description="The folder to run in.")
+        shell: str | None = param(
+            default=None, description="The shell to use; the user's own when left out."
+        )
+        login: bool = param(
+            default=True, description="Whether the shell reads the user's profile first."
+        )
+        tty: bool = param(
+            default=False,
+            description="Run in a terminal, so that write_stdin can type into it.",
+        )
+        yield_time_ms: int = param(
+            default=10_000, ge=0, description="How long to wait for the end, 250 to 30000."
+        )
+        max_output_tokens: int = param(
+            default=DEFAULT_TOKENS, ge=0, description="How much of the output to return."
+        )
+        sandbox_permissions: Permissions = param(
+            default="use_default",
+            description="require_escalated asks to run outside the sandbox; needs a justification.",
+        )
+
+    def script(self, args: Args) -> str | tuple[str, ...]:
+        """What the model wrote."""
+        return args.cmd
+
+    def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
+        """The chosen shell with that line."""
+        shells = ctx.runner.shells
+        shell = shells.named(args.shell) if args.shell else shells.default()
+        return shell.argv(args.cmd, login=args.login)
+
+    def wrap_patch(self, text: str) -> str:
+        """A patch has no session: only the time and the output are told."""
+        return f"Wall time: 0.0000 seconds\nOutput:\n{text}"
+
+    async def start(self, args: Args, ctx: Context) -> ToolOutput:
+        """Start it, wait, and say what came and whether it goes on."""
+        runner = ctx.runner
+        cwd = runner.workdir(args.workdir)
+        runner.count()
+        argv = self.argv_once(args, ctx)
+        _, withheld, _ = runner.environment(unified=True, tty=args.tty)
+        parsed: tuple[JSONObject, ...] = ()
+        ctx.delta = ExecCommandOutputDelta
+
+        def started(session_id: int, pid: int) -> None:
+            nonlocal parsed
+            parsed = parsed_command(args.cmd)  # while the program is busy starting
+            ctx.emit(
+                ExecCommandBegin(
+                    call_id=ctx.call_id,
+                    command=argv,
+                    cwd=cwd,
+                    parsed_cmd=parsed,
+                    process_id=str(session_id),
+                    source=_SOURCE,
+                    withheld=withheld,
+                )
+            )
+
+        def ended(end: SessionEnd) -> None:
+            ctx.emit_late(
+                ExecCommandEnd(
+                    call_id=ctx.call_id,
+                    command=argv,
+                    cwd=cwd,
+                    parsed_cmd=parsed,
+                    stdout=end.transcript,
+                    stderr="",
+                    aggregated_output=end.transcript,
+                    exit_code=-1 if end.exit_code is None else end.exit_code,
+                    duration=end.duration,
+                    formatted_output=formatted_truncate(
+                        end.transcript, Limit(args.max_output_tokens, "tokens")
+                    ),
+                    status="completed" if end.exit_code == 0 else "failed",
+                    process_id=str(end.session_id),
+                    source=_SOURCE,
+                    withheld=withheld,
+                )
+            )
+
+        done = await runner.execute(
+            args.cmd,
+            cwd,
+            shell=args.shell,
+            login=args.login,
+            tty=args.tty,
+            yield_ms=args.yield_time_ms,
+            outside=ctx.outside,
+            call_id=ctx.call_id,
+            more_env=await self.more_env(args, cwd, ctx),
+            on_delta=ctx.output,
+            on_start=started,
+            on_end=ended,
+        )
+        if done.result.state == "failed_to_start":
+            raise RespondToModel(f"exec_command failed: {done.result.error}")
+        return answer(done, args.max_output_tokens)
+
+
+def answer(done: Executed, tokens: int) -> ToolOutput:
+    """The layout that exec_command and write_stdin share."""
+    result = done.result
+    shown = formatted_truncate(result.text, Limit(tokens, "tokens"))
+    text = layout.unified(
+        shown,
+        chunk_id=result.chunk_id,
+        wall_time=result.wall_time,
+        original_bytes=result.original_bytes,
+        exit_code=result.exit_code,
+        session_id=result.session_id,
+    )
+    return finish(
+        text,
+        code=result.exit_code,
+        success=True,
+        backend=done.backend,
+        notes=_notes(done),
+        blocked=done.blocked,
+    )
+
+
+def _notes(done: Executed) -> list[str]:
+    result = done.result
+    notes = []
+    if result.signal is not None:
+        notes.append(f"the command was ended by signal {result.signal}")
+    if result.waiting_for_input:
+        notes.append("the program is waiting for input; answer it with write_stdin")
+    if result.background_pids:
+        notes.append(f"{len(result.background_pids)} of its processes still run in the background")
+    if result.binary:
+        notes.append(result.binary)
+    if result.warning:
+        notes.append(result.warning)
+    if result.evicted is not None:
+        notes.append(f"session {result.evicted} was ended to make room")
+    if result.exit_code:
+        notes += withheld_notes(done.withheld, result.text)
+    return notes + list(done.gaps)

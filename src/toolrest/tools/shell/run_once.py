@@ -1,0 +1,109 @@
+"""Run a command to its end and turn the result into an output: for `shell` and `shell_command`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Literal
+
+from toolrest.errors import RespondToModel
+from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
+from toolrest.gate.context import Context
+from toolrest.items import ToolOutput
+from toolrest.records import dataclass
+from toolrest.process.output import layout
+from toolrest.tools.shell.command_tool import finish, parsed_command, withheld_notes
+
+if TYPE_CHECKING:
+    from toolrest.running.results import Ran
+    from toolrest.process.run import RunResult
+
+Delta = Callable[[Literal["stdout", "stderr"], str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a layout is made of."""
+
+    body: str
+    code: int
+    seconds: float
+
+
+async def run_once(
+    ctx: Context,
+    start: Callable[[Delta], Awaitable[Ran]],
+    *,
+    command: tuple[str, ...],
+    cwd: str,
+    lay_out: Callable[[Finished, Context], str],
+) -> ToolOutput:
+    """Count, announce, run, lay out; a blocked command raises SandboxDenied with its output."""
+    ctx.runner.count()
+    ctx.delta = ExecCommandOutputDelta
+    parsed = parsed_command(command)
+    _, withheld, _ = ctx.runner.environment(unified=False)
+    begin = ExecCommandBegin(
+        call_id=ctx.call_id, command=command, cwd=cwd, parsed_cmd=parsed, withheld=withheld
+    )
+    ctx.emit(begin)
+    collector = ctx.collector()
+    with collector:
+
+        def show(stream: Literal["stdout", "stderr"], text: str) -> None:
+            collector.write(text)
+            ctx.output(text, stream)
+
+        ran = await start(show)
+    result = ran.result
+    if result.state == "failed_to_start":
+        _end(ctx, begin, result, result.error or "")
+        raise RespondToModel(f"execution error: {result.error}")
+    code = 0 if result.exit_code is None else result.exit_code
+    output = result.aggregated
+    body = layout.body(output, result.duration if result.timed_out else None)
+    text = lay_out(Finished(body, code, result.duration), ctx)
+    _end(ctx, begin, result, text)
+    return finish(
+        text,
+        code=code,
+        success=code == 0,
+        backend=ran.backend,
+        notes=_notes(ran, output, code),
+        blocked=ran.blocked,
+        collected=collector.finish(),
+    )
+
+
+def _notes(ran: Ran, output: str, code: int) -> list[str]:
+    result = ran.result
+    notes: list[str] = []
+    if result.signal is not None and not result.timed_out:
+        notes.append(f"the command was ended by signal {result.signal}")
+    if result.background_pids:
+        notes.append(f"{len(result.background_pids)} of its processes still run in the background")
+    if result.survivors:
+        pids = ", ".join(map(str, result.survivors))
+        notes.append(f"could not be ended: processes {pids}")
+    if code != 0:
+        notes += withheld_notes(ran.withheld, output)
+    return notes + list(ran.gaps)
+
+
+def _end(ctx: Context, begin: ExecCommandBegin, result: RunResult, formatted: str) -> None:
+    redact = ctx.redact
+    ctx.emit(
+        ExecCommandEnd(
+            call_id=ctx.call_id,
+            command=begin.command,
+            cwd=begin.cwd,
+            parsed_cmd=begin.parsed_cmd,
+            stdout=redact(result.stdout),
+            stderr=redact(result.stderr),
+            aggregated_output=redact(result.aggregated),
+            exit_code=-1 if result.exit_code is None else result.exit_code,
+            duration=result.duration,
+            formatted_output=redact(formatted),
+            status="completed" if result.exit_code == 0 else "failed",
+            withheld=begin.withheld,
+        )
+    )

@@ -1,0 +1,78 @@
+"""`shell`: run one program, given as a list of arguments; and its older spellings."""
+
+from __future__ import annotations
+
+from toolrest.errors import RespondToModel
+from toolrest.gate.context import Context
+from toolrest.gate.output.limiter import formatted_truncate
+from toolrest.gate.tool.args_class import param
+from toolrest.items import ToolOutput
+from toolrest.process.output import layout
+from toolrest.tools.shell.run_once import Finished, run_once
+from toolrest.tools.shell.command_tool import OneShot, OneShotTool, Surroundings
+
+
+class Shell(OneShotTool):
+    """The array form: nothing is added to the argument vector."""
+
+    name = "shell"
+    aliases = ("container.exec", "local_shell")
+
+    def __init__(self, surroundings: Surroundings, *, offered: bool = True) -> None:
+        self.offered = offered
+        self.description = (
+            "Run a program and return its output. `command` is the exact argument vector; use "
+            '["bash", "-lc", "..."] for a command line. ' + surroundings.words()
+        )
+
+    class Args(OneShot):
+        """Parameters."""
+
+        command: list[str] = param(description="The program and its arguments.")
+        description: str | None = param(
+            default=None, description="What the command is for, in a few words."
+        )
+
+    def script(self, args: Args) -> str | tuple[str, ...]:
+        """What the model wrote."""
+        return tuple(args.command)
+
+    def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
+        """Exactly what was given."""
+        if not args.command or not args.command[0]:
+            raise RespondToModel(
+                "command args are empty", kind="input_invalid", fields=("command",)
+            )
+        return tuple(args.command)
+
+    async def start(self, args: Args, ctx: Context) -> ToolOutput:
+        """Run it and lay the result out as JSON."""
+        cwd = ctx.runner.workdir(args.workdir)
+        env = await self.more_env(args, cwd, ctx)
+        return await run_once(
+            ctx,
+            lambda delta: ctx.runner.run(
+                tuple(args.command),
+                cwd,
+                seconds=args.seconds,
+                outside=ctx.outside,
+                on_delta=delta,
+                more_env=env,
+            ),
+            command=tuple(args.command),
+            cwd=cwd,
+            lay_out=_structured,
+        )
+
+
+def _structured(done: Finished, ctx: Context) -> str:
+    shown = formatted_truncate(done.body, ctx.limit)
+    return layout.structured(shown, done.code, done.seconds)
+
+
+class LocalShell(Shell):
+    """The hosted kind: offered by type alone, called with `local_shell_call` items."""
+
+    name = "local_shell"
+    aliases = ("container.exec", "shell")
+    kind = "local_shell"

@@ -1,0 +1,106 @@
+"""`write_stdin`: type into a command that still runs, or ask how it goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.errors import RespondToModel
+from toolrest.events import TerminalInteraction
+from toolrest.gate.context import Context
+from toolrest.gate.tool.args_class import Parameters, param
+from toolrest.gate.tool.tool import Group, Question, Tool
+from toolrest.items import ToolOutput
+from toolrest.policy.effects import Effects
+from toolrest.tools.shell.command_tool import PRIVATE
+from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer
+
+if TYPE_CHECKING:
+    from toolrest.gate.decision.decide import Decision
+
+
+_LOOKS = ("", "\x03", "\x04")
+"""Nothing, Ctrl-C and Ctrl-D: nobody can be harmed by these."""
+_OUTSIDE = "it types into a program that runs outside the sandbox"
+
+
+def _danger(chars: str, ctx: Context) -> str | None:
+    """What is typed may be read by a shell: as such it must not be on the dangerous list."""
+    if chars in _LOOKS:
+        return None
+    from toolrest.policy.verdict.verdict import Kind, judge
+
+    roots = (*ctx.files.writable_roots, *PRIVATE)
+    worst = judge(chars, cwd=ctx.cwd, writable_roots=roots).worst
+    if worst is None or worst.kind != Kind.DANGEROUS:
+        return None
+    return f"{worst.rule}: {worst.why}"
+
+
+class WriteStdin(Tool):
+    """Calls on one session run one after the other; different sessions do not wait."""
+
+    name = "write_stdin"
+    group: Group = "shell"
+    description = (
+        "Type characters into a command that exec_command left running, then return what it "
+        "printed. Without chars it only waits and looks. Sessions started with tty=false take no "
+        "input, except \\u0003 to interrupt."
+    )
+    typical = Effects(
+        runs=(("<session>",),), serial=("exec:<session_id>",), exclusive=False, confined=True
+    )
+    polling = True
+
+    class Args(Parameters):
+        """Parameters."""
+
+        session_id: int = param(description="The number that exec_command returned.")
+        chars: str = param(default="", description="What to type; \\u0003 is Ctrl-C.")
+        yield_time_ms: int = param(
+            default=250, ge=0, description="How long to wait for output, 250 to 30000."
+        )
+        max_output_tokens: int = param(
+            default=DEFAULT_TOKENS, ge=0, description="How much of the output to return."
+        )
+
+    def effects(self, args: Args, ctx: Context) -> Effects:
+        """Goes on with a command that was decided on when it started; what is typed is new."""
+        outside = args.chars not in _LOOKS and ctx.runner.left_sandbox(args.session_id)
+        return Effects(
+            runs=(("write_stdin", str(args.session_id)),),
+            serial=(f"exec:{args.session_id}",),
+            exclusive=False,
+            confined=not outside,
+            escalates=_OUTSIDE if outside else None,
+            critical=_danger(args.chars, ctx),
+        )
+
+    def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
+        """Looking at a command that somebody let run, or ending it, is not asked about again."""
+        if args.chars in _LOOKS and ctx.approval_policy != "strict":
+            from toolrest.gate.decision.decide import Decision
+
+            return Decision("allow", "session.poll")
+        return None
+
+    def question(self, args: Args, ctx: Context) -> Question:
+        """What would be typed, and where."""
+        return Question(("write_stdin", str(args.session_id), args.chars))
+
+    async def run(self, args: Args, ctx: Context) -> ToolOutput:
+        """Type, wait, and say what came."""
+        try:
+            done = await ctx.runner.write(
+                args.session_id, args.chars, yield_ms=args.yield_time_ms, on_delta=ctx.output
+            )
+        except RespondToModel as error:
+            message = f"write_stdin failed: {error.message}"
+            raise RespondToModel(message, kind=error.kind, fields=error.fields) from None
+        ctx.emit(
+            TerminalInteraction(
+                call_id=ctx.call_id,
+                process_id=str(args.session_id),
+                stdin=ctx.redact(args.chars),
+            )
+        )
+        return answer(done, args.max_output_tokens)

@@ -1,0 +1,154 @@
+"""Anthropic's Messages API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from toolrest.config.schema.model_limits import ModelInfo, model_info
+from toolrest.items import JSONObject, Wire
+from toolrest.wire.apis.anthropic_messages import (
+    CONTINUE,
+    MARK,
+    anthropic_messages,
+    closed,
+    marked,
+)
+from toolrest.wire.apis.anthropic_stream import AnthropicParser
+from toolrest.wire.apis.chat import schemas_of
+from toolrest.wire.apis.chat_messages import leading_words
+from toolrest.wire.client import HttpModel, Parser, array
+from toolrest.wire.items.parts import speaks
+from toolrest.wire.model import ModelRequest
+from toolrest.wire.items.pairing import word_id
+from toolrest.wire.provider import Provider
+from toolrest.wire.items.history_bytes import History, Rendered
+from toolrest.wire.items.json_text import dumps
+
+_VERSION: Final = "2023-06-01"
+_INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
+_BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768}
+_EFFORTS: Final = {"minimal": "low", "xhigh": "max"}
+_OFF: Final = frozenset({"none", "off"})
+
+
+class AnthropicModel(HttpModel):
+    """A model on the Messages API. Stable prefixes are marked for its cache."""
+
+    wire: Wire = "anthropic"
+    path = "messages"
+
+    def __init__(
+        self,
+        provider: Provider,
+        name: str,
+        *,
+        context_window: int | None = None,
+        info: ModelInfo | None = None,
+    ) -> None:
+        super().__init__(provider, name, context_window=context_window)
+        self._info = model_info(name) if info is None else info
+        images = provider.profile.images
+        self._history = History(
+            lambda items: anthropic_messages(items, images=images),
+            speaks=lambda item: "anthropic" in item or speaks(item),
+            legal=word_id,
+        )
+
+    @property
+    def optional(self) -> Iterable[str]:
+        """Fields that can be done without."""
+        return ("thinking", "output_config", "tool_choice")
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request, with up to four marks: tools, system, the last request's end, this one's."""
+        leading, words = leading_words(request.items)
+        history = self._history.render(request.items[leading:])
+        if request.output_schema is not None:
+            words = [*words, _schema_words(request.output_schema)]
+        system = "\n\n".join(filter(None, [request.instructions, *words]))
+        thinking = self._thinking(request)
+        tools = self.tools_json(request.tools) if request.tools else None
+        return self.joined(
+            {
+                "model": request.model,
+                "max_tokens": self._most(request, thinking),
+                "system": [_block(system)] if system.strip() else None,
+                "messages": _messages(history),
+                "tools": tools,
+                "tool_choice": _choice(request) if tools else None,
+                "thinking": thinking,
+                "output_config": self._effort(request),
+                "stream": True,
+            }
+        )
+
+    def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
+        """The last tool carries the mark for all of them."""
+        *before, last = tools
+        return [*before, {**last, "cache_control": MARK}]
+
+    def _most(self, request: ModelRequest, thinking: JSONObject | None) -> int:
+        most = self.most(request) or self._info.max_output_tokens
+        budget = thinking.get("budget_tokens", 0) if thinking else 0
+        return most if most > budget else int(budget) + 4096
+
+    def _thinking(self, request: ModelRequest) -> JSONObject | None:
+        effort = request.reasoning_effort
+        if effort is None or effort in _OFF or self._info.thinking == "none":
+            return None
+        if self._info.thinking == "adaptive":
+            return {"type": "adaptive"}
+        return {"type": "enabled", "budget_tokens": _BUDGETS.get(effort, _BUDGETS["medium"])}
+
+    def _effort(self, request: ModelRequest) -> JSONObject | None:
+        effort = request.reasoning_effort
+        if effort is None or effort in _OFF or self._info.thinking != "adaptive":
+            return None
+        return {"effort": _EFFORTS.get(effort, effort)}
+
+    def headers(self, request: ModelRequest) -> dict[str, str]:
+        """The key goes in a header of its own."""
+        headers = super().headers(request)
+        if self.provider.key:
+            headers.pop("authorization", None)
+            headers.setdefault("x-api-key", self.provider.key)
+        headers.setdefault("anthropic-version", _VERSION)
+        if request.reasoning_effort is not None and self._info.thinking == "budget":
+            headers.setdefault("anthropic-beta", _INTERLEAVED)
+        return headers
+
+    def parser(self, request: ModelRequest) -> Parser:
+        """What reads the answer."""
+        return AnthropicParser(schemas_of(request.tools))
+
+
+def _messages(history: Rendered) -> list[bytes | bytearray]:
+    """Marked where the last request ended, as far as the server has seen it, and at the end."""
+    settled, last = history.settled, history.last
+    rest = closed(history.rest, last)
+    if rest:
+        rest[-1] = marked(rest[-1])
+    first = [CONTINUE] if settled.startswith(b'{"role":"assistant"') else []
+    if last is not None and last["role"] == "user":
+        settled = settled[: len(settled) - history.last_size] + dumps(marked(last)).encode()
+    return array(first, settled, rest)
+
+
+def _block(text: str) -> JSONObject:
+    return {"type": "text", "text": text, "cache_control": MARK}
+
+
+def _choice(request: ModelRequest) -> JSONObject:
+    kinds = {"auto": "auto", "required": "any", "none": "none"}
+    choice: JSONObject = {"type": kinds.get(request.tool_choice, "auto")}
+    if not request.parallel_tool_calls and choice["type"] != "none":
+        choice["disable_parallel_tool_use"] = True
+    return choice
+
+
+def _schema_words(schema: Any) -> str:
+    return (
+        "Your final message must be one JSON document that matches this JSON Schema, with nothing "
+        f"around it:\n{dumps(schema)}"
+    )

@@ -1,0 +1,122 @@
+"""A history as the messages of Anthropic's API: blocks, in turns of user and assistant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toolrest.items import Content, Image, JSONObject
+from toolrest.wire.items.parts import as_function, is_blank, output_parts, parts_of, text_of
+from toolrest.wire.items.encode import NOTHING, anthropic_block
+from toolrest.wire.items._merge_images import without_images
+from toolrest.wire.items.pairing import is_call, is_models, is_output
+
+CONTINUE: Final[JSONObject] = {
+    "role": "user",
+    "content": [{"type": "text", "text": "Continue."}],
+}
+MARK: Final = {"type": "ephemeral"}
+
+
+def anthropic_messages(items: Sequence[JSONObject], *, images: bool = True) -> list[JSONObject]:
+    """The messages for a stretch of paired items."""
+    building = _Messages()
+    for item in items:
+        building.add(item if images else without_images(item))
+    return building.made
+
+
+def marked(message: JSONObject) -> JSONObject:
+    """The message with a place for the cache to end at its last block."""
+    *before, last = message["content"]
+    if last.get("type") in ("thinking", "redacted_thinking"):
+        return message
+    return {**message, "content": [*before, {**last, "cache_control": MARK}]}
+
+
+def closed(messages: list[JSONObject], before: JSONObject | None) -> list[JSONObject]:
+    """The end of a history: the user's, because assistants' would be taken for a beginning.
+
+    `before` is the last message before these; without one they are the whole history, which
+    must begin with the user.
+    """
+    made = list(messages)
+    if before is None and (not made or made[0]["role"] != "user"):
+        made.insert(0, CONTINUE)
+    last = made[-1] if made else before
+    if last is not None and last["role"] != "user":
+        made.append(CONTINUE)
+    return made
+
+
+class _Messages:
+    def __init__(self) -> None:
+        self.made: list[JSONObject] = []
+
+    def add(self, item: JSONObject) -> None:
+        if is_models(item):
+            self._models(item)
+        elif is_output(item):
+            self._put("user", [_result(item)])
+        elif not is_blank(item):
+            self._put("user", _blocks(parts_of(item.get("content"))))
+
+    def _models(self, item: JSONObject) -> None:
+        if is_call(item):
+            self._put("assistant", [_tool_use(item)])
+        elif item.get("type") == "message":
+            text = text_of(parts_of(item.get("content")))
+            if text.strip():
+                self._say({"type": "text", "text": text.rstrip()})
+        elif item.get("type") == "reasoning":
+            self._put("assistant", _thinking(item))
+
+    def _say(self, block: JSONObject) -> None:
+        """Text stands before the calls of its message: results must follow calls at once."""
+        last = self.made[-1] if self.made else None
+        if last is not None and last["role"] == "assistant":
+            blocks = last["content"]
+            at = next((n for n, b in enumerate(blocks) if b["type"] == "tool_use"), len(blocks))
+            blocks.insert(at, block)
+        else:
+            self._put("assistant", [block])
+
+    def _put(self, role: str, blocks: list[JSONObject]) -> None:
+        if not blocks:
+            return
+        last = self.made[-1] if self.made else None
+        if last is not None and last["role"] == role:
+            last["content"] += blocks
+        else:
+            self.made.append({"role": role, "content": blocks})
+
+
+def _tool_use(item: JSONObject) -> JSONObject:
+    call_id, name, arguments = as_function(item)
+    return {"type": "tool_use", "id": call_id, "name": name, "input": json.loads(arguments)}
+
+
+def _thinking(item: JSONObject) -> list[JSONObject]:
+    """Only what this API signed goes back to it, and that as it came."""
+    origin = item.get("anthropic")
+    if not isinstance(origin, dict):
+        return []
+    if isinstance(origin.get("redacted"), str):
+        return [{"type": "redacted_thinking", "data": origin["redacted"]}]
+    text = text_of(parts_of(item.get("summary")))
+    return [{"type": "thinking", "thinking": text, "signature": origin.get("signature", "")}]
+
+
+def _result(item: JSONObject) -> JSONObject:
+    blocks = _blocks(output_parts(item))
+    content: Any = blocks or NOTHING
+    if len(blocks) == 1 and blocks[0]["type"] == "text":
+        content = blocks[0]["text"]
+    result: JSONObject = {"type": "tool_result", "tool_use_id": item["call_id"], "content": content}
+    return result | {"is_error": True} if item.get("failed") is True else result
+
+
+def _blocks(parts: list[Content]) -> list[JSONObject]:
+    """Without blank texts, for which the API refuses the whole request."""
+    return [anthropic_block(part) for part in parts if isinstance(part, Image) or part.text.strip()]

@@ -1,0 +1,112 @@
+"""Chat Completions: what OpenAI began and everybody serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from toolrest.items import JSONObject, Wire
+from toolrest.wire.apis.chat_messages import chat_messages, leading_words
+from toolrest.wire.apis.chat_stream import ChatParser
+from toolrest.wire.client import HttpModel, Parser, array
+from toolrest.wire.items.parts import speaks
+from toolrest.wire.model import ModelRequest
+from toolrest.wire.provider import Provider
+from toolrest.wire.items.history_bytes import History
+
+
+class ChatModel(HttpModel):
+    """A model on Chat Completions. Every tool is a function here."""
+
+    wire: Wire = "chat"
+    path = "chat/completions"
+
+    def __init__(self, provider: Provider, name: str, *, context_window: int | None = None) -> None:
+        super().__init__(provider, name, context_window=context_window)
+        profile = provider.profile
+        self._history = History(
+            lambda items: chat_messages(items, profile),
+            speaks=speaks,
+            forgets=profile.reasoning == "turn",
+        )
+
+    @property
+    def optional(self) -> Iterable[str]:
+        """Fields that can be done without."""
+        names = ("stream_options", "parallel_tool_calls", "tool_choice", "reasoning_effort")
+        return (*names, "verbosity", "response_format", "prompt_cache_key")
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request; fields that need tools only when there are some."""
+        profile = self.provider.profile
+        count, words = leading_words(request.items)
+        history = self._history.render(request.items[count:])
+        system = "\n\n".join(filter(None, [request.instructions, *words]))
+        role = "developer" if profile.developer_role else "system"
+        first = [{"role": role, "content": system}] if system else []
+        tools = self.tools_json(request.tools) if request.tools else None
+        limit = "max_completion_tokens" if profile.developer_role else "max_tokens"
+        return self.joined(
+            {
+                "model": request.model,
+                "messages": array(first, history.settled, history.rest),
+                "stream": True,
+                "stream_options": {"include_usage": True} if profile.usage else None,
+                "tools": tools,
+                "tool_choice": request.tool_choice if tools and profile.tool_choice else None,
+                "parallel_tool_calls": (
+                    request.parallel_tool_calls if tools and profile.parallel_tool_calls else None
+                ),
+                "reasoning_effort": request.reasoning_effort,
+                "verbosity": request.verbosity,
+                "response_format": _format(request) if profile.json_schema else None,
+                "prompt_cache_key": (
+                    request.session_id if profile.developer_role and request.session_id else None
+                ),
+                limit: self.most(request),
+            }
+        )
+
+    def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
+        """As many tools, in as plain a form, as this endpoint takes."""
+        profile = self.provider.profile
+        if profile.max_tools is not None:
+            tools = tools[: profile.max_tools]
+        if profile.schema_subset is None:
+            return tools
+        from toolrest.gate.schema.for_wire import for_wire
+
+        made = []
+        for tool in tools:
+            function = tool.get("function")
+            if isinstance(function, dict):
+                plain = for_wire(function.get("parameters"), "chat", subset=profile.schema_subset)
+                tool = {**tool, "function": {**function, "parameters": plain}}
+            made.append(tool)
+        return made
+
+    def parser(self, request: ModelRequest) -> Parser:
+        """What reads the answer."""
+        return ChatParser(
+            self.provider.profile,
+            schemas_of(request.tools),
+            limited=self.most(request) is not None,
+        )
+
+
+def _format(request: ModelRequest) -> JSONObject | None:
+    if request.output_schema is None:
+        return None
+    schema = {"name": "toolrest_output_schema", "strict": True, "schema": request.output_schema}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def schemas_of(tools: Sequence[JSONObject]) -> dict[str, Mapping[str, Any]]:
+    """The parameters of each tool on offer, by its name on this wire."""
+    schemas: dict[str, Mapping[str, Any]] = {}
+    for tool in tools:
+        body = tool.get("function", tool)
+        if isinstance(body, dict) and isinstance(body.get("name"), str):
+            parameters = body.get("parameters", body.get("input_schema"))
+            schemas[body["name"]] = parameters if isinstance(parameters, dict) else {}
+    return schemas

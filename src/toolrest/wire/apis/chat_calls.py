@@ -1,0 +1,119 @@
+"""Tool calls put together from deltas, as servers really send them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from toolrest.records import dataclass, field
+from toolrest.wire.items.json_text import dumps
+
+
+@dataclass(slots=True)
+class Slot:
+    """One call on its way: first id and first name win, arguments are strung together."""
+
+    index: int | None = None
+    call_id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        """What has come so far; the whole text when a server sends it anew with every piece."""
+        text = "".join(self.pieces)
+        if len(self.pieces) > 1 and not is_object(text) and is_object(self.pieces[-1]):
+            return self.pieces[-1]
+        return text
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a whole JSON object."""
+    if not text.rstrip().endswith("}"):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+class Assembler:
+    """Takes `tool_calls` deltas.
+
+    Which call a delta belongs to is told by its id, else by its index, else it is the last one.
+    A new id or name at an index that is in use begins another call, unless the call there is
+    plainly unfinished.
+    """
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+
+    def add(self, delta: Any) -> Iterator[tuple[Slot, str, bool]]:
+        """Take one list of deltas; each slot touched, what was added, and whether it is new."""
+        for entry in delta if isinstance(delta, list) else [delta]:
+            if isinstance(entry, dict):
+                yield self._entry(entry)
+
+    def _entry(self, entry: dict[str, Any]) -> tuple[Slot, str, bool]:
+        function = entry.get("function")
+        body = function if isinstance(function, dict) else entry
+        call_id, name = _text(entry.get("id")), _text(body.get("name"))
+        index = entry.get("index")
+        index = index if isinstance(index, int) and not isinstance(index, bool) else None
+        piece = _arguments(body.get("arguments"))
+        slot = self._find(call_id, index, name)
+        is_new = slot is None
+        if slot is None:
+            slot = Slot(index)
+            self.slots.append(slot)
+        slot.call_id = slot.call_id or call_id
+        slot.name = slot.name or name
+        if piece:
+            slot.pieces.append(piece)
+        return slot, piece, is_new
+
+    def _find(self, call_id: str, index: int | None, name: str) -> Slot | None:
+        if call_id:
+            known = [slot for slot in self.slots if slot.call_id == call_id]
+            if known and not (name and known[-1].index != index):
+                return known[-1]
+        if index is not None:
+            same = [slot for slot in self.slots if slot.index == index]
+        else:
+            same = self.slots[-1:]
+        last = same[-1] if same else None
+        return None if last is None or _begins_another(last, call_id, name) else last
+
+    def named(self) -> Iterator[tuple[Slot, str]]:
+        """Each call with an id of its own: servers leave them out or use one for all."""
+        seen: set[str] = set()
+        for slot in self.slots:
+            call_id = slot.call_id
+            if not call_id or call_id in seen:
+                call_id = f"call_{uuid.uuid4().hex[:24]}"
+            seen.add(call_id)
+            yield slot, call_id
+
+
+def _begins_another(slot: Slot, call_id: str, name: str) -> bool:
+    if not name:
+        # A new id alone: some servers make one up for every piece.
+        return bool(call_id and slot.call_id and is_object(slot.arguments))
+    if not slot.name:
+        return False
+    unfinished = bool(slot.pieces) and not is_object(slot.arguments)
+    if call_id and slot.call_id:
+        return not unfinished
+    return name != slot.name or is_object(slot.arguments)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _arguments(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else dumps(value)

@@ -1,0 +1,253 @@
+"""The answers of Chat Completions servers: deltas to items, in the order a reader expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from toolrest.items import JSONObject
+from toolrest.wire.apis.chat_calls import Assembler, Slot, is_object
+from toolrest.wire.client import Parser
+from toolrest.wire.http.error_bodies import error_in_stream
+from toolrest.wire.model import (
+    ArgumentsDelta,
+    Completed,
+    ItemDone,
+    ItemStarted,
+    ModelError,
+    ModelEvent,
+    ReasoningDelta,
+    TextDelta,
+    Usage,
+)
+from toolrest.wire._merge_profile import Profile
+from toolrest.wire.items.repair_json import Arguments, repaired
+from toolrest.wire.apis.responses import count
+from toolrest.wire.apis.calls_in_text import text_calls
+
+_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_THINK: Final = ("<think>", "</think>")
+
+
+class ChatParser(Parser):
+    """Items come when the server says that it has finished; usage may follow."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        schemas: Mapping[str, Mapping[str, Any]],
+        *,
+        limited: bool = False,
+    ) -> None:
+        self._profile = profile
+        self._schemas = schemas
+        self._limited = limited
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._field = ""
+        self._details: list[Any] = []
+        self._calls = Assembler()
+        self._finish: str | None = None
+        self._flushed = False
+        self._id = ""
+        self._usage: Usage | None = None
+
+    def feed(self, data: bytes) -> Iterator[ModelEvent]:
+        """One event; `[DONE]` is the end."""
+        if data.strip() in (b"[DONE]", b"DONE"):
+            return self._done()
+        return super().feed(data)
+
+    def take(self, event: JSONObject) -> Iterator[ModelEvent]:
+        """The events of one chunk."""
+        if event.get("error"):
+            raise error_in_stream(event, "chat")
+        if isinstance(event.get("id"), str):
+            self._id = event["id"]
+        self._usage = chat_usage(event.get("usage")) or self._usage
+        choices = event.get("choices")
+        for choice in choices[:1] if isinstance(choices, list) else []:
+            if isinstance(choice, dict):
+                yield from self._choice(choice)
+
+    def _choice(self, choice: JSONObject) -> Iterator[ModelEvent]:
+        delta, message = choice.get("delta"), choice.get("message")
+        if isinstance(delta, dict):
+            yield from self._delta(delta)
+        if isinstance(message, dict):
+            yield from self._message(message)
+        finish = choice.get("finish_reason")
+        if isinstance(finish, str) and finish:
+            self._finish = finish
+            yield from self._flush()
+
+    def _message(self, message: JSONObject) -> Iterator[ModelEvent]:
+        """A whole message counts for what its deltas did not bring."""
+        missing = dict(message)
+        if self._text:
+            missing.pop("content", None)
+        if self._thoughts:
+            missing = {key: missing[key] for key in missing if key not in _REASONING}
+        if self._calls.slots:
+            missing.pop("tool_calls", None)
+        yield from self._delta(missing)
+
+    def _delta(self, delta: JSONObject) -> Iterator[ModelEvent]:
+        yield from self._reasoning(delta)
+        text = _content(delta.get("content"))
+        if text:
+            if not self._text:
+                yield ItemStarted("message")
+            self._text.append(text)
+            yield TextDelta(text)
+        calls = delta.get("tool_calls")
+        if calls is None and isinstance(delta.get("function_call"), dict):
+            calls = [{"index": 0, "function": delta["function_call"]}]
+        for slot, piece, is_new in self._calls.add(calls or []):
+            if is_new:
+                yield ItemStarted("function_call", slot.call_id)
+            yield ArgumentsDelta(slot.call_id, slot.name, piece)
+
+    def _reasoning(self, delta: JSONObject) -> Iterator[ModelEvent]:
+        for name in _REASONING:
+            text = _thought(delta.get(name))
+            if text:
+                if not self._thoughts:
+                    yield ItemStarted("reasoning")
+                self._field = self._field or name
+                self._thoughts.append(text)
+                yield ReasoningDelta(text, summary=False)
+                break
+        details = delta.get("reasoning_details")
+        if isinstance(details, list):
+            self._details += [detail for detail in details if isinstance(detail, dict)]
+
+    # The end
+
+    def _done(self) -> Iterator[ModelEvent]:
+        yield from self._flush()
+        self.completed = Completed(self._id, self._usage)
+
+    def end(self) -> Iterator[ModelEvent]:
+        """A stream that ended well without saying so; one that broke off never comes here."""
+        whole = all(is_object(slot.arguments) for slot in self._calls.slots)
+        if self._finish is None and not (whole and (self._text or self._calls.slots)):
+            raise ModelError("stream", "stream closed before the answer was finished")
+        yield from self._done()
+
+    def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
+        """A completion that was not streamed."""
+        yield from self.take(document)
+        if self._finish is None and not self._text and not self._calls.slots:
+            raise ModelError("stream", "the server's answer has no message in it")
+        yield from self._done()
+
+    def _flush(self) -> Iterator[ModelEvent]:
+        """Reasoning, then text, then calls; once."""
+        if self._flushed:
+            return
+        self._flushed = True
+        text, thought = _without_tags("".join(self._text))
+        if self._thoughts or self._details:
+            yield ItemDone(_reasoning_item("".join(self._thoughts), self._field, self._details))
+        elif thought:
+            yield ItemDone(_reasoning_item(thought, "", []))
+        text, calls = self._calls_and(text)
+        if text:
+            content = [{"type": "output_text", "text": text}]
+            yield ItemDone({"type": "message", "role": "assistant", "content": content})
+        for item in calls:
+            yield ItemDone(item)
+        self._check_finish()
+
+    def _calls_and(self, text: str) -> tuple[str, list[JSONObject]]:
+        """The calls, and the text without those that were in it."""
+        cut = self._finish == "length"
+        if self._calls.slots or cut or not self._profile.text_calls:
+            named = list(self._calls.named())
+            if cut:
+                named = [(slot, own) for slot, own in named if is_object(slot.arguments)]
+            return text, [item for slot, own in named for item in self._items(slot, own)]
+        found = text_calls(text, self._schemas)
+        self._calls.slots = [Slot(None, "", call.name, [call.arguments]) for call in found.calls]
+        named = list(self._calls.named())
+        pairs = zip(named, found.calls, strict=True)
+        return found.text, [
+            _call_item(slot.name, own, call.arguments, call.notes) for (slot, own), call in pairs
+        ]
+
+    def _items(self, slot: Slot, call_id: str) -> Iterator[JSONObject]:
+        """The call; more than one when a server ran several together."""
+        text = slot.arguments
+        made = repaired(text, self._schemas.get(slot.name)) if self._profile.repair else []
+        for number, arguments in enumerate(made or [Arguments(text or "{}")]):
+            own = call_id if number == 0 else f"{call_id}_{number + 1}"
+            yield _call_item(slot.name, own, arguments.text, arguments.notes)
+
+    def _check_finish(self) -> None:
+        if self._finish == "length":
+            if self._limited:
+                reason = "Incomplete response returned, reason: max_output_tokens"
+                raise ModelError("incomplete", reason)
+            raise ModelError("context_window", "the answer was cut: the context window is full")
+        if self._finish == "content_filter":
+            raise ModelError("policy", "the server's content filter stopped the answer")
+        if self._finish == "error":
+            raise ModelError("stream", "the server stopped with an error")
+
+
+def _call_item(name: str, call_id: str, arguments: str, notes: tuple[str, ...]) -> JSONObject:
+    item: JSONObject = {
+        "type": "function_call",
+        "name": name,
+        "arguments": arguments,
+        "call_id": call_id,
+    }
+    return item | {"repaired": list(notes)} if notes else item
+
+
+def _content(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    parts = value if isinstance(value, list) else []
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _thought(value: Any) -> str:
+    if isinstance(value, dict):
+        value = value.get("text") or value.get("content")
+    return value if isinstance(value, str) else ""
+
+
+def _without_tags(text: str) -> tuple[str, str]:
+    """Text and the reasoning at its start, from servers that do not tell them apart."""
+    begin, end = _THINK
+    stripped = text.lstrip()
+    if stripped.startswith(begin) and end in stripped:
+        thought, _, rest = stripped.removeprefix(begin).partition(end)
+        return rest.lstrip(), thought.strip()
+    return text, ""
+
+
+def _reasoning_item(text: str, name: str, details: list[Any]) -> JSONObject:
+    origin: JSONObject = {"field": name}
+    if details:
+        origin["details"] = details
+    content = [{"type": "reasoning_text", "text": text}]
+    return {"type": "reasoning", "summary": [], "content": content, "chat": origin}
+
+
+def chat_usage(value: Any) -> Usage | None:
+    """The tokens of one completion."""
+    if not isinstance(value, dict):
+        return None
+    inputs, outputs = count(value, "prompt_tokens"), count(value, "completion_tokens")
+    read, written = value.get("prompt_tokens_details"), value.get("completion_tokens_details")
+    return Usage(
+        input=inputs,
+        cached_input=count(read, "cached_tokens") or count(value, "prompt_cache_hit_tokens"),
+        output=outputs,
+        reasoning_output=count(written, "reasoning_tokens"),
+        total=count(value, "total_tokens") or inputs + outputs,
+    )

@@ -1,0 +1,292 @@
+"""The Responses API: items as they are, and a stream of events about items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeGuard
+
+from toolrest.items import JSONObject, Wire
+from toolrest.wire.client import HttpModel, Parser, array
+from toolrest.wire.http.error_bodies import error_in_stream
+from toolrest.wire.items._merge_images import without_images
+from toolrest.wire.model import (
+    ArgumentsDelta,
+    Completed,
+    ItemDone,
+    ItemStarted,
+    ModelError,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    Usage,
+)
+from toolrest.wire.provider import Provider
+from toolrest.wire.items.history_bytes import History
+
+_KNOWN: Final = frozenset(
+    {
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "local_shell_call",
+        "view_image_call",
+        "view_image_call_output",
+        "web_search_call",
+        "web_search_call_output",
+        "compaction",
+        "compaction_summary",
+        "image_generation_call",
+        "additional_tools",
+    }
+)
+_OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed"})
+_TURN_STATE: Final = "x-codex-turn-state"
+
+
+def input_items(items: Sequence[JSONObject], *, images: bool = True) -> list[JSONObject]:
+    """Items as this API takes them: unknown ones and other wires' reasoning stay behind."""
+    made = []
+    for item in items:
+        kind = item.get("type")
+        if not isinstance(kind, str) or kind not in _KNOWN or "anthropic" in item or "chat" in item:
+            continue
+        item = _without_ours(item)
+        made.append(item if images else without_images(item))
+    return made
+
+
+def _without_ours(item: JSONObject) -> JSONObject:
+    """An item without the keys that only mean something between ourselves."""
+    if _OURS.isdisjoint(item):
+        return item
+    return {key: value for key, value in item.items() if key not in _OURS}
+
+
+class ResponsesModel(HttpModel):
+    """A model on the Responses API. The whole history goes with every request."""
+
+    wire: Wire = "responses"
+    path = "responses"
+
+    def __init__(
+        self,
+        provider: Provider,
+        name: str,
+        *,
+        context_window: int | None = None,
+        reasons: bool = False,
+    ) -> None:
+        super().__init__(provider, name, context_window=context_window)
+        self._reasons = reasons
+        profile = provider.profile
+        self._history = History(lambda items: input_items(items, images=profile.images))
+        self._turn_state: tuple[str, str] | None = None
+
+    @property
+    def optional(self) -> Iterable[str]:
+        """Fields that can be done without."""
+        names = ("reasoning", "include", "prompt_cache_key", "text", "store", "max_output_tokens")
+        return (*names, "parallel_tool_calls", "tool_choice")
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request in Codex's order of fields."""
+        profile = self.provider.profile
+        history = self._history.render(request.items)
+        first = []
+        instructions: str | None = request.instructions
+        if profile.instructions_item and instructions:
+            content = [{"type": "input_text", "text": instructions}]
+            first = [{"type": "message", "role": "developer", "content": content}]
+            instructions = None
+        reasoning = self._reasoning(request)
+        return self.joined(
+            {
+                "model": request.model,
+                "instructions": instructions or None,
+                "stream": True,
+                "input": array(first, history.settled, history.rest),
+                "tools": self.tools_json(request.tools),
+                "tool_choice": request.tool_choice if profile.tool_choice else None,
+                "parallel_tool_calls": (
+                    request.parallel_tool_calls if profile.parallel_tool_calls else None
+                ),
+                "reasoning": reasoning,
+                "store": self.provider.is_azure,
+                "include": ["reasoning.encrypted_content"] if reasoning is not None else None,
+                "prompt_cache_key": request.session_id or None,
+                "text": _text(request),
+                "max_output_tokens": self.most(request),
+            }
+        )
+
+    def _reasoning(self, request: ModelRequest) -> JSONObject | None:
+        reasoning: JSONObject = {}
+        if request.reasoning_effort:
+            reasoning["effort"] = request.reasoning_effort
+        if request.reasoning_summary and request.reasoning_summary != "none":
+            reasoning["summary"] = request.reasoning_summary
+        return reasoning if reasoning or self._reasons else None
+
+    def headers(self, request: ModelRequest) -> dict[str, str]:
+        """The usual ones, and what the server wants to get back during this turn."""
+        headers = super().headers(request)
+        if self._turn_state is not None and self._turn_state[0] == request.turn_id:
+            headers[_TURN_STATE] = self._turn_state[1]
+        return headers
+
+    def opened(self, headers: Mapping[str, str], request: ModelRequest) -> Iterator[ModelEvent]:
+        """Remember the turn's state, the first one of a turn only."""
+        state = headers.get(_TURN_STATE)
+        known = self._turn_state is not None and self._turn_state[0] == request.turn_id
+        if state and request.turn_id and not known:
+            self._turn_state = (request.turn_id, state)
+        return super().opened(headers, request)
+
+    def parser(self, request: ModelRequest) -> Parser:
+        """What reads the answer."""
+        return ResponsesParser()
+
+
+def _text(request: ModelRequest) -> JSONObject | None:
+    text: JSONObject = {}
+    if request.verbosity:
+        text["verbosity"] = request.verbosity
+    if request.output_schema is not None:
+        text["format"] = {
+            "type": "json_schema",
+            "strict": True,
+            "schema": request.output_schema,
+            "name": "toolrest_output_schema",
+        }
+    return text or None
+
+
+class ResponsesParser(Parser):
+    """Only whole items count; deltas are to look at."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, tuple[str, str]] = {}
+        self._failure: ModelError | None = None
+
+    def take(self, event: JSONObject) -> Iterator[ModelEvent]:
+        """The events of one server-sent event."""
+        kind = event.get("type")
+        if kind == "response.output_item.done":
+            item = event.get("item")
+            if _is_item(item):
+                yield ItemDone(_without_ours(item))
+        elif kind in ("response.completed", "response.done"):
+            self._complete(event.get("response"), strict=kind == "response.completed")
+        elif kind == "response.output_item.added":
+            yield from self._started(event.get("item"))
+        elif kind in ("response.failed", "error"):
+            self._failure = _failure(event)
+        elif kind == "response.incomplete":
+            raise _incomplete(event.get("response"))
+        elif isinstance(kind, str):
+            yield from self._delta(kind, event)
+
+    def _started(self, item: Any) -> Iterator[ModelEvent]:
+        if _is_item(item):
+            item_id = _string(item.get("id"))
+            self._calls[item_id] = (_string(item.get("call_id")), _string(item.get("name")))
+            yield ItemStarted(item["type"], item_id)
+
+    def _delta(self, kind: str, event: JSONObject) -> Iterator[ModelEvent]:
+        delta = event.get("delta")
+        if not isinstance(delta, str):
+            return
+        if kind == "response.output_text.delta":
+            yield TextDelta(delta)
+        elif kind == "response.reasoning_summary_text.delta":
+            yield ReasoningDelta(delta)
+        elif kind == "response.reasoning_text.delta":
+            yield ReasoningDelta(delta, summary=False)
+        elif kind in (
+            "response.function_call_arguments.delta",
+            "response.custom_tool_call_input.delta",
+        ):
+            known = self._calls.get(_string(event.get("item_id")), ("", ""))
+            yield ArgumentsDelta(_string(event.get("call_id")) or known[0], known[1], delta)
+
+    def _complete(self, response: Any, *, strict: bool) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if not isinstance(response, dict) or (strict and not isinstance(response.get("id"), str)):
+            if strict:
+                raise ModelError("stream", "response.completed came without a response")
+            response = {}
+        end_turn = response.get("end_turn")
+        self.completed = Completed(
+            _string(response.get("id")),
+            usage_of(response.get("usage")),
+            end_turn if isinstance(end_turn, bool) else None,
+        )
+
+    def end(self) -> Iterator[ModelEvent]:
+        """A stream that ends before it is complete has failed."""
+        if self._failure is not None:
+            raise self._failure
+        raise ModelError("stream", "stream closed before response.completed")
+
+    def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
+        """A response that was not streamed."""
+        status = document.get("status")
+        if status == "failed" or (document.get("error") and not document.get("output")):
+            raise _failure({"response": document})
+        output = document.get("output")
+        for item in output if isinstance(output, list) else []:
+            if _is_item(item):
+                yield ItemDone(_without_ours(item))
+        if status == "incomplete":
+            raise _incomplete(document)
+        self._complete(document, strict=False)
+
+
+def _is_item(value: Any) -> TypeGuard[JSONObject]:
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
+def usage_of(value: Any) -> Usage | None:
+    """The tokens of one response."""
+    if not isinstance(value, dict):
+        return None
+    read = value.get("input_tokens_details")
+    written = value.get("output_tokens_details")
+    inputs = count(value, "input_tokens")
+    outputs = count(value, "output_tokens")
+    return Usage(
+        input=inputs,
+        cached_input=count(read, "cached_tokens"),
+        output=outputs,
+        reasoning_output=count(written, "reasoning_tokens"),
+        total=count(value, "total_tokens") or inputs + outputs,
+        cache_write_input=count(read, "cache_write_tokens"),
+    )
+
+
+def count(value: Any, key: str) -> int:
+    """A number of tokens; 0 for what is none."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+
+
+def _failure(event: JSONObject) -> ModelError:
+    response = event.get("response")
+    source = response if isinstance(response, dict) else event
+    error = source.get("error") or {key: source.get(key) for key in ("code", "message")}
+    return error_in_stream({"error": error}, "responses")
+
+
+def _incomplete(response: Any) -> ModelError:
+    details = response.get("incomplete_details") if isinstance(response, dict) else None
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return ModelError("incomplete", f"Incomplete response returned, reason: {reason or 'unknown'}")
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,187 @@
+"""Requests to one endpoint: a connection that is kept, repeated when nothing had begun."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final, TypeAlias
+
+from toolrest.records import dataclass
+from toolrest.wire.http.error_bodies import error_of_status
+from toolrest.wire.model import ModelError, Retrying, retry_delay
+from toolrest.wire.provider import Provider
+from toolrest.wire.http.transport import (
+    Answer,
+    Broken,
+    Idle,
+    ProxyFailed,
+    Transport,
+    TransportError,
+    transport_for,
+)
+
+_LONGEST_ERROR: Final = 64 << 10
+_LONGEST_ANSWER: Final = 64 << 20
+# Some servers keep the connection open after their last event; more is not waited for the rest.
+_GOODBYE: Final = 0.02
+
+
+@dataclass(slots=True)
+class Opened:
+    """A stream has begun; `headers` are in lower case."""
+
+    headers: Mapping[str, str]
+
+    @property
+    def is_events(self) -> bool:
+        """Whether this is a stream of events, and not one JSON document."""
+        return "json" not in self.headers.get("content-type", "").split(";")[0]
+
+
+Part: TypeAlias = "Retrying | Opened | bytes"
+
+
+class Http:
+    """The connection pool of one provider. Nothing is opened or imported before first use."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self._transport: Transport | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._transport is not None:
+            transport, self._transport = self._transport, None
+            await transport.aclose()
+
+    async def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Part, None]:
+        """`Opened`, then the bytes of the answer; `Retrying` before each repetition.
+
+        5xx and failed connections are repeated while nothing has come; everything else is the
+        caller's to decide.
+        """
+        provider = self.provider
+        attempt = 0
+        while True:
+            begun = False
+            try:
+                async with aclosing(self._attempt(path, body, headers)) as parts:
+                    async for part in parts:
+                        begun = True
+                        yield part
+                return
+            except ModelError as error:
+                attempt += 1
+                if begun or attempt > provider.request_max_retries or not _repeatable(error):
+                    raise
+                delay = retry_delay(attempt, error)
+                yield Retrying(attempt, provider.request_max_retries, delay, error.message)
+                await asyncio.sleep(delay)
+
+    async def _attempt(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Opened | bytes, None]:
+        url = self.provider.url(path)
+        try:
+            async with self._open().stream("POST", url, body, headers) as response:
+                await self._check(path, response)
+                yield Opened(response.headers)
+                async with aclosing(response.aiter_bytes()) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+        except TransportError as error:
+            raise self._unreachable(path, error) from None
+        except ValueError as error:
+            where = self.provider.shown_url(path)
+            raise ModelError("unreachable", f"{where}: {error}", retryable=False) from None
+
+    async def _check(self, path: str, response: Answer) -> None:
+        if response.status_code < 300:
+            return
+        body = await _read(response, _LONGEST_ERROR)
+        provider = self.provider
+        error = error_of_status(
+            response.status_code,
+            response.headers,
+            body,
+            provider.shown_url(path),
+            provider.wire,
+        )
+        error.message = provider.without_secrets(error.message)
+        if error.kind == "auth":
+            error.message += f" ({_key_hint(provider)})"
+        error.args = (error.message,)
+        raise error
+
+    def _unreachable(self, path: str, error: TransportError) -> ModelError:
+        where = self.provider.shown_url(path)
+        words = str(error) or type(error).__name__
+        if isinstance(error, Idle):
+            idle = self.provider.idle_timeout
+            return ModelError("stream", f"idle timeout: nothing from {where} for {idle:g} s")
+        if isinstance(error, Broken):
+            return ModelError("stream", f"the connection to {where} broke: {words}")
+        hint = f"check base_url of the provider {self.provider.id!r} and that the server is up"
+        if isinstance(error, ProxyFailed):
+            hint = "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
+        return ModelError("unreachable", f"cannot reach {where}: {words}; {hint}")
+
+    async def get_json(self, path: str, headers: Mapping[str, str]) -> Any:
+        """One small document."""
+        import json
+
+        try:
+            request = self._open().stream("GET", self.provider.url(path), b"", headers)
+            async with request as response:
+                await self._check(path, response)
+                body = await _read(response, _LONGEST_ANSWER)
+        except TransportError as error:
+            raise self._unreachable(path, error) from None
+        try:
+            return json.loads(body)
+        except ValueError:
+            where = self.provider.shown_url(path)
+            raise ModelError("server", f"{where} did not answer with JSON") from None
+
+    def _open(self) -> Transport:
+        if self._transport is None:
+            provider = self.provider
+            self._transport = transport_for(provider.connect_timeout, provider.idle_timeout)
+        return self._transport
+
+
+async def drain(parts: AsyncIterator[Part]) -> None:
+    """Read the end of a stream whose last event was seen, so that its connection can be kept."""
+    try:
+        async with asyncio.timeout(_GOODBYE):
+            async for _ in parts:
+                pass
+    except (TimeoutError, ModelError):
+        pass
+
+
+def _repeatable(error: ModelError) -> bool:
+    if error.status is None:
+        return error.retryable and error.kind in ("unreachable", "stream")
+    return error.status >= 500 and error.kind in ("server", "overloaded")
+
+
+def _key_hint(provider: Provider) -> str:
+    if provider.key_variable:
+        return f"the key came from the variable {provider.key_variable}"
+    if provider.key:
+        return f"the key came from the settings of the provider {provider.id!r}"
+    return f"no key was sent; set env_key for the provider {provider.id!r}"
+
+
+async def _read(response: Answer, most: int) -> bytes:
+    body = bytearray()
+    async with aclosing(response.aiter_bytes()) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) >= most:
+                break
+    return bytes(body[:most])

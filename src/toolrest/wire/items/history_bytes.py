@@ -1,0 +1,159 @@
+"""A history as the bytes of a request, of which only the new end is made anew.
+
+Sessions send their whole history with every request. What lies before the last thing the model
+said cannot change any more, so its bytes are kept: the work of one request stays the same however
+long the session is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from toolrest.items import JSONObject
+from toolrest.records import dataclass
+from toolrest.wire.items.parts import is_blank
+from toolrest.wire.items.pairing import (
+    Legal,
+    Names,
+    answers,
+    call_id_of,
+    is_call,
+    is_models,
+    is_output,
+    paired,
+    printable_id,
+    traced,
+)
+from toolrest.wire.items.json_text import dumps
+
+Messages: TypeAlias = Callable[[Sequence[JSONObject]], list[JSONObject]]
+"""Paired items as a wire's messages. Called for stretches that begin where a model speaks."""
+
+
+@dataclass(slots=True)
+class Rendered:
+    """The messages of a history: what is settled as JSON, joined by commas, and the rest.
+
+    `last` is the last settled message, and `last_size` its length at the end of `settled`.
+    """
+
+    settled: bytes | bytearray
+    rest: list[JSONObject]
+    last: JSONObject | None = None
+    last_size: int = 0
+
+
+class History:
+    """Renders a growing list of items. Give it the same item objects, unchanged, every time.
+
+    `speaks` says which of the model's items make a message on the wire at all. `forgets` is for
+    wires on which reasoning is sent back only until the user speaks again.
+    """
+
+    def __init__(
+        self,
+        messages: Messages,
+        *,
+        speaks: Callable[[JSONObject], bool] = is_models,
+        legal: Legal = printable_id,
+        forgets: bool = False,
+    ) -> None:
+        self._messages = messages
+        self._speaks = speaks
+        self._legal = legal
+        self._forgets = forgets
+        self._reset()
+
+    def _reset(self) -> None:
+        self._settled: list[JSONObject] = []
+        self._joined = bytearray()
+        self._names = Names(self._legal)
+        self._aborted: set[str] = set()
+        self._remembers = False
+        self._last: JSONObject | None = None
+        self._last_size = 0
+
+    def render(self, items: Sequence[JSONObject]) -> Rendered:
+        """The history's messages. What is settled is valid until the next call."""
+        end = self._unsettled_from(items)
+        if end == 0 and self._settled:
+            self._reset()
+        tail = list(items[end:])
+        # The tail comes again next time: its names must not be used up.
+        made = traced(tail, self._names.copy())
+        at = self._last_group(made)
+        if at > 0 and not _late(tail, at):
+            self._settle(tail[:at], followed_by_user=_speaks(tail[at:]))
+            made = traced(tail[at:], self._names.copy())
+        rest = [item for item, _ in made]
+        rest = self._messages(self._fresh(rest, spoken=False))
+        return Rendered(self._joined, rest, self._last, self._last_size)
+
+    def _unsettled_from(self, items: Sequence[JSONObject]) -> int:
+        """How many of the items are the settled ones; 0 when everything has to be made anew."""
+        count = len(self._settled)
+        # The same objects are compared by where they are, so this takes no time to speak of.
+        if list(items[:count]) != self._settled:
+            return 0
+        new = items[count:]
+        if self._aborted and any(is_output(i) and call_id_of(i) in self._aborted for i in new):
+            return 0
+        return 0 if self._remembers and _speaks(new) else count
+
+    def _last_group(self, made: Sequence[tuple[JSONObject, int]]) -> int:
+        """Where, in the original, the last stretch of the model's own items begins; 0 for none.
+
+        What says nothing does not divide: the messages on both sides of it become one.
+        """
+        at = len(made) - 1
+        while at >= 0 and not self._speaks(made[at][0]):
+            at -= 1
+        begin = at
+        while at > 0 and (is_models(made[at - 1][0]) or is_blank(made[at - 1][0])):
+            at -= 1
+            begin = at if is_models(made[at][0]) else begin
+        return made[begin][1] if at > 0 else 0
+
+    def _settle(self, items: list[JSONObject], *, followed_by_user: bool) -> None:
+        found = answers(items)
+        self._aborted |= {
+            call_id_of(item) for n, item in enumerate(items) if is_call(item) and n not in found
+        }
+        fresh = self._fresh(paired(items, self._names), spoken=followed_by_user)
+        self._remembers = self._forgets and (
+            any(item.get("type") == "reasoning" for item in fresh)
+            or (self._remembers and not _speaks(items))
+        )
+        for message in self._messages(fresh):
+            raw = dumps(message).encode()
+            self._joined += b"," + raw if self._joined else raw
+            self._last, self._last_size = message, len(raw)
+        self._settled += items
+
+    def _fresh(self, items: list[JSONObject], *, spoken: bool) -> list[JSONObject]:
+        """Without the reasoning that the user has since spoken after."""
+        if not self._forgets:
+            return items
+        last = len(items) if spoken else _last_user(items)
+        return [item for n, item in enumerate(items) if n > last or item.get("type") != "reasoning"]
+
+
+def _late(items: Sequence[JSONObject], at: int) -> bool:
+    """Whether an output after that place belongs to a call before it."""
+    later = {id(item) for item in items[at:] if is_output(item)}
+    if not later:
+        return False
+    return any(place < at and id(item) in later for place, item in answers(items).items())
+
+
+def _is_user(item: JSONObject) -> bool:
+    return item.get("type") == "message" and item.get("role") == "user"
+
+
+def _speaks(items: Sequence[JSONObject]) -> bool:
+    return any(map(_is_user, items))
+
+
+def _last_user(items: Sequence[JSONObject]) -> int:
+    return max((n for n, item in enumerate(items) if _is_user(item)), default=-1)

@@ -1,0 +1,73 @@
+"""What the first call needs is there before it comes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from toolrest import Toolrest
+from toolrest.agent.conversation import preload as warm
+from toolrest.agent.conversation.session import AgentSession
+from toolrest.gate.tool.tool import Tool
+from toolrest.testing import Call, ScriptedModel
+
+FIRST_CALL = """
+import asyncio, sys
+from toolrest import Toolrest
+from toolrest.agent.conversation.preload import WarmUp
+
+async def main(folder):
+    async with Toolrest(folder, model="gpt-5.5", sandbox_mode=sys.argv[2]) as rest:
+        warm_up = WarmUp(rest.gate.registry.listed())
+        warm_up.load()
+        before = set(sys.modules)
+        output = await rest.call("exec_command", {"cmd": "echo hi"})
+        assert "hi" in output.text, output.text
+        late = sorted(name for name in set(sys.modules) - before if name.startswith("toolrest"))
+        print(len(late), late)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_the_first_command_finds_nearly_everything_loaded(tmp_path: Path) -> None:
+    for mode in ("danger-full-access", "workspace-write"):
+        done = subprocess.run(
+            [sys.executable, "-c", FIRST_CALL, str(tmp_path), mode], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout.split()[0]) <= 8, done.stdout
+
+
+async def test_it_begins_after_the_request_and_ends_with_the_session(tmp_path: Path) -> None:
+    loaded: list[str] = []
+
+    class Noted(warm.WarmUp):
+        def _begin(self) -> None:
+            loaded.append("begun")
+
+    warm_up = Noted([])
+    warm_up.start()
+    assert loaded == []
+    warm_up.stop()
+    model = ScriptedModel([[Call("update_plan", {"plan": []})], "done"])
+    async with AgentSession(Toolrest(tmp_path), model) as session:
+        end = await session.run("go")
+    assert end.status == "completed"
+    assert loaded == []
+
+
+def test_what_cannot_be_loaded_is_left_to_the_first_call() -> None:
+    class Broken(Tool):
+        def warm(self) -> None:
+            raise ImportError("no")
+
+    seen: list[str] = []
+
+    class Fine(Broken):
+        def warm(self) -> None:
+            seen.append("fine")
+
+    warm.WarmUp([Broken(), Fine()]).load()
+    assert seen == ["fine"]

@@ -1,0 +1,212 @@
+"""`toolrest mcp` as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from toolrest.cli.app import app
+from toolrest.mcp.errors import McpError
+
+TOOLREST = str(Path(sys.executable).parent / "toolrest")
+Run = Callable[..., Result]
+FAKE = Path(__file__).parents[2] / "mcp" / "data" / "fake_server.py"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "server.py").write_text(FAKE.read_text())
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(workspace: Path) -> Run:
+    """The command in this process: each of its own would import the SDK anew."""
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(app, arguments)
+
+    return call
+
+
+@pytest.mark.needs("sandbox")
+def test_a_server_from_add_to_remove(run: Run, toolrest_home: Path) -> None:
+    assert "no MCP servers" in run("mcp", "list").stdout
+    added = run(
+        "mcp", "add", "fs", "--env", "A_TOKEN=very-secret", "--", sys.executable, "-S", "server.py"
+    )
+    assert added.exit_code == 0, added.stderr
+    stored = tomllib.loads((toolrest_home / "config.toml").read_text())["mcp_servers"]["fs"]
+    assert stored == {
+        "command": sys.executable,
+        "args": ["-S", "server.py"],
+        "env": {"A_TOKEN": "very-secret"},
+    }
+    again = run("mcp", "add", "fs", "--", "other")
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+    got = run("mcp", "get", "fs", "--json")
+    assert json.loads(got.stdout)["command"] == sys.executable
+    assert "very-secret" not in got.stdout
+    listed = run("mcp", "list", "--json")
+    (row,) = json.loads(listed.stdout)
+    assert (row["name"], row["state"]) == ("fs", "ready")
+    assert "echo" in row["tools"]
+    assert listed.exit_code == 0
+    tested = run("mcp", "test", "fs")
+    assert "The echo tool." in tested.stdout
+    called = run("call", "-c", 'on_ask="allow"', "fs/echo", '{"text": "hello"}')
+    assert called.stdout.endswith("hello\n"), called.output
+    assert "mcp__fs__echo" in run("tools").stdout  # as it was listed before
+    removed = run("mcp", "remove", "fs")
+    assert removed.exit_code == 0
+    assert run("mcp", "remove", "fs").exit_code == 2
+
+
+@pytest.mark.needs("sandbox")
+def test_at_a_terminal_a_slow_server_is_named(run: Run, workspace: Path) -> None:
+    run("mcp", "add", "slow", "--", sys.executable, "-S", "-c", "import time; time.sleep(60)")
+    command = [TOOLREST, "mcp", "list", "-c", "mcp_servers.slow.startup_timeout_sec=2.5"]
+    quiet = subprocess.run(command, cwd=workspace, capture_output=True, text=True)
+    assert quiet.returncode == 1
+    assert "waiting" not in quiet.stderr
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        command, cwd=workspace, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave
+    ) as process:
+        os.close(slave)
+        shown = os.read(master, 10_000).decode()
+        out, _ = process.communicate(timeout=60)
+    os.close(master)
+    assert shown.startswith("toolrest: waiting for slow ("), shown
+    assert out.decode().startswith("slow  failed")
+
+
+@pytest.mark.needs("sandbox")
+def test_list_tells_the_truth(run: Run, workspace: Path) -> None:
+    run("mcp", "add", "bad", "--", sys.executable, "-S", "server.py", "crash")
+    run("mcp", "add", "gone", "--", "no-such-program")
+    listed = subprocess.run(
+        [TOOLREST, "mcp", "list"],
+        cwd=workspace,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert listed.returncode == 1
+    assert "cannot find my own feet" in listed.stdout
+    assert "`no-such-program` is not found on PATH" in listed.stdout
+    assert not listed.stderr
+
+
+@pytest.mark.needs("sandbox")
+def test_a_changed_server_is_approved_by_hand(run: Run) -> None:
+    run("mcp", "add", "fs", "--", sys.executable, "-S", "server.py")
+    assert run("mcp", "list").exit_code == 0
+    run("mcp", "add", "--force", "fs", "--", sys.executable, "-S", "server.py", "noisy")
+    refused = run("mcp", "list")
+    assert refused.exit_code == 1
+    assert "toolrest mcp approve fs" in refused.stdout
+    approved = run("mcp", "approve", "--yes", "fs")
+    assert approved.exit_code == 0, approved.stderr
+    assert '+  "noisy"' in approved.stderr
+    assert run("mcp", "list").exit_code == 0
+
+
+@pytest.mark.needs("sandbox")
+def test_a_yes_to_one_server_is_none_to_another(
+    run: Run, tmp_path: Path, toolrest_home: Path
+) -> None:
+    workspace = tmp_path / "work"
+    marker = workspace / "ran"
+    slow = ["-S", "-c", "import time, runpy; time.sleep(1.5); runpy.run_path('server.py')"]
+    servers = {
+        "fs": {"command": sys.executable, "args": slow},
+        "evil": {"command": "/bin/sh", "args": ["-c", f"touch {marker}"]},
+    }
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert run("trust").exit_code == 0
+    approved = run("mcp", "approve", "--yes", "fs")
+    assert approved.exit_code == 0, approved.stderr
+    assert "evil" not in approved.stderr
+    pins = (toolrest_home / "mcp" / "pins.json").read_text()
+    assert "#fs" in pins
+    assert "#evil" not in pins
+    assert not marker.exists()
+
+
+def test_what_is_approved_cannot_act_on_the_terminal(run: Run, tmp_path: Path) -> None:
+    args = ["-c", "evil\x1b[2K\r\u202e", "line\n(it touches nothing)"]
+    servers = {"fs": {"command": "/bin/sh", "args": args}}
+    (tmp_path / "work" / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert run("trust").exit_code == 0
+    done = run("mcp", "approve", "fs")
+    assert "evil⟨ESC⟩[2K⟨CR⟩" in done.stderr
+    for words in (done.stderr, done.stdout, run("mcp", "list").stdout):
+        assert not {"\x1b", "\r", "\u202e"} & set(words)
+    assert "\n(it touches nothing)" not in done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("add", "x"), "either a command after -- or --url"),
+        (("add", "x", "--url", "https://a.example", "--", "y"), "either a command"),
+        (("add", "x", "--url", "ftp://a.example"), "http:// or https://"),
+        (("add", "x", "--env", "novalue", "--", "y"), "NAME=VALUE"),
+        (("get", "x"), "no MCP server 'x'"),
+        (("test", "x"), "no MCP server 'x'"),
+        (("login", "x"), "no MCP server 'x'"),
+        (("approve", "x"), "no MCP server 'x'"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...], words: str) -> None:
+    done = CliRunner().invoke(app, ["mcp", *arguments])
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+def test_login_and_logout_of_a_program() -> None:
+    runner = CliRunner()
+    assert runner.invoke(app, ["mcp", "add", "fs", "--", "some-program"]).exit_code == 0
+    done = runner.invoke(app, ["mcp", "login", "fs"])
+    assert isinstance(done.exception, McpError)
+    assert "nothing to log in to" in str(done.exception)
+    assert "there was no login" in runner.invoke(app, ["mcp", "logout", "fs"]).output
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("waits", [True, False])
+def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, waits: bool) -> None:
+    go = desk.workspace / "go"
+
+    def answer(request: Any) -> str:
+        go.touch()
+        return "done"
+
+    model = serve([answer])
+    (desk.workspace / "server.py").write_text(FAKE.read_text())
+    # Who is not waited for is not there before the model has been asked, however fast it is.
+    late = "sleep 1" if waits else f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done"
+    line = f"{late}; exec {shlex.quote(sys.executable)} -S -E server.py"
+    settings = {"command": "/bin/sh", "args": ["-c", line]}
+    flags = [f"-cmcp_servers.fs.{key}={json.dumps(value)}" for key, value in settings.items()]
+    ran = desk.run("exec", *flags, *(["--wait-mcp"] if waits else []), "go")
+    assert (ran.code, ran.out) == (0, "done\n"), ran.err
+    tools = {tool.get("name") for tool in model.requests[0].body["tools"]}
+    assert ("mcp__fs__echo" in tools) is waits

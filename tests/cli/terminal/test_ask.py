@@ -1,0 +1,287 @@
+"""The person's side of an approval, on a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import pty
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolrest import ApprovalRequest, Risk
+from toolrest.cli.terminal.approve import TerminalApprover, describe
+from toolrest.cli.terminal.terminal import Terminal
+from toolrest.cli.terminal.notices import ask_trust
+from toolrest.config.trust import trust_of
+from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
+from toolrest.gate.approval.request import Choice, Review
+from toolrest.policy.grants.key import GrantKey
+
+
+class Person:
+    """Sits at the other end of a terminal and types when the prompt comes."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self.out = io.StringIO()
+        self.terminal = Terminal(self.slave, self.out)
+
+    async def types(self, *answers: str, prompt: str = "? ") -> None:
+        """Type each answer once a prompt stands there that was not answered yet."""
+        for number, answer in enumerate(answers, 1):
+            while self.out.getvalue().count(prompt) < number:
+                await asyncio.sleep(0.005)
+            os.write(self.master, answer.encode())
+
+    async def asked(self, request: ApprovalRequest, *answers: str) -> Review:
+        typing = asyncio.create_task(self.types(*answers, prompt="Run it? "))
+        try:
+            return await asyncio.wait_for(TerminalApprover(self.terminal)(request), 60)
+        finally:
+            typing.cancel()
+
+    @property
+    def saw(self) -> str:
+        return self.out.getvalue()
+
+
+@pytest.fixture
+def person() -> Iterator[Person]:
+    someone = Person()
+    yield someone
+    os.close(someone.master)
+    os.close(someone.slave)
+
+
+KEY = GrantKey("run", ("uv", "run", "pytest"), root="/ws")
+CHOICES = (
+    Choice("once", "this call only"),
+    Choice("session", f"until this session ends: {KEY.sentence()}", (KEY,)),
+    Choice("project", f"in this project: {KEY.sentence()}", (KEY,)),
+    Choice("user", f"everywhere: {KEY.sentence()}", (KEY,)),
+    Choice("rule", 'the rule ["uv"]', prefix=("uv",)),
+)
+
+
+def question(**more: object) -> ApprovalRequest:
+    fields: dict[str, object] = {
+        "command": ("bash", "-lc", "uv run pytest -q"),
+        "cwd": "/ws",
+        "choices": CHOICES,
+        "keys": ("run:bash -lc uv run pytest -q", "connect:pypi.org"),
+    }
+    made = ApprovalRequest("c", "exec_command", "{}", "it runs a program", Risk.EXECUTE)
+    for name, value in (fields | more).items():
+        setattr(made, name, value)
+    return made
+
+
+async def test_everything_is_shown(person: Person) -> None:
+    request = question(
+        leaves=True, retry_reason="blocked", diff="--- a\n+++ b\n-x\n+y\n", purpose="to see it"
+    )
+    await person.asked(request, "n\n")
+    for part in (
+        "exec_command wants to run (execute, OUTSIDE THE SANDBOX):",
+        "  | uv run pytest -q\n",
+        "in:        /ws",
+        "because:   it runs a program",
+        "for:       to see it",
+        "again:     blocked",
+        "connects to pypi.org",
+        "  | +y\n",
+        '[s] session: until this session ends: commands that start with ["uv", "run", "pytest"]',
+    ):
+        assert part in person.saw
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer", "note"),
+    [
+        ("y\n", "approved", ""),
+        ("YES\n", "approved", ""),
+        ("s\n", "approved_for_session", ""),
+        ("session\n", "approved_for_session", ""),
+        ("p\n", "approved_for_project", ""),
+        ("a\n", "approved_for_user", ""),
+        ("r\n", "approved_with_rule", ""),
+        ("n\n", "denied", ""),
+        ("n use the other branch\n", "denied", "use the other branch"),
+        ("q\n", "abort", ""),
+        ("\n", "denied", ""),
+        ("x\n", "denied", ""),
+        ("y but only once\n", "denied", ""),
+        ("ye\n", "denied", ""),
+        ("\x04", "abort", ""),
+    ],
+)
+async def test_answers(person: Person, typed: str, answer: str, note: str) -> None:
+    review = await person.asked(question(), typed)
+    assert (review.answer, review.note) == (answer, note)
+
+
+async def test_only_what_is_offered_can_be_chosen(person: Person) -> None:
+    review = await person.asked(question(choices=()), "s\n")
+    assert review.answer == "denied"
+
+
+async def test_what_is_critical_wants_a_whole_word(person: Person) -> None:
+    request = question(risk=Risk.CRITICAL, choices=CHOICES[:1])
+    assert (await person.asked(request, "y\n")).answer == "denied"
+    assert (await Person().asked(request, "yes\n")).answer == "approved"
+
+
+async def test_what_was_typed_before_the_question_is_no_answer(person: Person) -> None:
+    os.write(person.master, b"y\ny\n")
+    assert (await person.asked(question(), "n\n")).answer == "denied"
+
+
+async def test_what_is_cut_cannot_be_approved_unseen(person: Person) -> None:
+    long = question(command=("bash", "-c", "true\n" * 100 + "rm -rf ~"))
+    assert (await person.asked(long, "y\n")).answer == "denied"
+    assert "rm -rf" not in person.saw
+    other = Person()
+    assert (await other.asked(long, "e\n", "y\n")).answer == "approved"
+    assert "  | rm -rf ~\n" in other.saw
+    wide = question(command=("bash", "-c", "true " + "x" * 5000 + "; rm -rf ~"))
+    other = Person()
+    assert (await other.asked(wide, "y\n")).answer == "denied"
+
+
+async def test_two_questions_do_not_mix(person: Person) -> None:
+    approver = TerminalApprover(person.terminal)
+    typing = asyncio.create_task(person.types("y\n", "n\n", prompt="Run it? "))
+    first, second = await asyncio.gather(
+        approver(question(command=("one",))), approver(question(command=("two",)))
+    )
+    await typing
+    assert (first.answer, second.answer) == ("approved", "denied")
+    assert person.saw.index("| one") < person.saw.index("Run it?") < person.saw.index("| two")
+
+
+async def test_a_question_can_be_taken_back(person: Person) -> None:
+    approver = TerminalApprover(person.terminal)
+    waiting = asyncio.create_task(approver(question()))
+    while "Run it?" not in person.saw:
+        await asyncio.sleep(0.005)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (await asyncio.wait_for(person_says(person, "y\n"), 60)).answer == "approved"
+
+
+async def person_says(person: Person, typed: str) -> Review:
+    person.out.truncate(0)
+    person.out.seek(0)
+    return await person.asked(question(), typed)
+
+
+async def test_a_secret_is_not_echoed(person: Person) -> None:
+    typing = asyncio.create_task(person.types("hunter22\n", prompt="password: "))
+    assert await person.terminal.line("password: ", secret=True) == "hunter22"
+    await typing
+    os.set_blocking(person.master, False)
+    with pytest.raises(BlockingIOError):
+        os.read(person.master, 100)
+    assert termios.tcgetattr(person.slave)[3] & termios.ECHO, "echo is back on"
+
+
+@given(st.text(), st.text(), st.text(), st.lists(st.text(), max_size=3))
+def test_nothing_shown_can_act_on_the_terminal(
+    command: str, reason: str, diff: str, keys: list[str]
+) -> None:
+    request = question(
+        command=("bash", "-c", command), reason=reason, diff=diff, keys=tuple(keys), tool=reason
+    )
+    for line in describe(request):
+        assert line.isprintable(), repr(line)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_different_calls_look_different(one: str, other: str) -> None:
+    shown = [list(describe(question(command=("bash", "-c", text)))) for text in (one, other)]
+    assert (shown[0] == shown[1]) == (one == other)
+
+
+# Trust
+
+
+async def trusting(person: Person, folder: Path, *answers: str) -> None:
+    typing = asyncio.create_task(person.types(*answers, prompt="trust this folder? "))
+    try:
+        await asyncio.wait_for(ask_trust(person.terminal, str(folder)), 60)
+    finally:
+        typing.cancel()
+
+
+@pytest.mark.parametrize(
+    ("typed", "level"), [("y\n", "trusted"), ("n\n", "untrusted"), ("\n", None), ("\x04", None)]
+)
+async def test_a_folder_is_trusted_only_by_a_person(
+    person: Person, tmp_path: Path, typed: str, level: str | None
+) -> None:
+    await trusting(person, tmp_path)
+    assert person.saw == "", "a folder that brings nothing is nothing to ask about"
+    (tmp_path / ".toolrest").mkdir()
+    (tmp_path / ".toolrest" / "config.toml").write_text('model = "m"\n')
+    await trusting(person, tmp_path, typed)
+    assert str(tmp_path / ".toolrest" / "config.toml") in person.saw
+    assert trust_of(tmp_path) == level
+    before = person.saw
+    if level is not None:
+        await trusting(person, tmp_path)
+        assert person.saw == before, "an answer is not asked for twice"
+
+
+# A model's questions
+
+
+BLUE_OR_RED = (UserOption("Blue", "like the sky"), UserOption("Red\x1b[2J", "like rust"))
+
+
+async def answered(person: Person, *typed: str, **more: Any) -> Any:
+    question = UserQuestion("colour", "Colour", "Which\none?", **{"options": BLUE_OR_RED} | more)
+    typing = asyncio.create_task(person.types(*typed, prompt="Answer: "))
+    asked = UserQuestions("c", "t", (question,))
+    try:
+        return await asyncio.wait_for(TerminalApprover(person.terminal).ask_user(asked), 60)
+    finally:
+        typing.cancel()
+
+
+@pytest.mark.parametrize(
+    ("typed", "answers"),
+    [
+        (["1\n"], ("Blue",)),
+        (["2, 1\n"], ("Red\x1b[2J", "Blue")),
+        (["3\n"], ("3",)),
+        (["green, please\n"], ("green, please",)),
+        (["\n", "1\n"], ("Blue",)),
+        (["\n", "\n", "\n"], None),
+        (["\x04"], None),
+    ],
+)
+async def test_questions_are_answered(
+    person: Person, typed: list[str], answers: tuple[str, ...] | None
+) -> None:
+    found = await answered(person, *typed)
+    assert found == (None if answers is None else {"colour": answers})
+    assert "  | Which\n  | one?\n" in person.saw
+    assert "[2] Red⟨ESC⟩[2J: like rust" in person.saw
+
+
+async def test_a_secret_answer_is_not_shown_and_not_too_short(person: Person) -> None:
+    found = await answered(person, "1234\n", "hunter22\n", options=(), is_secret=True)
+    assert found == {"colour": ("hunter22",)}
+    assert "too short" in person.saw
+    assert "hunter22" not in person.saw
+    os.set_blocking(person.master, False)
+    with pytest.raises(BlockingIOError):
+        os.read(person.master, 100)

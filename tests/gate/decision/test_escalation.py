@@ -1,0 +1,115 @@
+"""The questions that a tool may answer for itself about approval and the sandbox (M-32)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolrest import ApprovalRequest, Context, Effects, Tool, Toolrest
+from toolrest.errors import SandboxDenied
+from toolrest.gate.decision.decide import Decision
+
+
+class Builder(Tool):
+    """Runs a program, so to speak; the sandbox blocks it."""
+
+    name = "builder"
+    description = "Build it."
+    typical = Effects(runs=(("make",),), confined=True)
+    ran: list[bool]
+
+    async def run(self, args: Any, ctx: Context) -> str:
+        self.ran.append(ctx.outside)
+        if not ctx.outside:
+            raise SandboxDenied("the sandbox blocked it")
+        return "built"
+
+
+async def build(
+    folder: Path, mode: Any, **options: Any
+) -> tuple[str, list[bool], list[ApprovalRequest]]:
+    """What the model reads, where it ran, and what was asked."""
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    made = type("Made", (Builder,), options)()
+    made.ran = []
+    async with Toolrest(folder, approval_policy=mode, tools=[made], on_ask=approver) as rest:
+        output = await rest.call("builder")
+    return output.text, made.ran, asked
+
+
+async def test_by_default_a_blocked_call_may_be_tried_outside_after_a_yes(tmp_path: Path) -> None:
+    text, ran, asked = await build(tmp_path, "on-failure")
+    assert (text, ran) == ("built", [False, True])
+    assert [bool(request.retry_reason) for request in asked] == [True]
+
+
+async def test_a_tool_that_may_not_escalate_stays_blocked(tmp_path: Path) -> None:
+    for mode in ("on-failure", "untrusted"):
+        text, ran, asked = await build(tmp_path, mode, may_escalate=False)
+        assert ("the sandbox blocked it" in text, ran) == (True, [False])
+        assert [request for request in asked if request.retry_reason] == []
+
+
+@pytest.mark.parametrize(("skips", "questions"), [(True, 1), (False, 2)])
+async def test_the_second_question_may_be_skipped(
+    tmp_path: Path, skips: bool, questions: int
+) -> None:
+    text, ran, asked = await build(tmp_path, "untrusted", skips_second_question=skips)
+    assert (text, ran) == ("built", [False, True])
+    assert len(asked) == questions
+
+
+@pytest.mark.parametrize("mode", ["on-request", "never"])
+async def test_on_request_only_hands_the_denial_back(tmp_path: Path, mode: str) -> None:
+    text, ran, asked = await build(tmp_path, mode)
+    assert ("the sandbox blocked it" in text, ran, asked) == (True, [False], [])
+
+
+@pytest.mark.parametrize(
+    ("decision", "words", "questions"),
+    [
+        (Decision("deny", "mine", "not on Sundays"), "not on Sundays", 0),
+        (Decision("ask", "mine", "it is Sunday"), "the sandbox blocked it", 1),
+        (Decision("allow", "mine"), "the sandbox blocked it", 0),
+        (None, "the sandbox blocked it", 0),
+    ],
+)
+async def test_a_tool_may_have_an_approval_requirement_of_its_own(
+    tmp_path: Path, decision: Decision | None, words: str, questions: int
+) -> None:
+    def decide(self: Tool, args: Any, effects: Effects, ctx: Context) -> Decision | None:
+        return decision
+
+    text, _, asked = await build(tmp_path, "on-request", decide=decide)
+    assert words in text
+    assert [request.rule for request in asked] == ["mine"] * questions
+
+
+async def test_a_tool_may_be_bound_to_the_sandbox(tmp_path: Path) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    arguments = {
+        "command": ["true"],
+        "sandbox_permissions": "require_escalated",
+        "justification": "why not",
+    }
+    for may, questions in ((True, 1), (False, 0)):
+        asked.clear()
+        async with Toolrest(tmp_path, on_ask=approver) as rest:
+            shell = rest.gate.registry.get("shell")
+            assert shell is not None
+            shell.may_ask_to_leave = may
+            output = await rest.call("shell", arguments)
+        assert len(asked) == questions
+        assert ("cannot be run outside the sandbox" in output.text) is not may

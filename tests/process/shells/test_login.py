@@ -1,0 +1,262 @@
+"""Login shells: read once, exact, and never worse than reading the profile each time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from toolrest.process.shells import login_env as login
+from toolrest.process.command import Command
+from toolrest.process.shells.environment import EnvironmentPolicy
+from toolrest.process.shells.login_env import LoginShells, stamp_of
+from toolrest.process.owner import Owner
+from toolrest.process.run import run
+from toolrest.process.shells.shells import Shell
+
+BASH = Shell("bash", "/bin/bash")
+LIMIT = login.CAPTURE_LIMIT
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a shell takes to start is the machine's affair; one test is about the limit."""
+    monkeypatch.setattr(login, "CAPTURE_LIMIT", 60)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def env(home: Path) -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin", "HOME": str(home), "PAGER": "cat", "LC_ALL": "C.UTF-8"}
+
+
+def unconfined(command: Command) -> Command:
+    return command
+
+
+Prepared = tuple[tuple[str, ...], dict[str, str]]
+
+
+@pytest.fixture
+def prepare(owner: Owner, home: Path, env: dict[str, str]) -> Callable[..., object]:
+    shells = LoginShells(owner, unconfined)
+
+    async def prepared(
+        profile: str | None = None, shell: Shell = BASH, line: str = "x"
+    ) -> Prepared:
+        if profile is not None:
+            (home / ".profile").write_text(profile)
+        return await shells.prepare(shell, "x", env, str(home), forced=("PAGER",))
+
+    return prepared
+
+
+async def test_the_profile_s_variables_without_the_profile(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    profile = "echo noise; export GREETING='hello\nworld' PATH=$HOME/bin:$PATH; unset PAGER"
+    (home / ".profile").write_text(profile)
+    calls = 0
+
+    def counted(command: Command) -> Command:
+        nonlocal calls
+        calls += 1
+        return command
+
+    shells = LoginShells(owner, counted)
+    for _ in range(3):
+        argv, found = await shells.prepare(BASH, "echo", env, str(home), forced=("PAGER",))
+        assert argv == ("/bin/bash", "-c", "echo")
+        assert found["GREETING"] == "hello\nworld"
+        assert found["PATH"].startswith(f"{home}/bin:")
+        assert found["PAGER"] == "cat", "what is forced stays"
+    assert calls == 2, "once as a login shell, once to compare"
+
+
+async def test_the_same_as_a_real_login_shell(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    (home / ".bash_profile").write_text(
+        "export A=1 B='two words' PATH=/opt/x:$PATH; greet() { echo hi; }\n"
+        "get_token() { greet | cat; }; PROMPT_COMMAND=greet; alias ll=ls; [[ a =~ a ]]\n"
+    )
+    line = "get_token; printenv A B PATH PAGER; umask; pwd; set -o; echo $#; ll 2>&1; echo $?"
+    argv, found = await LoginShells(owner, unconfined).prepare(BASH, line, env, "/")
+    assert argv[1] == "-c"
+    ours = await run(owner, Command(argv, "/", found))
+    theirs = await run(owner, Command(BASH.argv(line), "/", env))
+    assert ours.stdout == theirs.stdout
+    assert "hi\n" in ours.stdout
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        "exit 3",
+        "umask 077",
+        "shopt -s expand_aliases; alias ll=ls",
+        "shopt -s extglob",
+        "set -o noglob",
+        "cd /",
+        "UNEXPORTED=1",
+        "ulimit -S -n 100",
+        "trap 'echo bye' EXIT",
+        "exec sh -c 'echo gone'",
+        "kill -9 $$",
+        "exec >/dev/null",
+        "yes | head -c 3000000",
+    ],
+)
+async def test_what_only_a_login_shell_can_do_is_left_to_it(
+    prepare: Callable[..., asyncio.Future[Prepared]], env: dict[str, str], profile: str
+) -> None:
+    argv, found = await prepare(profile)
+    assert argv == ("/bin/bash", "-lc", "x")
+    assert found == env
+
+
+@pytest.mark.parametrize(
+    "profile", ["echo noise; echo more >&2", "read x </dev/tty", "read x", "syntax error (", ""]
+)
+async def test_odd_profiles_do_no_harm(
+    prepare: Callable[..., asyncio.Future[Prepared]], profile: str
+) -> None:
+    argv, _ = await prepare(f"export OK=1\n{profile}\nunset x")
+    assert argv[1] == "-c"
+
+
+async def test_a_profile_that_hangs(
+    owner: Owner, home: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LIMIT < 10
+    monkeypatch.setattr(login, "CAPTURE_LIMIT", 0.5)
+    (home / ".profile").write_text("sleep 900")
+    calls = 0
+
+    def counted(command: Command) -> Command:
+        nonlocal calls
+        calls += 1
+        return command
+
+    shells = LoginShells(owner, counted)
+    for _ in range(2):
+        assert await shells.prepare(BASH, "x", env, "/") == (("/bin/bash", "-lc", "x"), env)
+    assert calls == 1, "known to hang, so not tried again"
+
+
+async def test_secrets_of_the_profile_are_withheld(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    (home / ".profile").write_text("export GH_TOKEN=t OPENAI_API_KEY=k PLAIN=p EXTRA=e MINE=m")
+    policy = EnvironmentPolicy(inherit="core", exclude=("EXTRA",))
+    shells = LoginShells(owner, unconfined, policy, never=("MINE",))
+    argv, found = await shells.prepare(BASH, "x", env, "/")
+    assert argv[1] == "-c"
+    assert found["PLAIN"] == "p"
+    assert not {"GH_TOKEN", "OPENAI_API_KEY", "EXTRA", "MINE"} & set(found)
+
+
+async def test_a_changed_profile_is_read_again(
+    prepare: Callable[..., asyncio.Future[Prepared]], home: Path
+) -> None:
+    assert (await prepare("export V=1"))[1]["V"] == "1"
+    assert (await prepare("export V=two"))[1]["V"] == "two"
+    (home / ".bash_profile").write_text("export V=3")
+    assert (await prepare())[1]["V"] == "3"
+    os.replace(home / ".profile", home / ".bash_profile")
+    assert (await prepare())[1]["V"] == "two"
+
+
+async def test_another_environment_is_another_capture(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    (home / ".profile").write_text("export PATH=/first:$PATH")
+    shells = LoginShells(owner, unconfined)
+    for path in ("/usr/bin:/bin", "/bin:/usr/bin"):
+        _, found = await shells.prepare(BASH, "x", env | {"PATH": path}, "/")
+        assert found["PATH"].startswith("/first:")
+    results = await asyncio.gather(*(shells.prepare(BASH, "x", env, "/") for _ in range(5)))
+    assert all(result == results[0] for result in results)
+
+
+async def test_forced_variables_may_change_without_a_new_look(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    (home / ".profile").write_text("export V=1 PAGER=less")
+    calls = 0
+
+    def counted(command: Command) -> Command:
+        nonlocal calls
+        calls += 1
+        return command
+
+    shells = LoginShells(owner, counted)
+    asking = env | {"GIT_TERMINAL_PROMPT": "0"}
+    _, first = await shells.prepare(BASH, "x", asking, "/", forced=("PAGER", "GIT_TERMINAL_PROMPT"))
+    _, second = await shells.prepare(BASH, "x", env | {"PAGER": "more"}, "/", forced=("PAGER",))
+    assert calls == 2
+    assert (first["PAGER"], first["GIT_TERMINAL_PROMPT"], first["V"]) == ("cat", "0", "1")
+    assert (second["PAGER"], second.get("GIT_TERMINAL_PROMPT"), second["V"]) == ("more", None, "1")
+
+
+async def test_without_login_nothing_is_read(owner: Owner, home: Path, env: dict[str, str]) -> None:
+    (home / ".profile").write_text("export V=1")
+
+    def never(_command: Command) -> Command:
+        raise AssertionError("no shell should have been started")
+
+    shells = LoginShells(owner, never)
+    assert await shells.prepare(BASH, "x", env, "/", login=False) == (
+        ("/bin/bash", "-c", "x"),
+        env,
+    )
+    powershell = Shell("powershell", "/usr/bin/pwsh")
+    assert (await shells.prepare(powershell, "x", env, "/"))[0] == (
+        "/usr/bin/pwsh",
+        "-Command",
+        "x",
+    )
+
+
+async def test_plain_sh(prepare: Callable[..., asyncio.Future[Prepared]]) -> None:
+    argv, found = await prepare("export V='a b'; PATH=/x:$PATH", shell=Shell("sh", "/bin/sh"))
+    assert argv == ("/bin/sh", "-c", "x")
+    assert (found["V"], found["PATH"].split(":")[0]) == ("a b", "/x")
+
+
+async def test_variables_of_the_confinement_do_no_harm(
+    owner: Owner, home: Path, env: dict[str, str]
+) -> None:
+    def marked(command: Command) -> Command:
+        more = {"TOOLREST_SANDBOX": "x", "CACHE_DIR": "/c"}
+        return Command(command.argv, command.cwd, {**command.env, **more})
+
+    (home / ".profile").write_text("export V=1")
+    argv, found = await LoginShells(owner, marked).prepare(BASH, "x", env, "/")
+    assert (argv[1], found["V"]) == ("-c", "1")
+
+
+async def test_a_failing_confinement_falls_back(owner: Owner, env: dict[str, str]) -> None:
+    def broken(command: Command) -> Command:
+        return Command(("/no/such/launcher", *command.argv), command.cwd, command.env)
+
+    argv, found = await LoginShells(owner, broken).prepare(BASH, "x", env, "/")
+    assert (argv[1], found) == ("-lc", env)
+
+
+def test_the_files_that_are_watched(home: Path) -> None:
+    before = stamp_of("zsh", {"HOME": str(home)})
+    (home / ".zprofile").write_text("export A=1")
+    assert stamp_of("zsh", {"HOME": str(home)}) != before
+    elsewhere = home / "dots"
+    elsewhere.mkdir()
+    (elsewhere / ".zshenv").write_text("")
+    found = stamp_of("zsh", {"HOME": str(home), "ZDOTDIR": str(elsewhere)})
+    assert str(elsewhere / ".zshenv") in [row[0] for row in found]

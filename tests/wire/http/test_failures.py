@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import time
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolrest.wire.http.error_bodies import error_in_stream, error_of_status, read_error, retry_after
+from toolrest.wire._merge_profile import refused_options
+
+URL = "http://127.0.0.1:1/v1/x"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, {"error": {"message": "no", "type": "invalid_request_error"}}, "invalid_request"),
+        (400, {"error": {"message": "x", "code": "context_length_exceeded"}}, "context_window"),
+        (
+            400,
+            {
+                "type": "error",
+                "error": {"type": "invalid_request_error", "message": "prompt is too long: 9"},
+            },
+            "context_window",
+        ),
+        (
+            400,
+            {"object": "error", "message": "This model's maximum context length is 4096 tokens"},
+            "context_window",
+        ),
+        (
+            400,
+            {"error": {"code": 400, "message": "the request exceeds the available context size"}},
+            "context_window",
+        ),
+        (401, {"error": {"message": "bad key"}}, "auth"),
+        (404, {"error": "model 'x' not found"}, "not_found"),
+        (429, {"error": {"message": "slow", "code": "rate_limit_exceeded"}}, "rate_limit"),
+        (429, {"error": {"message": "pay", "code": "insufficient_quota"}}, "quota"),
+        (429, {"error": {"type": "usage_limit_reached", "message": "x"}}, "usage_limit"),
+        (500, "Internal Server Error", "server"),
+        (503, {"error": {"code": "server_is_overloaded", "message": "x"}}, "overloaded"),
+        (
+            529,
+            {"type": "error", "error": {"type": "overloaded_error", "message": "x"}},
+            "overloaded",
+        ),
+        (400, "The image data you provided does not represent a valid image.", "invalid_image"),
+        (422, {"detail": [{"msg": "field required"}]}, "invalid_request"),
+    ],
+)
+def test_every_shape_of_error_is_understood(status: int, body: Any, kind: str) -> None:
+    raw = body if isinstance(body, str) else json.dumps(body)
+    error = error_of_status(status, {}, raw.encode(), URL, "responses")
+    assert (error.kind, error.status) == (kind, status)
+    assert URL in str(error)
+
+
+def test_the_servers_words_are_shown() -> None:
+    body = json.dumps({"error": {"message": "Unknown tool type 'custom'", "type": "x"}}).encode()
+    assert "Unknown tool type 'custom'" in str(error_of_status(400, {}, body, URL, "chat"))
+    assert "<html>" in str(error_of_status(502, {}, b"<html>bad gateway", URL, "chat"))
+
+
+def test_a_429_is_repeated_where_the_spec_says_so() -> None:
+    body = b'{"error": {"message": "slow down"}}'
+    assert not error_of_status(429, {}, body, URL, "responses").retryable
+    told = error_of_status(429, {"retry-after": "2"}, body, URL, "responses")
+    assert (told.retryable, told.retry_after) == (True, 2)
+    assert error_of_status(429, {}, body, URL, "anthropic").retryable
+
+
+def test_the_wait_in_a_message_counts() -> None:
+    error = error_in_stream(
+        {"error": {"code": "rate_limit_exceeded", "message": "Please try again in 1.5s."}},
+        "responses",
+    )
+    assert (error.kind, error.retryable, error.retry_after) == ("rate_limit", True, 1.5)
+    millis = error_in_stream(
+        {"error": {"code": "rate_limit_exceeded", "message": "Try again in 250ms"}}, "responses"
+    )
+    assert millis.retry_after == 0.25
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "retryable"),
+    [
+        ("context_length_exceeded", "context_window", False),
+        ("insufficient_quota", "quota", False),
+        ("invalid_prompt", "invalid_request", False),
+        ("server_is_overloaded", "overloaded", False),
+        ("cyber_policy", "policy", False),
+        ("something_new", "stream", True),
+    ],
+)
+def test_failures_inside_a_stream(code: str, kind: str, *, retryable: bool) -> None:
+    error = error_in_stream({"error": {"code": code, "message": "why"}}, "responses")
+    assert (error.kind, error.retryable, error.message) == (kind, retryable, "why")
+
+
+def test_overload_is_worth_another_try_on_anthropic() -> None:
+    body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    assert error_in_stream(body, "anthropic").retryable
+
+
+def test_retry_after_in_every_form() -> None:
+    assert retry_after({}) is None
+    assert retry_after({"retry-after": "3"}) == 3
+    assert retry_after({"retry-after-ms": "1500"}) == 1.5
+    assert retry_after({"retry-after": "soon"}) is None
+    date = formatdate(time.time() + 60, usegmt=True)
+    assert 55 < (retry_after({"retry-after": date}) or 0) <= 61
+
+
+@given(st.binary(max_size=200))
+def test_any_body_gives_words(body: bytes) -> None:
+    assert isinstance(read_error(body).message, str)
+
+
+def test_a_refused_option_is_found_by_its_name() -> None:
+    options = ["stream_options", "parallel_tool_calls", "tool_choice"]
+    message = "Extra inputs are not permitted: 'stream_options'"
+    assert refused_options(message, options) == ["stream_options"]
+    assert refused_options("tool_choice: unknown field", options) == ["tool_choice"]
+    assert refused_options("the messages are wrong", options) == []
