@@ -6,9 +6,9 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing would cost more than we do
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession as AgentSession
     from toolrest.agent.open_session import open_session as open_session
     from toolrest.agent.rest import Toolrest as Toolrest
-    from toolrest.agent.conversation.session import AgentSession as AgentSession
     from toolrest.agent.turn import Turn as Turn
     from toolrest.errors import ConfigError as ConfigError
     from toolrest.errors import Fatal as Fatal
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from toolrest.errors import ToolDefinitionError as ToolDefinitionError
     from toolrest.errors import ToolrestError as ToolrestError
     from toolrest.gate.approval.approvals import ApprovalRequest as ApprovalRequest
-    from toolrest.gate.context import Context as Context
     from toolrest.gate.approval.pending import PendingApproval as PendingApproval
     from toolrest.gate.approval.pending import PendingError as PendingError
-    from toolrest.gate.approval.user_questions import UserQuestions as UserQuestions
     from toolrest.gate.approval.request import Review as Review
+    from toolrest.gate.approval.user_questions import UserQuestions as UserQuestions
+    from toolrest.gate.context import Context as Context
     from toolrest.gate.tool.tool import Tool as Tool
     from toolrest.gate.tool.tool import tool as tool
     from toolrest.items import Image as Image

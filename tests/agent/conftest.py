@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from toolrest import Toolrest
-from toolrest.agent.open_session import open_session
 from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.open_session import open_session
 from toolrest.config.loader import Config
 from toolrest.testing import ScriptedModel
 

@@ -127,7 +127,7 @@ async def test_cancelling_a_turn_answers_running_queued_and_finished_calls(tmp_p
 async def test_a_sync_tool_sees_the_cancellation_and_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("threads", "turn"):  # how soon a thread runs again is the machine's affair
+    for module in ("threads", "call.turn"):  # how soon a thread runs again is the machine's affair
         monkeypatch.setattr(f"toolrest.gate.{module}.GRACE_SECONDS", 60)
     entered = threading.Event()
     left = threading.Event()
@@ -153,7 +153,7 @@ async def test_a_sync_tool_sees_the_cancellation_and_returns(
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("threads", "turn", "deadline"):
+    for module in ("threads", "call.turn", "call.deadlines"):
         monkeypatch.setattr(f"toolrest.gate.{module}.GRACE_SECONDS", 0.05)
 
 

@@ -146,7 +146,7 @@ async def test_cancelling_everything_in_the_next_tick_still_gives_every_call_an_
 async def test_a_deadline_that_passes_during_a_cancel_changes_nothing(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("threads", "turn", "deadline"):
+    for module in ("threads", "call.turn", "call.deadlines"):
         monkeypatch.setattr(f"toolrest.gate.{module}.GRACE_SECONDS", 900)
     order: list[str] = []
     started = asyncio.Event()

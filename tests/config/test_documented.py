@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from toolrest.config._merge_env import OLD_PREFIX, PREFIX, VARIABLES
+from toolrest.config.layers import OLD_PREFIX, PREFIX, VARIABLES
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.table import Table
 

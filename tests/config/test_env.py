@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolrest.config._merge_env import VARIABLES
+from toolrest.config.layers import VARIABLES
 
 GOOD: dict[str, tuple[str, str, Any]] = {
     "TOOL_RESULT_MAX_CHARS": ("5000", "tool_result_max_chars", 5000),

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolrest.config import Config
-from toolrest.config._merge_known import known_keys
-from toolrest.config.schema._merge_pending import PENDING_KEYS, PENDING_VALUES
+from toolrest.config.layer_check import known_keys
+from toolrest.config.schema.aliases import PENDING_KEYS, PENDING_VALUES
 from toolrest.errors import ConfigError
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from toolrest.config.layer_check import Layer, Place, check_layer
 from toolrest.config.keys import find, nest, parse_key, toml_text
+from toolrest.config.layer_check import Layer, Place, check_layer
 from toolrest.errors import ConfigError
 
 RECORDED: dict[str, Any] = json.loads(

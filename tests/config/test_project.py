@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from toolrest.config.layer_check import Layer
 from toolrest.config.keys import flatten
-from toolrest.config._merge_known import known_keys
+from toolrest.config.layer_check import Layer, known_keys
 from toolrest.config.project import RULES, check_project
 from toolrest.errors import ConfigError
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolrest.config._merge_secret_names import PROVIDER_KEYS, is_secret_name
+from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from toolrest.errors import ConfigError
 from toolrest.items import Text
 from toolrest.mcp.definitions import read_definitions
 from toolrest.mcp.errors import McpError
-from toolrest.mcp._merge_expand import expand
-from toolrest.mcp.json_files import project_servers
+from toolrest.mcp.json_files import expand, project_servers
 from toolrest.mcp.servers import configured, resolve
 from toolrest.tools.mcp.result import output_of
 

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.clock import effort
 
-from toolrest.patch.errors import ParseError
 from toolrest.patch.codex_grammar import AddFile, DeleteFile, UpdateFile, parse
+from toolrest.patch.errors import ParseError
 
 PIECES = [
     "*** Begin Patch",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from toolrest.patch.codex_grammar import parse
 from toolrest.patch.files.os_files import OsFiles
-from toolrest.patch.text.rebuild import updated
 from toolrest.patch.run import run
+from toolrest.patch.text.rebuild import updated
 
 ENCODINGS: dict[str, tuple[bytes, str, str | None]] = {
     "utf-8": (b"", "utf-8", None),

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolrest.patch.codex_grammar import GRAMMAR, parse
 from toolrest.patch.errors import ParseError, PatchError
-from toolrest.patch.codex_grammar import parse
-from toolrest.patch._merge_lark import GRAMMAR
 from toolrest.patch.files.os_files import OsFiles
-from toolrest.patch.run import carry_out
 from toolrest.patch.request import FORMS, read
+from toolrest.patch.run import carry_out
 
 CODEX = "*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n*** End Patch"
 PLAIN = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"

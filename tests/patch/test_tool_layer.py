@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from toolrest.patch import codex_grammar as grammar
-from toolrest.patch import _merge_summary as summary
-from toolrest.patch.report.changes import Change, changes
+from toolrest.patch import run as summary
 from toolrest.patch.errors import PatchError
 from toolrest.patch.files.os_files import OsFiles
+from toolrest.patch.plan import verify
+from toolrest.patch.report.changes import Change, changes
 from toolrest.patch.run import run
-from toolrest.patch._merge_verify import verify
 
 Case: TypeAlias = dict[str, Any]
 Tree: TypeAlias = dict[str, Any]

@@ -14,8 +14,8 @@ import pytest
 from tests.clock import Clock
 
 from toolrest.process import output_reader as running
-from toolrest.process.output.head_tail import LIMIT
 from toolrest.process.command import Command
+from toolrest.process.output.head_tail import LIMIT
 from toolrest.process.owner import Owner
 from toolrest.process.run import Stream, run
 

@@ -10,11 +10,11 @@ import pytest
 import toolrest.running.runner
 from toolrest.agent.setup.runner import standalone_runner
 from toolrest.config.loader import Config
-from toolrest.running._merge_gaps import Gaps
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
+from toolrest.running.confinement import Gaps
+from toolrest.sandbox.backends.engine import Enforced, all_full
 from toolrest.sandbox.confine import Confined
-from toolrest.sandbox.backends._merge_controls import Enforced, all_full
 
 COMMAND = Command(("true",), "/", {})
 
@@ -42,7 +42,9 @@ def test_limits_do_not_reach_into_containers() -> None:
 async def test_landlock_says_what_it_cannot_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolrest.running.runner, "Gaps", Gaps)  # on a machine where tests silence it
+    monkeypatch.setattr(
+        toolrest.running.runner, "Gaps", Gaps
+    )  # on a machine where tests silence it
     workspace = tmp_path / "work"
     workspace.mkdir()
     env = {**os.environ, "TOOLREST_HOME": str(tmp_path / "home")}

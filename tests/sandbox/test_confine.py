@@ -14,12 +14,12 @@ from toolrest.errors import ConfigError
 from toolrest.process.command import Command
 from toolrest.process.helper.tree import alive
 from toolrest.sandbox import confine
-from toolrest.sandbox.backends import probe as backends
-from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox import programs as own_programs
+from toolrest.sandbox.backends import probe as backends
 from toolrest.sandbox.backends.probe import run_probe
 from toolrest.sandbox.confine import Backend, Sandbox
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, Mode, SandboxPolicy
 from toolrest.sandbox.programs import find_program, path_entries_inside
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from toolrest.sandbox import doctor
-from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.doctor import count_hard_links, examine, lines
+from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
 
 

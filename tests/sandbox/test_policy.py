@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.policy import PathPolicy
-from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.environment import confined_env
+from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import SandboxPolicy
 
 

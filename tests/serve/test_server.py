@@ -15,8 +15,8 @@ import pytest
 from mcp.client.client import Client
 
 from toolrest import tool
-from toolrest.gate.context import Context
 from toolrest.gate.approval.request import ApprovalRequest, Choice
+from toolrest.gate.context import Context
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
 from toolrest.serve.elicit import can_show, form

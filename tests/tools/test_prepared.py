@@ -10,8 +10,17 @@ from pathlib import Path
 
 from toolrest import Toolrest
 from toolrest.agent.subagents.delegation import delegate
-from toolrest.gate.tool.args_class import Parameters, is_noted, param
-from toolrest.gate.tool._merge_prepared import FILE, _rows, fingerprint, made_schema, name_of, prepared
+from toolrest.gate.tool.args_class import (
+    FILE,
+    Parameters,
+    _rows,
+    fingerprint,
+    is_noted,
+    made_schema,
+    name_of,
+    param,
+    prepared,
+)
 from toolrest.testing import ScriptedModel
 
 MODELS = ("gpt-5.5", "gpt-5.2", "gpt-5", "o3", "claude-x", "qwen-x", "codex-mini-latest", "unknown")

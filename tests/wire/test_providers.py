@@ -11,11 +11,10 @@ from toolrest.errors import ConfigError
 from toolrest.testing import Fail, ScriptedServer
 from toolrest.wire.apis.anthropic import AnthropicModel
 from toolrest.wire.apis.chat import ChatModel
-from toolrest.wire._merge_listing import list_models
+from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.provider import Provider
-from toolrest.wire.providers import model_for, provider_for
-from toolrest.wire.apis.responses import ResponsesModel
+from toolrest.wire.providers import list_models, model_for, provider_for
 
 
 def config(settings: Mapping[str, Any], home: Path = Path("/nonexistent")) -> Config:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.tool.wire_names import is_legal
 from toolrest.gate.tool.tool import Grammar, Tool
+from toolrest.gate.tool.wire_names import is_legal
 from toolrest.items import WIRES, CustomToolCall, FunctionCall, JSONObject, Wire
 from toolrest.wire.items.decode import calls_in
 from toolrest.wire.items.encode import dumps

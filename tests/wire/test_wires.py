@@ -27,8 +27,7 @@ from toolrest.testing import (
 )
 from toolrest.testing.checks import problems
 from toolrest.wire.model import ItemStarted, ModelError, ModelRequest, TextDelta, Usage
-from toolrest.wire._merge_profile import HOSTED, LOCAL, OPENAI
-from toolrest.wire.provider import ModelWire, Provider
+from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, ModelWire, Provider
 from toolrest.wire.providers import client_for
 
 WIRES: tuple[ModelWire, ...] = get_args(ModelWire)

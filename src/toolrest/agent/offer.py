@@ -53,7 +53,7 @@ class Offer:
 
     def _spared(self) -> frozenset[str]:
         """Tools that are not offered because the model's window is too small for them all."""
-        from toolrest.tools._merge_small import SMALL_WINDOW, SPARED
+        from toolrest.tools.catalog import SMALL_WINDOW, SPARED
 
         small, window = self._config.value.tools.small_context, self._config.context_window
         if small is None:

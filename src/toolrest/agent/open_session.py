@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from toolrest import __version__
-from toolrest.agent.subagents.delegation import delegate
-from toolrest.agent.setup.hooks import agent_hooks
-from toolrest.agent.history.journal import Journal, NoJournal
 from toolrest.agent.conversation.prompt import base_instructions, opening_for
-from toolrest.agent.rest import Toolrest
 from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.history.journal import Journal, NoJournal
+from toolrest.agent.rest import Toolrest
+from toolrest.agent.setup.hooks import agent_hooks
+from toolrest.agent.subagents.delegation import delegate
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
@@ -72,7 +72,7 @@ def open_session(
             agents=delegate(rest, make_model, environ=environ) if make_model else None,
         )
         if rest.settings.notify:
-            from toolrest.agent.setup._merge_notify_setup import notify_turns
+            from toolrest.agent.setup.hooks import notify_turns
 
             notify_turns(rest, environ)
         if rollout is None and not ephemeral:

@@ -15,8 +15,8 @@ from toolrest.agent.turn import Turn
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
-from toolrest.gate.tool.tool import Tool, as_tool
 from toolrest.gate.call.turn import Running
+from toolrest.gate.tool.tool import Tool, as_tool
 from toolrest.items import FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from toolrest.agent.undo.checkpoints import Undone
     from toolrest.config import Config, Settings
     from toolrest.gate.approval.approvals import OnAsk
-    from toolrest.gate.call.explain import Explanation
-    from toolrest.gate.hooks.hooks import Hooks
     from toolrest.gate.approval.pending import PendingApproval
-    from toolrest.gate.approval.user_questions import OnQuestion
     from toolrest.gate.approval.request import Answer
+    from toolrest.gate.approval.user_questions import OnQuestion
+    from toolrest.gate.call.explain import Explanation
     from toolrest.gate.call.walk import Gate
+    from toolrest.gate.hooks.hooks import Hooks
     from toolrest.mcp.pool import Pool
     from toolrest.policy.rules.rules import Rules
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
@@ -70,8 +70,8 @@ class Toolrest:
         dynamic_tools: Iterable[Mapping[str, Any]] = (),
         on_dynamic_call: OnDynamicCall | None = None,
     ) -> None:
-        from toolrest.agent.setup.assemble import assemble
         from toolrest.agent.path_policy import default_workspace
+        from toolrest.agent.setup.assemble import assemble
         from toolrest.config.loader import Config
 
         environ = os.environ if env is None else env
@@ -247,7 +247,7 @@ class Toolrest:
 
     def effective_policy(self) -> dict[str, Any]:
         """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
-        from toolrest.agent.reports._merge_policy_view import effective_policy
+        from toolrest.agent.reports.policy import effective_policy
 
         return effective_policy(self.config, self._session)
 
@@ -338,7 +338,7 @@ class Toolrest:
         Only paths that these turns changed are touched; what somebody else changed since stays
         unless `force`. The undo is itself a turn: `undo(result.number)` takes it back.
         """
-        from toolrest.agent.undo._merge_session import undo_turns
+        from toolrest.agent.undo.turn_checkpoint import undo_turns
 
         saver = self._session.saver
         return await undo_turns(saver, self.session_id, turn, force=force, dry_run=dry_run)

@@ -8,17 +8,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolrest.errors import ConfigError
-from toolrest.records import dataclass, replace
 from toolrest.policy.paths.names import inside
+from toolrest.records import dataclass, replace
 
 if TYPE_CHECKING:
     from toolrest.config import Config
-    from toolrest.gate.context import Known
-    from toolrest.running.confinement import Confinement
     from toolrest.gate.approval.memory import Memory
+    from toolrest.gate.context import Known
     from toolrest.policy.overrides import Overrides
     from toolrest.policy.rules.book import RuleBook
     from toolrest.policy.rules.rules import Rules
+    from toolrest.running.confinement import Confinement
 
 
 class Remembered:
@@ -145,8 +145,8 @@ class _Saver:
     known: Remembered
 
     def __call__(self, prefix: Sequence[str]) -> str:
-        from toolrest.policy.rules.rules import Decision, PrefixRule
         from toolrest.policy.rules.files import append_allow
+        from toolrest.policy.rules.rules import Decision, PrefixRule
 
         file = append_allow(self.home, prefix)
         rest = tuple((token,) for token in prefix[1:])

@@ -15,7 +15,10 @@ from toolrest.errors import ToolrestError
 
 COMMANDS = {
     "acp": ("toolrest.cli.servers.acp", "Be the agent of an editor (Agent Client Protocol)."),
-    "approvals": ("toolrest.cli.security.approvals", "Answer questions that other processes left behind."),
+    "approvals": (
+        "toolrest.cli.security.approvals",
+        "Answer questions that other processes left behind.",
+    ),
     "apply-patch": ("toolrest.cli.setup.apply_patch", "Apply a patch to the files it names."),
     "audit": ("toolrest.cli.security.audit", "Check or read the audit log."),
     "batch": ("toolrest.cli.run.batch", "Run many tasks from a file, several at a time."),
@@ -24,16 +27,25 @@ COMMANDS = {
     "config": ("toolrest.cli.setup.config", "Show, change or import settings."),
     "demo": ("toolrest.cli.run.demo", "Watch a model repair a small project with real tools."),
     "doctor": ("toolrest.cli.security.doctor", "Say what can be enforced on this machine."),
-    "hooks": ("toolrest.cli.security.hooks", "List your hooks and the tools that each one is run for."),
+    "hooks": (
+        "toolrest.cli.security.hooks",
+        "List your hooks and the tools that each one is run for.",
+    ),
     "mcp": ("toolrest.cli.servers.mcp", "MCP servers for this agent, and this agent as a server."),
     "exec": ("toolrest.cli.run.exec", "Give a model a task and run it to its end."),
     "grants": ("toolrest.cli.security.grants", "List or take back answers that are remembered."),
-    "policy": ("toolrest.cli.security.policy", "Ask what the policy says to a command, or test it."),
+    "policy": (
+        "toolrest.cli.security.policy",
+        "Ask what the policy says to a command, or test it.",
+    ),
     "models": ("toolrest.cli.setup.models", "List the models that a provider offers."),
     "gc": ("toolrest.cli.run.gc", "Remove old sessions, spill files, logs and checkpoints."),
     "sandbox": ("toolrest.cli.security.sandbox", "Run a command as a model's command would run."),
     "sessions": ("toolrest.cli.run.sessions", "List, show, resume, fork or export sessions."),
-    "tools": ("toolrest.cli.setup.tools", "List the tools on offer, or their specs for a model API."),
+    "tools": (
+        "toolrest.cli.setup.tools",
+        "List the tools on offer, or their specs for a model API.",
+    ),
     "undo": ("toolrest.cli.run.undo", "Take back what a turn has changed in this folder."),
     "trust": ("toolrest.cli.security.trust", "Trust a folder's own settings, or stop to."),
 }

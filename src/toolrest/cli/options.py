@@ -57,11 +57,11 @@ class Choices:
     def open(self, on_ask: OnAsk | None = None) -> Toolrest:
         """A session for these options, with the user's own tools in it."""
         from toolrest.agent.rest import Toolrest
-        from toolrest.agent.setup._merge_user_tools import add_user_tools
+        from toolrest.agent.setup.tools import add_user_tools
 
         config = self.load()
         if config.warnings:
-            from toolrest.cli.terminal._merge_told import tell_warnings
+            from toolrest.cli.terminal.notices import tell_warnings
 
             tell_warnings(config)
         rest = Toolrest(config.workspace or ".", config=config, on_ask=on_ask)

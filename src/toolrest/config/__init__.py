@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolrest.config.codex import import_codex as import_codex
-    from toolrest.config.schema.families import Family as Family
-    from toolrest.config.schema.families import family_for as family_for
-    from toolrest.config.loader import load as load
-    from toolrest.config.schema.settings import Settings as Settings
     from toolrest.config.config import Config as Config
     from toolrest.config.config import Row as Row
+    from toolrest.config.loader import load as load
+    from toolrest.config.schema.families import Family as Family
+    from toolrest.config.schema.families import family_for as family_for
+    from toolrest.config.schema.settings import Settings as Settings
     from toolrest.config.write import set_value as set_value
 
 # Lower rooms take single names from here (the list of secret names, say) and must not pay for all

@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolrest.config.layer_check import Place, check_layer
-from toolrest.config.files import user_home
+from toolrest.config.files import read_toml, user_home
 from toolrest.config.keys import Key, flatten, format_key, nest
-from toolrest.config._merge_known import pattern_of
-from toolrest.config.schema._merge_pending import PENDING_KEYS
-from toolrest.config._merge_read import read_toml
+from toolrest.config.layer_check import Place, check_layer, pattern_of
+from toolrest.config.schema.aliases import PENDING_KEYS
 from toolrest.errors import ConfigError
 
 _PROFILE_FILE = ".config.toml"

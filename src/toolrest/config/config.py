@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from toolrest.config.schema.families import Family, Truncation, family_for, family_named, user_families
 from toolrest.config.files import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
+from toolrest.config.schema.families import (
+    Family,
+    Truncation,
+    family_for,
+    family_named,
+    user_families,
+)
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.types import TrustLevel
 from toolrest.errors import ConfigError
@@ -110,8 +116,8 @@ class Config:
 
     def get(self, dotted: str) -> Row:
         """One setting, by any of its spellings."""
+        from toolrest.config.layer_check import nearest, pattern_of
         from toolrest.config.schema.aliases import ALIASES
-        from toolrest.config._merge_known import nearest, pattern_of
 
         key = parse_key(dotted)
         if key in ALIASES:

@@ -1,9 +1,15 @@
-"""Where Toolrest keeps its own files."""
+"""Where Toolrest keeps its own files.
+
+Reading a TOML file without being hurt by it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Mapping
+from typing import Any
 
 from toolrest.errors import ConfigError
 
@@ -42,3 +48,84 @@ def real_path(path: str | os.PathLike[str]) -> str:
         return os.path.realpath(path)
     except ValueError as error:
         raise ConfigError(f"{os.fspath(path)!r} is not a path: {error}") from None
+
+
+MAX_FILE = 1 << 20
+"""Larger settings files are a mistake or an attack."""
+
+
+def read_toml(path: str) -> dict[str, Any] | None:
+    """The tables of a file, None when there is none; anything else is a ConfigError."""
+    text = read_text(path)
+    return None if text is None else parse_toml(text, path)
+
+
+def read_text(path: str) -> str | None:
+    """The text of a regular file of reasonable size, None when there is none."""
+    try:
+        # Not blocking, or a FIFO in the place of the file would hang us.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{path}: cannot be read: {reason}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ConfigError(f"{path}: not a regular file")
+        data = _read_all(fd)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    finally:
+        os.close(fd)
+    if len(data) > MAX_FILE:
+        raise ConfigError(f"{path}: larger than {MAX_FILE} bytes, which no settings file is")
+    try:
+        return data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}: line {line}: not UTF-8") from None
+
+
+def _read_all(fd: int) -> bytes:
+    parts: list[bytes] = []
+    while sum(map(len, parts)) <= MAX_FILE and (part := os.read(fd, MAX_FILE + 1)):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """The tables of a TOML text; an error names the file, the line and the column."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name}: {_located(str(error), text)}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested deeper than any setting is") from None
+    except ValueError:
+        raise ConfigError(f"{name}: not valid TOML: a number or date out of range") from None
+
+
+def _located(message: str, text: str) -> str:
+    match = re.fullmatch(r"(.*) \(at (line \d+, column \d+|end of document)\)", message, re.DOTALL)
+    if match is None:
+        return f"not valid TOML: {message}"
+    place = match[2] if match[2].startswith("line") else f"line {text.count(chr(10)) + 1} (the end)"
+    return f"{place}: not valid TOML: {match[1]}"
+
+
+def unsafe_owner(path: str) -> str | None:
+    """Why others could change this file, in words, or None when they cannot."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    if info.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user (uid {info.st_uid}), who can change your settings"
+    # A group of one's own is the usual case where umask is 002, and harms nobody.
+    others = stat.S_IWOTH | (stat.S_IWGRP if info.st_gid != os.getegid() else 0)
+    if info.st_mode & others:
+        return f"{path} can be written by other users; run: chmod 600 {path}"
+    return None

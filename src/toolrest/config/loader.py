@@ -7,17 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolrest.config.layer_check import Layer, Place, check_layer
-from toolrest.config._merge_env import environment_layer
-from toolrest.config.schema.families import UNKNOWN, no_family
-from toolrest.config.files import config_file, real_path, toolrest_home, user_home
-from toolrest.config.keys import flatten, nest
-from toolrest.config.layers import flags_layer, merge, override_layer
-from toolrest.config.schema.settings import Settings
 from toolrest.config.config import Config as Config
 from toolrest.config.config import PathLike, Surface
-from toolrest.config.trust import git_root, nearest_level
+from toolrest.config.files import config_file, real_path, toolrest_home, user_home
+from toolrest.config.keys import flatten, nest
+from toolrest.config.layer_check import Layer, Place, check_layer
+from toolrest.config.layers import environment_layer, flags_layer, merge, override_layer
+from toolrest.config.schema.families import UNKNOWN, no_family
+from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.types import TrustLevel
+from toolrest.config.trust import git_root, nearest_level
 from toolrest.errors import ConfigError
 
 PROJECT_FILE = os.path.join(".toolrest", "config.toml")
@@ -106,7 +105,7 @@ def _default_layer(start: _Start, level: TrustLevel | None) -> Layer:
 
 
 def _file_layer(place: Place) -> Layer | None:
-    from toolrest.config._merge_read import read_toml
+    from toolrest.config.files import read_toml
 
     raw = read_toml(place.label)
     return None if raw is None else check_layer(raw, place)
@@ -231,7 +230,7 @@ def _refuse_approving_project(settings: Settings, project: Sequence[Layer]) -> N
 
 
 def _loose_files(layers: Sequence[Layer]) -> list[str]:
-    from toolrest.config._merge_read import unsafe_owner
+    from toolrest.config.files import unsafe_owner
 
     users = [layer.label for layer in layers if layer.kind == "user"]
     return [warning for file in users if (warning := unsafe_owner(file))]

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
-from toolrest.config.layer_check import Layer
 from toolrest.config.keys import Key, format_key, toml_text
-from toolrest.config._merge_known import ANY, pattern_of
+from toolrest.config.layer_check import ANY, Layer, pattern_of
 from toolrest.errors import ConfigError
 
 Rule: TypeAlias = Callable[[Any, Any, str], str | None]

@@ -99,8 +99,8 @@ def _home(home: str | None) -> str:
 
 
 def _stored(home: str) -> dict[str, Any]:
+    from toolrest.config.files import read_toml
     from toolrest.config.layer_check import Place, check_layer
-    from toolrest.config._merge_read import read_toml
 
     file = config_file(home)
     raw = read_toml(file)

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from toolrest.config.layer_check import Place, check_layer
-from toolrest.config.files import config_file, toolrest_home, user_home
+from toolrest.config.config import Config
+from toolrest.config.files import config_file, parse_toml, read_text, toolrest_home, user_home
 from toolrest.config.keys import Key, flatten, format_key, nest, parse_key
+from toolrest.config.layer_check import Place, check_layer
 from toolrest.config.layers import parse_value
 from toolrest.config.schema.settings import Settings
-from toolrest.config._merge_read import parse_toml, read_text
-from toolrest.config.config import Config
 from toolrest.errors import ConfigError
 
 LOCK_PATIENCE = 5.0

@@ -16,16 +16,15 @@ from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.approvals import Approvals
-    from toolrest.gate.bus import Bus
-    from toolrest.gate.output.limiter import Collector, Limit, Limiter
     from toolrest.gate.approval.memory import Memory
     from toolrest.gate.approval.user_questions import Questions, UserQuestion
+    from toolrest.gate.bus import Bus
+    from toolrest.gate.output.limiter import Collector, Limit, Limiter
     from toolrest.gate.output.redact import Redactor, StreamRedactor
-    from toolrest.running.runner import Runner
-    from toolrest.running._merge_tally import Tally
     from toolrest.policy.modes import Mode
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.policy.rules.rules import Rules
+    from toolrest.running.runner import Runner, Tally
 
 T = TypeVar("T")
 Stream: TypeAlias = Literal["stdout", "stderr"]

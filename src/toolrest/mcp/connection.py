@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
+from toolrest.mcp.conversation import OnProgress, Talk, talk_over
 from toolrest.mcp.definitions import Definition, read_definitions
 from toolrest.mcp.errors import McpError, McpUnavailable
-from toolrest.mcp.conversation import OnProgress, Talk, talk_over
 from toolrest.mcp.transports.host import Host, Wire, open_wire
 from toolrest.process.wakeup import News
+from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server

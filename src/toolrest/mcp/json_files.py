@@ -1,16 +1,22 @@
-"""`.mcp.json` and `mcp.json`: servers that a folder brings along, in the shape of other agents."""
+"""`.mcp.json` and `mcp.json`: servers that a folder brings along, in the shape of other agents.
+
+`${VAR}` and `${VAR:-default}` in what a server's settings say.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from toolrest.config.files import read_text
 from toolrest.config.schema.mcp import McpServer
-from toolrest.config._merge_read import read_text
 from toolrest.config.schema.table import TableError
+from toolrest.config.secrets import PROVIDER_KEYS
 from toolrest.errors import ConfigError
+from toolrest.mcp.errors import McpError
 
 FILES = (".mcp.json", "mcp.json")
 # Approval, network and writable folders are the user's to give, so a folder cannot say them.
@@ -76,3 +82,34 @@ def _row(raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(kind, str):
         row["type"] = _TYPES.get(kind, kind)
     return row
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_NEVER = frozenset(PROVIDER_KEYS)
+
+
+def expand(text: str, environ: Mapping[str, str], where: str) -> str:
+    """The text with its variables filled in; `where` is the setting that an error names."""
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if name.upper() in _NEVER:
+            raise McpError(
+                f"{where} uses {name}, which pays for the model and is given to no server"
+            )
+        found = environ.get(name, "")
+        if found:
+            return found
+        if default is not None:
+            return default
+        raise McpError(
+            f"{where} needs the variable {name}, which is not set; set it, "
+            f"or write ${{{name}:-default}}"
+        )
+
+    return _VARIABLE.sub(value, text)
+
+
+def variables_in(text: str) -> tuple[str, ...]:
+    """The names of the variables that are filled in, in order of appearance."""
+    return tuple(dict.fromkeys(match[1] for match in _VARIABLE.finditer(text)))

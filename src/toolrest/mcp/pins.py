@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.config._merge_read import read_text
-from toolrest.config._merge_secret_names import is_secret_name
+from toolrest.config.files import read_text
+from toolrest.config.secrets import is_secret_name
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.mcp.definitions import Definition, digest
-from toolrest.mcp._merge_expand import variables_in
+from toolrest.mcp.json_files import variables_in
+from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.config.schema.mcp import McpServer

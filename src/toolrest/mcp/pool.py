@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolrest.items import JSONObject
 from toolrest.mcp.connection import Connection, Status
+from toolrest.mcp.conversation import OnProgress
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError, McpUnavailable
-from toolrest.mcp.conversation import OnProgress
 
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server

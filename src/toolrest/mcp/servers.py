@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from toolrest.config.keys import looks_secret
 from toolrest.config.secrets import key_variables
-from toolrest.records import dataclass, field, replace
 from toolrest.mcp.errors import McpError
-from toolrest.mcp._merge_expand import expand, variables_in
+from toolrest.mcp.json_files import expand, variables_in
+from toolrest.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from toolrest.config import Config

@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.config._merge_read import read_text
+from toolrest.config.files import read_text
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 from toolrest.mcp.definitions import Definition, digest, read_definitions
+from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server

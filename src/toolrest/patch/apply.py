@@ -14,8 +14,8 @@ import errno
 import os
 import stat
 
-from toolrest.patch.text.encoding import os_reason, why
 from toolrest.patch.errors import ApplyError
+from toolrest.patch.text.encoding import os_reason, why
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from toolrest.patch.files.file_system import FileSystem
-    from toolrest.patch.plan import Plan
     from toolrest.patch.overlay import Change
+    from toolrest.patch.plan import Plan
 
 _CHANGED = "it changed on disk while the patch was being applied; read it again"
 # A folder that takes no new names may still hold a file that can be written.

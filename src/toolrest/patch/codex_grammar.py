@@ -2,6 +2,10 @@
 
 The language and its leniencies are those of apply_patch: an envelope of two marker lines, and
 between them operations on files. Every refusal says which line is at fault.
+
+The patch language as a grammar that a model's server can enforce while the model writes.
+
+It is stricter than the parser: at least one operation, and at least one line in an added file.
 """
 
 from __future__ import annotations
@@ -9,8 +13,10 @@ from __future__ import annotations
 from toolrest.patch.errors import ParseError
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from typing import TypeAlias
+
 
 WHITESPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
@@ -273,3 +279,27 @@ class _Machine:
             update.chunks.append(chunk)
         chunk.marks.append(mark)
         chunk.texts.append(line[1:])
+
+
+GRAMMAR = r"""
+start: begin operation+ end
+begin: "*** Begin Patch" LF
+end: "*** End Patch" LF?
+
+operation: add | delete | update
+add: "*** Add File: " path LF added+
+delete: "*** Delete File: " path LF
+update: "*** Update File: " path LF move? changes?
+
+move: "*** Move to: " path LF
+changes: (context | changed)+ eof?
+context: ("@@" | "@@ " text) LF
+changed: ("+" | "-" | " ") text? LF
+added: "+" text? LF
+eof: "*** End of File" LF
+
+path: text
+text: /[^\n]+/
+LF: "\n"
+"""
+"""Lark's own notation; only LF ends a line."""

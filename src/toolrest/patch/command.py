@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from toolrest.patch.text.encoding import os_reason
 from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.run import run
+from toolrest.patch.text.encoding import os_reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,21 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from toolrest.records import dataclass
 from toolrest.patch import codex_grammar as grammar
-from toolrest.patch.forms import unified
-from toolrest.patch.forms.string_edits import EditPlan, EditRequest, from_arguments, is_edit, plan_edits
+from toolrest.patch.codex_grammar import Patch
 from toolrest.patch.errors import ParseError, PatchError
 from toolrest.patch.files.file_system import FileSystem
-from toolrest.patch.codex_grammar import Patch
 from toolrest.patch.files.paths import resolve, targets
-from toolrest.patch.plan import Plan, Record, plan
-from toolrest.patch._merge_summary import REFUSED
+from toolrest.patch.forms import unified
+from toolrest.patch.forms.string_edits import (
+    EditPlan,
+    EditRequest,
+    from_arguments,
+    is_edit,
+    plan_edits,
+)
 from toolrest.patch.forms.unified import FileDiff
 from toolrest.patch.forms.unified_plan import paths as diff_paths
 from toolrest.patch.forms.unified_plan import plan_diff
-from toolrest.patch._merge_verify import verify
 from toolrest.patch.forms.whole_file import WriteRequest, plan_write
+from toolrest.patch.plan import Plan, Record, plan, verify
+from toolrest.patch.run import REFUSED
+from toolrest.records import dataclass
 
 Form: TypeAlias = Literal["codex", "unified", "edit", "write"]
 

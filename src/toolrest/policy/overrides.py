@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, TypeAlias
 
-from toolrest.records import dataclass
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.names import inside
+from toolrest.records import dataclass
 
 Say: TypeAlias = Literal["allow", "ask", "deny"]
 SAYINGS: tuple[Say, ...] = ("allow", "ask", "deny")

@@ -11,9 +11,9 @@ import weakref
 from collections.abc import Callable
 
 from toolrest.errors import ToolrestError
-from toolrest.records import dataclass
 from toolrest.process.helper import tree, wire
 from toolrest.process.wakeup import News
+from toolrest.records import dataclass
 
 _RECORD = 16_384
 _ANSWER_LIMIT = 3.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from os import fsencode
 
-from toolrest.records import dataclass
 from toolrest.process.helper import wire
+from toolrest.records import dataclass
 
 Linked = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
 """Folders, the folders and the links in each that must stay where they are."""

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable
 from functools import lru_cache
 
-from toolrest.process.output import streams
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
+from toolrest.process.output import streams
 
 Plan = list[tuple[int, int]]
 Variables = tuple[tuple[str, str], ...]

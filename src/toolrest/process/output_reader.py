@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from toolrest.process.child import Child
-from toolrest.process.wakeup import uncancelled
 from toolrest.process.output.streams import Source, Terminal
+from toolrest.process.wakeup import uncancelled
 
 QUIET = 0.05
 """Silence after which a dead command's background processes have nothing to add."""

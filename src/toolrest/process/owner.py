@@ -16,8 +16,8 @@ import weakref
 from collections.abc import Mapping
 
 from toolrest.errors import ToolrestError
-from toolrest.process import _merge_cgroup as cgroup
 from toolrest.process import helper_request as request
+from toolrest.process import limits as cgroup
 from toolrest.process.child import Child, StartFailed
 from toolrest.process.command import Command
 from toolrest.process.helper import tree, wire

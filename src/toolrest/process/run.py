@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from toolrest.records import dataclass, field
-from toolrest.process.output._merge_binary import binary_note
-from toolrest.process.output.head_tail import LIMIT, HeadTail, Piece
 from toolrest.process.child import StartFailed
 from toolrest.process.command import Command
-from toolrest.process.output.decode import Deltas, decode_piece
-from toolrest.process.owner import Owner
+from toolrest.process.output.decode import Deltas, binary_note, decode_piece
+from toolrest.process.output.head_tail import LIMIT, HeadTail, Piece
 from toolrest.process.output_reader import Running
+from toolrest.process.owner import Owner
+from toolrest.records import dataclass, field
 
 State: TypeAlias = Literal["exited", "signaled", "timed_out", "still_running", "failed_to_start"]
 Stream: TypeAlias = Literal["stdout", "stderr"]

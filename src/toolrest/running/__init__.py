@@ -1,0 +1,1 @@
+"""Starts programs: runner, confinement and results. It knows nothing of calls."""

@@ -1,26 +1,34 @@
-"""How are the programs of one session confined, and what did that stop?"""
+"""How are the programs of one session confined, and what did that stop?
+
+What do sandbox and limits leave open here? Said with the first result that it concerns.
+
+How does something end whose client can be killed without ending it? A container, that is.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from toolrest.errors import RespondToModel
-from toolrest.records import dataclass, field
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.process.command import Command
-from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.process.limits import Limits
+from toolrest.process.owner import Owner
+from toolrest.process.run import run
+from toolrest.process.shells.environment import EnvironmentPolicy
+from toolrest.process.wakeup import uncancelled
+from toolrest.records import dataclass, field
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 
 if TYPE_CHECKING:
-    from toolrest.sandbox.confine import Backend, Confined, Sandbox
     from toolrest.sandbox.backends.container import ContainerOptions
-    from toolrest.sandbox.policy import Control, Network, Tmp
+    from toolrest.sandbox.confine import Backend, Confined, Sandbox
     from toolrest.sandbox.network.proxy import NetworkProxy
     from toolrest.sandbox.network.tunnel import Blocked
+    from toolrest.sandbox.policy import Control, Network, Tmp
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +182,64 @@ class Enclosure:
         """Close the way to the network."""
         if self._proxy is not None:
             await self._proxy.aclose()
+
+
+_IN_CONTAINER = "limits: not applied to containers; use sandbox.run_args (--memory, --pids-limit)"
+
+
+class Gaps:
+    """Remembers what the session's results have said already."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._said: set[str] = set()
+
+    def news(self, confined: Confined, taken: Collection[str]) -> tuple[str, ...]:
+        """What is not enforced for this command and was not said before.
+
+        `taken` are the limits that the session's control group holds.
+        """
+        found = [
+            f"the {confined.backend} sandbox does not enforce {name}: {answer.note}"
+            for name, answer in confined.controls.items()
+            if answer.level == "none"
+        ]
+        if self._limits:
+            docker = confined.backend == "docker"
+            found += [_IN_CONTAINER] if docker else self._limits.unmet(taken)
+        fresh = tuple(words for words in found if words not in self._said)
+        self._said.update(fresh)
+        return fresh
+
+
+_PATIENCE = 20.0
+
+
+class Stops:
+    """Runs the commands that end containers, and waits for them at the session's end."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def now(self, argv: tuple[str, ...]) -> None:
+        """End it and wait for that, whoever is cancelled meanwhile; nothing for no command."""
+        if argv:
+            await uncancelled(asyncio.ensure_future(self._stop(argv)))
+
+    def soon(self, argv: tuple[str, ...]) -> None:
+        """End it without waiting."""
+        if argv:
+            task = asyncio.get_running_loop().create_task(self._stop(argv))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for all of them."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    async def _stop(self, argv: tuple[str, ...]) -> None:
+        from toolrest.sandbox.backends.container import client_env
+
+        await run(self._owner, Command(argv, "/", client_env()), time_limit=_PATIENCE)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from toolrest.records import dataclass, replace
 from toolrest.process.command import Command
 from toolrest.process.run import RunResult
 from toolrest.process.sessions.table import ExecResult
+from toolrest.records import dataclass, replace
 
 R = TypeVar("R", RunResult, ExecResult)
 

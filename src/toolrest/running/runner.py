@@ -1,4 +1,7 @@
-"""The programs of one session: in which environment, how confined, and ended with the session."""
+"""The programs of one session: in which environment, how confined, and ended with the session.
+
+How many commands were run; sessions that are one to the user share the count.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,33 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from toolrest.errors import Rejected, RespondToModel
-from toolrest.running.confinement import Confinement, Enclosure
-from toolrest.running._merge_gaps import Gaps
-from toolrest.private_files import remove_tree
-from toolrest.running.results import Executed, Ran, without_launcher
-from toolrest.running._merge_stops import Stops
-from toolrest.running._merge_tally import Tally
-from toolrest.records import replace
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.private_files import remove_tree
 from toolrest.process.command import Command
-from toolrest.process.shells.environment import Environment, build, forced
-from toolrest.process.shells.login_env import LoginShells
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.process.sessions.session import SessionEnd
 from toolrest.process.sessions.table import ExecResult, Sessions
+from toolrest.process.shells.environment import Environment, build, forced
+from toolrest.process.shells.login_env import LoginShells
 from toolrest.process.shells.shells import Shell, Shells
+from toolrest.records import replace
+from toolrest.running.confinement import Confinement, Enclosure, Gaps, Stops
+from toolrest.running.results import Executed, Ran, without_launcher
 from toolrest.sandbox.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Confined
     from toolrest.sandbox.network.tunnel import Blocked
+
+
+class Tally:
+    """A count that several sessions add to."""
+
+    __slots__ = ("commands",)
+
+    def __init__(self, commands: int = 0) -> None:
+        self.commands = commands
 
 
 class Runner:

@@ -13,8 +13,11 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from toolrest.errors import ConfigError
-from toolrest.records import dataclass, field
 from toolrest.process.command import Command
+from toolrest.records import dataclass, field
+from toolrest.sandbox.backends.bubblewrap import Proxy
+from toolrest.sandbox.backends.container import ContainerOptions
+from toolrest.sandbox.backends.engine import Controls, Engine, gaps, unmet
 from toolrest.sandbox.backends.probe import (
     Probe,
     bwrap_programs,
@@ -22,10 +25,6 @@ from toolrest.sandbox.backends.probe import (
     probe_container,
     probe_landlock,
 )
-from toolrest.sandbox.backends.bubblewrap import Proxy
-from toolrest.sandbox.backends.container import ContainerOptions
-from toolrest.sandbox.backends._merge_controls import Controls, gaps, unmet
-from toolrest.sandbox.backends.engine import Engine
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 

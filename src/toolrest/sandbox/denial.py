@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
-from toolrest.records import dataclass
 from toolrest.policy.paths.names import inside
+from toolrest.records import dataclass
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_files_in
 

@@ -11,14 +11,14 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from toolrest.records import dataclass, field
 from toolrest.policy.paths.names import inside
-from toolrest.sandbox.kernel import landlock_rules as landlock
+from toolrest.records import dataclass, field
+from toolrest.sandbox.backends.container import ENGINES, ContainerOptions, answering_engine
+from toolrest.sandbox.backends.engine import Controls, unmet
 from toolrest.sandbox.backends.probe import Probe, bwrap_programs, probe_bubblewrap, probe_landlock
 from toolrest.sandbox.confine import default_registry
-from toolrest.sandbox.backends.container import ENGINES, ContainerOptions, answering_engine
-from toolrest.sandbox.backends._merge_controls import Controls, unmet
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
 from toolrest.sandbox.programs import bundled_bwrap, own_files_in, path_entries_inside
 

@@ -14,11 +14,11 @@ from typing import Literal, TypeAlias, get_args
 from toolrest.config.schema.security import Control as Control
 from toolrest.config.schema.security import Sandbox
 from toolrest.errors import ConfigError, os_words
-from toolrest.records import dataclass, field, replace
 from toolrest.policy.paths.hidden import home_folders
 from toolrest.policy.paths.names import inside, unique
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.policy.paths.protected import ProtectedPlaces
+from toolrest.records import dataclass, field, replace
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access", "external"]
 Network: TypeAlias = Literal["off", "allowlist", "on"]

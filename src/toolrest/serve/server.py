@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from toolrest.errors import Rejected
 from toolrest.events import Event, ToolCallDelta, ToolCallProgress
 from toolrest.items import Answered, FunctionCall
-from toolrest.serve import roots
 from toolrest.serve import elicit as asking
+from toolrest.serve import roots
 from toolrest.serve.call_rounds import Call, Question
 from toolrest.serve.mcp_specs import offered
 

@@ -1,12 +1,18 @@
-"""Which built-in tools a session offers: settings and the model's family decide."""
+"""Which built-in tools a session offers: settings and the model's family decide.
+
+Which built-in tools a model with a small window can do without (R-64).
+
+What stays is enough to read, search, change and run; together it is described in less than 2,000
+tokens. The others still answer when they are called.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from toolrest.gate.tool._merge_deferred import Deferred
+from toolrest.gate.tool.registry import Deferred
 from toolrest.gate.tool.tool import Tool
 
 if TYPE_CHECKING:
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from toolrest.tools.shell.command_tool import Surroundings
     from toolrest.tools.web.web_search import SearchOptions
     from toolrest.tools.web.webfetch import WebOptions
+
 
 FILE_TOOLS = ("read_file", "list_dir", "grep_files")
 
@@ -273,3 +280,28 @@ def is_on(name: str, settings: Tools, other: str = "") -> bool:
         return False
     enabled = settings.enabled
     return enabled is None or any(fnmatchcase(n, pattern) for n in names for pattern in enabled)
+
+
+SMALL_WINDOW: Final = 16_384
+"""Models with a window of at most so many tokens get the small set without being asked to."""
+
+SPARED: Final = frozenset(
+    {
+        "close_agent",
+        "get_memory",
+        "glob_files",
+        "list_mcp_resource_templates",
+        "list_mcp_resources",
+        "read_mcp_resource",
+        "request_user_input",
+        "resume_agent",
+        "save_memory",
+        "send_input",
+        "spawn_agent",
+        "update_plan",
+        "view_image",
+        "wait",
+        "web_search",
+        "webfetch",
+    }
+)

@@ -14,14 +14,14 @@ from typing import Any, TypeAlias
 
 from toolrest.errors import Failure, RespondToModel, ToolDefinitionError
 from toolrest.events import DynamicToolCallRequest
-from toolrest.gate.tool import arguments
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
+from toolrest.gate.tool import arguments
 from toolrest.gate.tool.registry import Registry
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import Content, Image, JSONObject, Text, ToolOutput
-from toolrest.records import dataclass
 from toolrest.policy.effects import Effects
+from toolrest.records import dataclass
 
 CANCELLED = "dynamic tool call was cancelled before receiving a response"
 _ASKING = ("untrusted", "auto", "strict")

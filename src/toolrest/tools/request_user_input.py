@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from toolrest.errors import RespondToModel
-from toolrest.gate.context import Context
-from toolrest.gate.tool.args_class import Parameters, extra_of, param
 from toolrest.gate.approval.user_questions import UserOption, UserQuestion
+from toolrest.gate.context import Context
 from toolrest.gate.output.secret_values import can_hide
+from toolrest.gate.tool.args_class import Parameters, extra_of, param
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.http.endpoint import Http, Opened, drain
+from toolrest.wire.http.sse import Events, TooLarge
+from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import (
     Completed,
     ModelError,
@@ -18,10 +20,7 @@ from toolrest.wire.model import (
     RateLimits,
     Retrying,
 )
-from toolrest.wire._merge_profile import refused_options
-from toolrest.wire.provider import Provider
-from toolrest.wire.http.sse import Events, TooLarge
-from toolrest.wire.items.json_text import dumps
+from toolrest.wire.provider import Provider, refused_options
 
 _MOST_ATTEMPTS: Final = 4
 _LONGEST_DOCUMENT: Final = 64 << 20
@@ -134,7 +133,7 @@ class HttpModel(ABC):
         """What the answer's headers say."""
         if not any(name.startswith("x-codex-") for name in headers):
             return
-        from toolrest.wire.http._merge_limits import rate_limits
+        from toolrest.wire.http.error_bodies import rate_limits
 
         snapshot = rate_limits(headers)
         if snapshot:

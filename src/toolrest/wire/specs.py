@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.tool.wire_names import is_legal
 from toolrest.gate.schema.for_wire import Subset, clean_text, for_wire
+from toolrest.gate.tool.wire_names import is_legal
 from toolrest.items import JSONObject, Wire
 from toolrest.records import dataclass
 

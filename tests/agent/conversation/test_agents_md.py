@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolrest import Toolrest
-from toolrest.agent.conversation._merge_agents_md import ProjectDocs, agents_text, project_files
-from toolrest.agent.conversation.prompt import opening_for
+from toolrest.agent.conversation.prompt import ProjectDocs, agents_text, opening_for, project_files
 from toolrest.policy.modes import MODES
 from toolrest.policy.paths.policy import PathPolicy
 

@@ -11,8 +11,8 @@ import pytest
 
 from toolrest import Context, Fatal, Image, RespondToModel, ToolOutput, tool
 from toolrest.agent.conversation.events import AgentMessage, StreamError, TaskComplete
-from toolrest.agent.conversation._merge_budget import Budget
 from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.usage import Budget
 from toolrest.testing import Call, Cut, Fail, Reply, Say, ScriptedModel, context_full
 from toolrest.testing.scripted_model import pieces
 from toolrest.wire.model import ArgumentsDelta, ModelError, ReasoningDelta, Usage

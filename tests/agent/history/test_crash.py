@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from toolrest.agent.history.rollout import lines_of
 from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.history.rollout import lines_of
 from toolrest.agent.history.stored_sessions import stored_sessions
 from toolrest.config.loader import Config
 from toolrest.process.helper.tree import alive

@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from toolrest import ConfigError, tool
-from toolrest.agent.open_session import fork, git_facts
-from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.conversation.session import AgentSession
-from toolrest.agent.history.stored_sessions import find_session, latest_session, stored_sessions, summaries
+from toolrest.agent.history.rollout import read_rollout
+from toolrest.agent.history.stored_sessions import (
+    find_session,
+    latest_session,
+    stored_sessions,
+    summaries,
+)
+from toolrest.agent.open_session import fork, git_facts
 from toolrest.testing import Call, ScriptedModel, context_full
 
 Make = Callable[..., AgentSession]

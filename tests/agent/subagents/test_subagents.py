@@ -158,7 +158,7 @@ async def test_closing_a_stuck_child_is_quick(
     parent: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert subagents.CLOSE_SECONDS < 2
-    for module in ("threads", "turn", "deadline"):
+    for module in ("threads", "call.turn", "call.deadlines"):
         monkeypatch.setattr(f"toolrest.gate.{module}.GRACE_SECONDS", 900)
     entered, release = asyncio.Event(), asyncio.Event()
     left: list[str] = []

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from toolrest import Toolrest
 from toolrest.agent.undo.checkpoints import Checkpoints
-from toolrest.agent.undo._merge_errors import CheckpointError, UndoError
+from toolrest.agent.undo.records import CheckpointError, UndoError
 from toolrest.agent.undo.scan import Limits
 from toolrest.items import FunctionCall
 

@@ -16,8 +16,8 @@ import pytest
 
 from toolrest import Toolrest
 from toolrest.agent.undo.checkpoints import Checkpoints
-from toolrest.agent.undo._merge_errors import UndoError
 from toolrest.agent.undo.gc import DAY, collect_all
+from toolrest.agent.undo.records import UndoError
 from toolrest.sandbox.guard.placeholders import MountPoints
 
 CHILD = """

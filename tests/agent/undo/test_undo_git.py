@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolrest.agent.undo.git_files import Pattern, Rules, parse_line
-from toolrest.agent.undo._merge_tracked import tracked_in
+from toolrest.agent.undo.git_files import Pattern, Rules, parse_line, tracked_in
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 NAMES = st.sampled_from(["a", "b", "ab", "a.o", "b.log", "build", "src", "x y", "#x", "!x", "[z]"])

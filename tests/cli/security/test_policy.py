@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from toolrest.cli.app import app
 from toolrest.config.trust import trust
-from toolrest.gate.decision.decide import Decider, Decision
 from toolrest.gate.approval.grants import Grants, stored_grants
+from toolrest.gate.decision.decide import Decider, Decision
 from toolrest.policy.grants.key import GrantKey
 
 

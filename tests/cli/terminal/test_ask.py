@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from toolrest import ApprovalRequest, Risk
 from toolrest.cli.terminal.approve import TerminalApprover, describe
-from toolrest.cli.terminal.terminal import Terminal
 from toolrest.cli.terminal.notices import ask_trust
+from toolrest.cli.terminal.terminal import Terminal
 from toolrest.config.trust import trust_of
-from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
 from toolrest.gate.approval.request import Choice, Review
+from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
 from toolrest.policy.grants.key import GrantKey
 
 

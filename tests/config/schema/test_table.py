@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.config._merge_known import known_keys
+from toolrest.config.layer_check import known_keys
 from toolrest.config.schema.mcp import McpServer
-from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.security import HookRow
+from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.table import Table, TableError
 from toolrest.config.schema.tools import Tools
 from toolrest.errors import ConfigError
@@ -176,7 +176,7 @@ def test_settings_are_read_without_pydantic(tmp_path: Path) -> None:
         "import sys\n"
         "from toolrest.config.loader import load\n"
         "without = load(home=sys.argv[1] + '/nowhere')\n"
-        "assert not {'tomllib', 'toolrest.config._merge_known'} & sys.modules.keys()\n"
+        "assert not {'tomllib', 'difflib'} & sys.modules.keys()\n"
         "assert load(home=sys.argv[1]).value.tools.disabled == ('x',)\n"
         "assert not {'pydantic', 'pydantic_core', 'tomlkit'} & sys.modules.keys()\n"
     )

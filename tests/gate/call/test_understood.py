@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest import tool
-from toolrest.gate.call.understand import Route
-from toolrest.gate.call._merge_understood import fingerprint_of
+from toolrest.gate.call.understand import Route, fingerprint_of
 from toolrest.policy.fingerprint import fingerprint
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.gate.hooks._merge_hook_reply import BadReply, HookEvent, read_reply, strictest
+from toolrest.gate.hooks.program import BadReply, HookEvent, read_reply, strictest
 
 EVENTS = st.sampled_from(get_args(HookEvent))
 NAMES = st.sampled_from(

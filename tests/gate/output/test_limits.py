@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest.errors import Failure
-from toolrest.gate.output.truncate import cut_items
 from toolrest.gate.output.limiter import (
     Collector,
     Limit,
@@ -22,6 +21,7 @@ from toolrest.gate.output.limiter import (
 )
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill
+from toolrest.gate.output.truncate import cut_items
 from toolrest.items import Content, Image, Text, ToolOutput
 
 # Lone surrogates included: models and broken files do send them.

@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolrest.gate.output.limiter import Collector, Limit
-from toolrest.process.output.terminal_text import LONGEST, PlainText
 from toolrest.gate.output.redact import Redactor
+from toolrest.process.output.terminal_text import LONGEST, PlainText
 
 
 def _plain(*chunks: str) -> str:

@@ -15,7 +15,7 @@ from tests.clock import effort
 
 from toolrest.errors import ConfigError
 from toolrest.gate.output.redact import Redactor
-from toolrest.gate.output._merge_secret_patterns import WINDOW, PatternStage, compile_pattern
+from toolrest.gate.output.secret_values import WINDOW, PatternStage, compile_pattern
 
 SECRET = 'pa"ss\\wörd +/=&?\n key'
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.schema.optional_nulls import fill_nulls, needs_nulls
 from toolrest.gate.schema.for_wire import argument_names, clean_text, for_wire, normalise
+from toolrest.gate.schema.optional_nulls import fill_nulls, needs_nulls
 from toolrest.items import WIRES, JSONObject
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"

@@ -9,8 +9,8 @@ import pytest
 
 from toolrest import Effects, Toolrest, tool
 from toolrest.errors import RespondToModel, ToolDefinitionError
-from toolrest.gate.tool.registry import Registry
 from toolrest.gate.call.understand import route
+from toolrest.gate.tool.registry import Registry
 from toolrest.gate.tool.tool import Tool
 from toolrest.items import FunctionCall, LocalShellCall
 

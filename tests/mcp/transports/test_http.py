@@ -28,12 +28,12 @@ import pytest
 
 from toolrest import Toolrest
 from toolrest.config.schema.mcp import McpServer
-from toolrest.mcp.login.callback import Callback
 from toolrest.mcp.errors import McpError
-from toolrest.mcp.transports._merge_guard import guards
+from toolrest.mcp.login.callback import Callback
 from toolrest.mcp.login.oauth import login
-from toolrest.mcp.servers import Server, resolve
 from toolrest.mcp.login.tokens import FileStore, KeyringStore, token_key, token_store
+from toolrest.mcp.servers import Server, resolve
+from toolrest.mcp.transports.http import guards
 
 Open = Callable[..., Toolrest]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.mcp.transports import _merge_pipes as pipes
-from toolrest.mcp.transports._merge_pipes import Closed, LineReader, LineWriter
+from toolrest.mcp.transports import stdio as pipes
+from toolrest.mcp.transports.stdio import Closed, LineReader, LineWriter
 
 LINES = st.lists(st.binary(max_size=30).map(lambda b: b.replace(b"\n", b" ")), max_size=8)
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import effort
 
-from toolrest.patch.text.diagnose import notes
-from toolrest.patch.forms.string_edits import Edit, EditPlan, edited, from_arguments, plan_edits
 from toolrest.patch.errors import EditError, PatchError
 from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.files.paths import resolve
+from toolrest.patch.forms.string_edits import Edit, EditPlan, edited, from_arguments, plan_edits
 from toolrest.patch.run import carry_out
+from toolrest.patch.text.diagnose import notes
 
 TARGET = resolve("/w", "f")
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.patch.forms.string_edits import Edit, edited
 from toolrest.patch.errors import EditError
 from toolrest.patch.files.paths import resolve
+from toolrest.patch.forms.string_edits import Edit, edited
 
 TARGET = resolve("/w", "f")
 TEXT = "class A:\n    def f(self):\n        return 1\n\n    def g(self):\n        return 2\n"

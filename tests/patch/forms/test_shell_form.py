@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import pytest
 
 from toolrest.patch import codex_grammar as grammar
-from toolrest.patch import _merge_summary as summary
+from toolrest.patch import run as summary
 from toolrest.patch.errors import PatchError
 from toolrest.patch.files.os_files import OsFiles
-from toolrest.patch.run import run
 from toolrest.patch.forms.shell_command import ImplicitPatch, ShellPatch, recognise
-from toolrest.patch._merge_verify import verify
+from toolrest.patch.plan import verify
+from toolrest.patch.run import run
 
 Case: TypeAlias = dict[str, Any]
 Tree: TypeAlias = dict[str, Any]

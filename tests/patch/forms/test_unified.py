@@ -11,13 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from toolrest.patch.forms import unified
-from toolrest.patch.text.diff import unified_diff
 from toolrest.patch.errors import ParseError, PatchError
-from toolrest.patch.forms._merge_hunks import patched
 from toolrest.patch.files.os_files import OsFiles
+from toolrest.patch.forms import unified
+from toolrest.patch.forms.unified_plan import patched, plan_diff
 from toolrest.patch.run import Outcome, carry_out
-from toolrest.patch.forms.unified_plan import plan_diff
+from toolrest.patch.text.diff import unified_diff
 
 Tree: TypeAlias = dict[str, Any]
 

@@ -10,10 +10,10 @@ import pytest
 from tests.clock import effort
 
 from toolrest.patch import codex_grammar as grammar
-from toolrest.patch.text.diagnose import diagnose, missing_of, notes
 from toolrest.patch.errors import MatchError, PatchError
 from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.plan import plan
+from toolrest.patch.text.diagnose import diagnose, missing_of, notes
 from toolrest.patch.text.rebuild import rewrite
 
 Case: TypeAlias = dict[str, Any]

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.clock import effort
 
 from toolrest.patch import codex_grammar as grammar
-from toolrest.patch.forms import unified
-from toolrest.patch.report.changes import Change, changes
-from toolrest.patch.text.diff import edits, unified_diff
-from toolrest.patch.forms._merge_hunks import patched
 from toolrest.patch.files.os_files import OsFiles
+from toolrest.patch.forms import unified
+from toolrest.patch.forms.unified_plan import patched
 from toolrest.patch.plan import Record, plan
-from toolrest.patch.run import carry_out
+from toolrest.patch.report.changes import Change, changes
 from toolrest.patch.report.turn_diff import TurnDiff
+from toolrest.patch.run import carry_out
+from toolrest.patch.text.diff import edits, unified_diff
 
 Case: TypeAlias = dict[str, Any]
 

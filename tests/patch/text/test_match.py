@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import effort
 
-from toolrest.patch.errors import MatchError
 from toolrest.patch.codex_grammar import WHITESPACE, parse
+from toolrest.patch.errors import MatchError
 from toolrest.patch.text.match import PASSES, Finder
 from toolrest.patch.text.rebuild import rewrite
 

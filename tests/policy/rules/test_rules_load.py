@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from toolrest.errors import ConfigError
-from toolrest.policy.rules.rules import Decision, Rules
 from toolrest.policy.rules.load import managed_rules, parse_rules
+from toolrest.policy.rules.rules import Decision, Rules
 from toolrest.policy.shell.script import VARIABLE
 
 

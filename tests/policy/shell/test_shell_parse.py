@@ -7,8 +7,8 @@ import threading
 import pytest
 from tests.clock import effort
 
-from toolrest.policy.shell.script import BRACE, GLOB, SUBSTITUTION, TILDE, VARIABLE, Script
 from toolrest.policy.shell.parse import parse
+from toolrest.policy.shell.script import BRACE, GLOB, SUBSTITUTION, TILDE, VARIABLE, Script
 from toolrest.policy.verdict.verdict import Kind, Verdict, judge
 
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from toolrest.policy.effects import Risk
 from toolrest.policy.rules.rules import Rules
-from toolrest.policy.shell.parse import parse, parse_tree
-from toolrest.policy.shell._merge_shell_simple import parse_simple
-from toolrest.policy.verdict.verdict import Kind, Verdict, judge
+from toolrest.policy.shell.parse import parse, parse_simple, parse_tree
 from toolrest.policy.verdict.outcome import Setting, outcome
+from toolrest.policy.verdict.verdict import Kind, Verdict, judge
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 MANY = settings(

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from toolrest.policy.rules.rules import Rules
-from toolrest.policy.rules.load import parse_rules
-from toolrest.policy.verdict.verdict import judge
 from toolrest.policy.rules.amendment import prefix_list, saved_message
-from toolrest.policy.verdict._merge_verdict_defaults import default_requirement, escalation_refused
+from toolrest.policy.rules.load import parse_rules
+from toolrest.policy.rules.rules import Rules
 from toolrest.policy.verdict.outcome import (
     ExecMode,
     Forbidden,
@@ -20,8 +18,11 @@ from toolrest.policy.verdict.outcome import (
     SandboxMode,
     Setting,
     Skip,
+    default_requirement,
+    escalation_refused,
     outcome,
 )
+from toolrest.policy.verdict.verdict import judge
 
 NONE = Rules()
 ASKS = Setting("untrusted", "workspace-write")

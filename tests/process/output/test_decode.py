@@ -8,9 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolrest.process.output._merge_binary import binary_note
+from toolrest.process.output.decode import (
+    Deltas,
+    binary_note,
+    decode,
+    decode_piece,
+    split_incomplete,
+)
 from toolrest.process.output.head_tail import HeadTail, Piece
-from toolrest.process.output.decode import Deltas, decode, decode_piece, split_incomplete
 
 TEXTS = {
     "cp1252": "Déjà vu : l'été dernier, à Orléans, la façade du musée était fermée – «très» bien. ",

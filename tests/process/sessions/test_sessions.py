@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import Clock
 
-from toolrest.process.output import layout
 from toolrest.process import output_reader as running
-from toolrest.process.sessions import table as sessions
 from toolrest.process.command import Command
+from toolrest.process.output import layout
 from toolrest.process.owner import Owner
+from toolrest.process.sessions import table as sessions
 from toolrest.process.sessions.session import SessionEnd
 from toolrest.process.sessions.table import (
     ExecResult,

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.config._merge_secret_names import PROVIDER_KEYS, is_secret_name
-from toolrest.process.shells.environment import CORE, EnvironmentPolicy, build, forced, matches, withhold
+from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name
+from toolrest.process.shells.environment import (
+    CORE,
+    EnvironmentPolicy,
+    build,
+    forced,
+    matches,
+    withhold,
+)
 
 SOURCE = {
     "PATH": "/bin",

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from toolrest.process.shells import login_env as login
 from toolrest.process.command import Command
-from toolrest.process.shells.environment import EnvironmentPolicy
-from toolrest.process.shells.login_env import LoginShells, stamp_of
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
+from toolrest.process.shells import login_env as login
+from toolrest.process.shells.environment import EnvironmentPolicy
+from toolrest.process.shells.login_env import LoginShells, stamp_of
 from toolrest.process.shells.shells import Shell
 
 BASH = Shell("bash", "/bin/bash")

@@ -12,8 +12,8 @@ import pytest
 
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
-from toolrest.sandbox.backends.probe import run_probe
 from toolrest.sandbox.backends.chroot import base_arguments, check_rootfs
+from toolrest.sandbox.backends.probe import run_probe
 from toolrest.sandbox.confine import Sandbox
 from toolrest.sandbox.policy import SandboxPolicy
 

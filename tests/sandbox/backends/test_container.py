@@ -13,8 +13,6 @@ from tests.clock import Clock
 
 from toolrest import Toolrest
 from toolrest.process.command import Command
-from toolrest.sandbox.backends.probe import run_probe
-from toolrest.sandbox.confine import Sandbox
 from toolrest.sandbox.backends.container import (
     ContainerEngine,
     ContainerOptions,
@@ -22,6 +20,8 @@ from toolrest.sandbox.backends.container import (
     env_parts,
     inside_path,
 )
+from toolrest.sandbox.backends.probe import run_probe
+from toolrest.sandbox.confine import Sandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import Mode, SandboxPolicy
 

@@ -18,10 +18,10 @@ import pytest
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
+from toolrest.sandbox.backends.argument_pipe import LONGEST, Late
 from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.guard.guard import Guarded
-from toolrest.sandbox.backends.argument_pipe import LONGEST, Late
 from toolrest.sandbox.policy import SandboxPolicy
 
 pytestmark = pytest.mark.needs("namespaces")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolrest.sandbox.policy import Network, SandboxPolicy
 from toolrest.sandbox.backends.seatbelt import arguments, profile
+from toolrest.sandbox.policy import Network, SandboxPolicy
 
 
 @pytest.fixture

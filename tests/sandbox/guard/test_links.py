@@ -19,8 +19,8 @@ from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.sandbox.backends import probe as backends
-from toolrest.sandbox.confine import Backend, Confined, Sandbox
 from toolrest.sandbox.backends.container import ContainerEngine, ContainerOptions
+from toolrest.sandbox.confine import Backend, Confined, Sandbox
 from toolrest.sandbox.doctor import examine
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from toolrest.sandbox.guard import placeholders as mountpoints
-from toolrest.sandbox.guard._merge_missing import at_depth, at_top
-from toolrest.sandbox.guard.placeholders import MountPoints
 from toolrest.sandbox.guard.placeholder_folders import Spares
+from toolrest.sandbox.guard.placeholders import MountPoints
+from toolrest.sandbox.guard.root import at_depth, at_top
 
 
 @pytest.fixture
@@ -304,7 +304,10 @@ def test_nor_those_of_a_session_that_keeps_its_records_elsewhere(
 
 def test_a_record_folder_has_one_mark_for_all_its_sessions(registry: str) -> None:
     os.mkdir(registry)
-    code = "import sys; from toolrest.sandbox.guard._merge_marks import mark_of; print(mark_of(sys.argv[1]))"
+    code = (
+        "import sys; from toolrest.sandbox.guard.placeholder_folders import mark_of; "
+        "print(mark_of(sys.argv[1]))"
+    )
     command = [sys.executable, "-c", code, registry]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     found = {process.communicate()[0] for process in running}

@@ -15,8 +15,8 @@ import pytest
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.sandbox.confine import Confined, Sandbox
-from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.guard.root import Root
+from toolrest.sandbox.policy import SandboxPolicy
 
 pytestmark = pytest.mark.needs("namespaces")
 

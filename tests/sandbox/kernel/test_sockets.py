@@ -15,9 +15,9 @@ from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.sandbox.backends.probe import probe_bubblewrap
 from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox.kernel.mounts import Mounts, socket_paths
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import bundled_bwrap
-from toolrest.sandbox.kernel.mounts import Mounts, socket_paths
 
 Listen = Callable[[str], list[bytes]]
 

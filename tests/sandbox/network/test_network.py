@@ -14,9 +14,9 @@ from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.sandbox.confine import Backend, Sandbox
 from toolrest.sandbox.errors import SandboxUnavailable
-from toolrest.sandbox.policy import Network, SandboxPolicy
 from toolrest.sandbox.network.proxy import NetworkProxy
 from toolrest.sandbox.network.tunnel import Blocked
+from toolrest.sandbox.policy import Network, SandboxPolicy
 
 FETCH = """
 import sys, urllib.request, urllib.error

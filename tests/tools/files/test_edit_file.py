@@ -172,8 +172,8 @@ async def test_legacy_encodings_are_named_not_guessed(work: Path) -> None:
 @settings(max_examples=40)
 @given(st.binary(max_size=60), st.text(max_size=40))
 def test_writing_whole_files_gives_the_text_back(before: bytes, text: str) -> None:
-    from toolrest.patch.text.encoding import decode
     from toolrest.patch.forms.whole_file import _like
+    from toolrest.patch.text.encoding import decode
 
     after = _like(before, text, "f", None)
     assert decode(after).text.removeprefix("\ufeff") == text.removeprefix("\ufeff")

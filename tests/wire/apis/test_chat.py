@@ -9,8 +9,7 @@ from toolrest.testing import Call, Fail, ScriptedServer, Think
 from toolrest.testing.script import Step
 from toolrest.wire.apis.chat import ChatModel
 from toolrest.wire.model import Completed, ItemDone, ModelRequest
-from toolrest.wire._merge_profile import HOSTED, LOCAL, OPENAI, Profile
-from toolrest.wire.provider import Provider
+from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile, Provider
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"properties": {}}}}
 

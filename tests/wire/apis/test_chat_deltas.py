@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.model import ItemDone, ModelError, ModelEvent, ReasoningDelta
-from toolrest.wire._merge_profile import LOCAL, Profile
+from toolrest.wire.provider import LOCAL, Profile
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "f": {"properties": {"a": {"type": "integer"}, "b": {"type": "string"}}},

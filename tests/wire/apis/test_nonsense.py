@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat_stream import ChatParser
+from toolrest.wire.apis.responses import ResponsesParser
 from toolrest.wire.client import Parser
 from toolrest.wire.items.decode import calls_in
 from toolrest.wire.model import ItemDone, ModelError, ModelRequest
-from toolrest.wire._merge_profile import LOCAL
-from toolrest.wire.provider import Provider
+from toolrest.wire.provider import LOCAL, Provider
 from toolrest.wire.providers import client_for
-from toolrest.wire.apis.responses import ResponsesParser
 
 KEYS = [
     *(

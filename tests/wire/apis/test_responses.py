@@ -23,6 +23,7 @@ from toolrest.testing import (
     context_full,
 )
 from toolrest.testing.script import Part, Step
+from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
@@ -35,9 +36,7 @@ from toolrest.wire.model import (
     TextDelta,
     Usage,
 )
-from toolrest.wire._merge_profile import OPENAI
-from toolrest.wire.provider import Provider
-from toolrest.wire.apis.responses import ResponsesModel
+from toolrest.wire.provider import OPENAI, Provider
 
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 

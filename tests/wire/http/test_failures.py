@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.wire.http.error_bodies import error_in_stream, error_of_status, read_error, retry_after
-from toolrest.wire._merge_profile import refused_options
+from toolrest.wire.http.error_bodies import (
+    error_in_stream,
+    error_of_status,
+    read_error,
+    retry_after,
+)
+from toolrest.wire.provider import refused_options
 
 URL = "http://127.0.0.1:1/v1/x"
 

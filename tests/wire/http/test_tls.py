@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from toolrest.wire.http.direct import Direct
-from toolrest.wire.http._merge_proxied import Proxied
-from toolrest.wire.http.transport import Transport, Unreachable
+from toolrest.wire.http.transport import Proxied, Transport, Unreachable
 
 
 @pytest.fixture(scope="module")

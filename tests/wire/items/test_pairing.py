@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolrest.items import JSONObject
-from toolrest.wire.items.pairing import call_id_of, is_call, is_output, paired, printable_id, word_id
 from toolrest.wire.items.history_bytes import History
+from toolrest.wire.items.pairing import (
+    call_id_of,
+    is_call,
+    is_output,
+    paired,
+    printable_id,
+    word_id,
+)
 
 USER: JSONObject = {"type": "message", "role": "user", "content": []}
 SAID: JSONObject = {"type": "message", "role": "assistant", "content": []}

@@ -1,0 +1,1 @@
+"""The conversation with a model: session, turn loop, requests, prompt and usage."""

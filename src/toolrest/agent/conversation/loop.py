@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolrest.agent.conversation.events import ContextCompacted, StreamError
+from toolrest.agent.conversation.model_request import Sampled, Sampling
+from toolrest.agent.conversation.result import TurnEnd
 from toolrest.agent.history.compaction import PROMPT, condensed, without_oldest
 from toolrest.agent.history.history import message, message_text
-from toolrest.agent.conversation.result import TurnEnd
-from toolrest.agent.conversation.model_request import Sampled, Sampling
 from toolrest.errors import Fatal
 from toolrest.items import JSONObject
 from toolrest.records import dataclass, field
 from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation._merge_budget import Budget
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.usage import Budget
     from toolrest.agent.turn import Turn
 
 ABORTED = """\

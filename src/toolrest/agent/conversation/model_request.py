@@ -21,6 +21,7 @@ from toolrest.items import Answered, JSONObject
 from toolrest.records import dataclass
 from toolrest.wire.items.decode import calls_in
 from toolrest.wire.items.encode import encode
+from toolrest.wire.items.pairing import call_id_of, is_call
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
@@ -30,14 +31,13 @@ from toolrest.wire.model import (
     Retrying,
     TextDelta,
 )
-from toolrest.wire.items.pairing import call_id_of, is_call
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation._merge_budget import Budget
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.usage import Budget
     from toolrest.agent.turn import Turn
-    from toolrest.gate.output.redact import StreamRedactor
     from toolrest.gate.call.turn import Running
+    from toolrest.gate.output.redact import StreamRedactor
     from toolrest.wire.model import ModelEvent, ModelRequest
 
 _STORED = frozenset(

@@ -23,7 +23,7 @@ _FOR_COMMANDS = (
     "toolrest.policy.verdict.judge",
     "toolrest.policy.commands.purpose",
     "toolrest.tools.shell.decision",
-    "toolrest.tools.shell._merge_planted",
+    "toolrest.tools.shell.decision",
     "toolrest.policy.rules.files",
     "toolrest.running.runner",
     "toolrest.sandbox.backends.probe",

@@ -1,21 +1,111 @@
-"""What is a model told before the user's first word? Who it is, what it may do, where it is."""
+"""What is a model told before the user's first word? Who it is, what it may do, where it is.
+
+What a user says, as items: text, and images from files.
+
+Which instructions do the files of the user and of the project give?
+"""
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from toolrest.agent.conversation._merge_agents_md import ProjectDocs, agents_message, agents_text
 from toolrest.agent.history.history import History, message
-from toolrest.errors import ConfigError
+from toolrest.errors import ConfigError, Rejected
 from toolrest.items import JSONObject
+from toolrest.policy.paths.policy import PathPolicy
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Config, Settings
-    from toolrest.policy.paths.policy import PathPolicy
+
+
+NAMES = ("AGENTS.override.md", "AGENTS.md")
+_SEPARATOR = "\n\n--- project-doc ---\n\n"
+_GLOBAL_LIMIT = 1 << 20
+
+
+@dataclass(slots=True)
+class ProjectDocs:
+    """Where project files are looked for, and how much of them is taken.
+
+    `enabled` is off for folders that the user does not trust: what a stranger's repository
+    says is no instruction.
+    """
+
+    enabled: bool = True
+    max_bytes: int = 32_768
+    fallbacks: Sequence[str] = ()
+    root_markers: Sequence[str] = (".git",)
+
+
+def agents_text(home: str, files: PathPolicy, docs: ProjectDocs) -> str:
+    """The user's own file, then the project's from its root down to the working folder."""
+    project = project_text(files, docs) if docs.enabled else ""
+    return _SEPARATOR.join(part for part in (_global_text(home), project) if part)
+
+
+def agents_message(text: str, cwd: str) -> str:
+    """The text as the model gets it."""
+    return f"# AGENTS.md instructions for {cwd}\n\n<INSTRUCTIONS>\n{text}\n</INSTRUCTIONS>"
+
+
+def _global_text(home: str) -> str:
+    for name in NAMES:
+        try:
+            with open(os.path.join(home, name), "rb") as file:
+                text = file.read(_GLOBAL_LIMIT).decode("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if text:
+            return text
+    return ""
+
+
+def project_text(files: PathPolicy, docs: ProjectDocs) -> str:
+    """The project's files, joined, within the budget of bytes."""
+    left = docs.max_bytes
+    found: list[str] = []
+    for path in project_files(files.cwd, docs):
+        if left <= 0:
+            break
+        try:
+            # Through the path policy: a link in a repository could point at a key.
+            data = files.read_bytes(path, left)
+        except (OSError, Rejected):
+            continue
+        text = data.decode("utf-8", "replace")
+        if text.strip():
+            found.append(text)
+            left -= len(data)
+    return "\n\n".join(found)
+
+
+def project_files(cwd: str, docs: ProjectDocs) -> Iterator[str]:
+    """At most one file a folder, from the project's root down."""
+    for folder in _folders(cwd, docs.root_markers):
+        for name in (*NAMES, *docs.fallbacks):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path):
+                yield path
+                break
+
+
+def _folders(cwd: str, markers: Sequence[str]) -> list[str]:
+    folders = [cwd]
+    while markers:
+        here = folders[-1]
+        if any(os.path.lexists(os.path.join(here, marker)) for marker in markers):
+            return folders[::-1]
+        parent = os.path.dirname(here)
+        if parent == here:
+            break
+        folders.append(parent)
+    return [cwd]
+
 
 _INSTRUCTIONS = os.path.join(os.path.dirname(__file__), "base_instructions.md")
 
@@ -147,3 +237,37 @@ def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
     )
     shell = Shells.of_this_user(os.environ, avoid=files.writable_roots).default()
     return Opening(config, files, shell.kind, docs, rest.skills_index())
+
+
+_LARGEST = 20_000_000
+_TAKEN = ("png", "jpeg", "gif", "webp")
+
+
+def prompt_items(text: str, images: Sequence[str] = ()) -> list[JSONObject]:
+    """One user message: the images first, each between marks that name it, then the text."""
+    parts: list[str | JSONObject] = []
+    for number, path in enumerate(images, 1):
+        full = os.path.abspath(path)
+        parts += [
+            f'<image name=[Image #{number}] path="{full}">',
+            {"type": "input_image", "image_url": image_url(full)},
+            "</image>",
+        ]
+    return [message("user", *parts, text)]
+
+
+def image_url(path: str) -> str:
+    """A picture's file as a `data:` URL; ConfigError when it is none that models take."""
+    from toolrest.tools.images.pictures import format_of
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(f"image {path} cannot be read: {error.strerror}") from None
+    kind = format_of(data)
+    if kind not in _TAKEN:
+        raise ConfigError(f"image {path} is not a PNG, JPEG, GIF or WebP picture")
+    if len(data) > _LARGEST:
+        raise ConfigError(f"image {path} is larger than {_LARGEST:,} bytes; make it smaller")
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

@@ -10,21 +10,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from toolrest import events
-from toolrest.agent.conversation.usage import Accounting
 from toolrest.agent.conversation.events import TaskComplete, UserMessage
-from toolrest.agent.conversation._merge_budget import Budget
-from toolrest.agent.conversation._merge_denials import Denials
+from toolrest.agent.conversation.loop import ABORTED, Loop
+from toolrest.agent.conversation.preload import WarmUp
+from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult
+from toolrest.agent.conversation.usage import Accounting, Budget
 from toolrest.agent.history.history import History, message, message_text, output_item
 from toolrest.agent.history.journal import Journal, NoJournal
-from toolrest.agent.conversation.loop import ABORTED, Loop
-from toolrest.agent.conversation.result import SessionHooks, TurnEnd, TurnResult
 from toolrest.agent.history.tokens import text_tokens, usage_json
-from toolrest.agent.conversation.preload import WarmUp
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import Event
 from toolrest.items import JSONObject
-from toolrest.wire.model import ModelRequest, Usage
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.model import ModelRequest, Usage
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.prompt import Opening
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from toolrest.wire.model import Model
 
 Prompt: TypeAlias = "str | Sequence[JSONObject]"
-"""A text, or message items: what `toolrest.agent.conversation._merge_prompt` makes of a text with images."""
+"""A text, or message items: what `conversation.prompt` makes of a text with images."""
 StopReason: TypeAlias = Literal["interrupted", "terminated", "timeout"]
 
 
@@ -87,7 +85,7 @@ class AgentSession:
             usage or Usage(),
         )
         if rest.has_servers:
-            from toolrest.agent.mcp._merge_mcp_sampler import sampler
+            from toolrest.agent.mcp.server_requests import sampler
 
             rest.sample_with(sampler(self))
         self.warnings: list[str] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from toolrest.agent.history.history import is_user_turn, message_text
 from toolrest.agent.conversation.model_request import reasoning_text
+from toolrest.agent.history.history import is_user_turn, message_text
 from toolrest.items import JSONObject
 
 _FENCE = "```"

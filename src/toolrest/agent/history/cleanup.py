@@ -6,9 +6,8 @@ import os
 import time
 from collections.abc import Iterator
 
-from toolrest._merge_locks import is_locked
 from toolrest.agent.history.stored_sessions import stored_sessions
-from toolrest.private_files import remove_tree
+from toolrest.private_files import is_locked, remove_tree
 from toolrest.records import dataclass
 
 DAY = 86_400.0

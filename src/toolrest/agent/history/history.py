@@ -7,8 +7,8 @@ from typing import Any
 
 from toolrest.agent.history.tokens import item_tokens
 from toolrest.items import JSONObject
-from toolrest.wire.items.pairing import OUTPUT_OF, call_id_of, is_call, is_output
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.pairing import OUTPUT_OF, call_id_of, is_call, is_output
 
 _NOT_USERS = (
     "# agents.md instructions for ",

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from toolrest.errors import ConfigError, Fatal
-from toolrest.private_files import private_file, private_folder, reason, write_all
 from toolrest.items import JSONObject
+from toolrest.private_files import private_file, private_folder, reason, write_all
 from toolrest.wire.items.json_text import dumps
 
 if TYPE_CHECKING:

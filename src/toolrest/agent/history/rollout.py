@@ -11,8 +11,8 @@ from toolrest.agent.history.tokens import usage_from
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.records import dataclass, field
-from toolrest.wire.model import Usage
 from toolrest.wire.items.pairing import call_id_of, is_call
+from toolrest.wire.model import Usage
 
 _NOT_STORED = ("system",)
 

@@ -1,0 +1,1 @@
+"""MCP servers of a session: started, trusted, confined and offered as tools."""

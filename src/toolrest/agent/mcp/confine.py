@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.agent.path_policy import shared_tmp
-from toolrest.private_files import remove_tree
 from toolrest.mcp.errors import McpUnavailable
+from toolrest.private_files import remove_tree
 
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.mcp.servers import Server
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.sandbox.confine import Confined, Sandbox
-    from toolrest.sandbox.policy import Network
     from toolrest.sandbox.network.proxy import NetworkProxy
+    from toolrest.sandbox.policy import Network
 
 
 class ServerBoxes:

@@ -1,21 +1,29 @@
-"""What servers ask of the user, through the one channel for questions: input, and a completion."""
+"""What servers ask of the user, through the one channel for questions: input, and a completion.
+
+A completion for an MCP server, by the session's own model: no tools, no history of ours.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from toolrest.agent.history.history import message, message_text
 from toolrest.errors import ToolCallError
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.items import JSONObject
 from toolrest.mcp.errors import McpError
-from toolrest.policy.terminal_safe import display_safe
 from toolrest.policy.effects import Effects, Risk
+from toolrest.policy.terminal_safe import display_safe
+from toolrest.wire.model import Completed, ItemDone, ModelError, ModelRequest
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession
     from toolrest.gate.context import Services
     from toolrest.mcp.servers import Server
+
 
 Sampler: TypeAlias = Callable[[str, JSONObject], Awaitable[JSONObject]]
 """(server, CreateMessage parameters) → CreateMessageResult, by whoever has a model."""
@@ -102,3 +110,57 @@ def _by_yes(wanted: Mapping[str, Any], note: str) -> Any:
     if wanted.get("type") == "string" and note and not choices:
         return note
     return None
+
+
+MOST_TOKENS = 4096
+
+
+def sampler(session: AgentSession) -> Sampler:
+    """What `Toolrest.sample_with` takes; its tokens are counted with the session's."""
+
+    async def sample(server: str, params: JSONObject) -> JSONObject:
+        wanted = params.get("maxTokens")
+        most = min(wanted, MOST_TOKENS) if isinstance(wanted, int) else MOST_TOKENS
+        request = ModelRequest(
+            model=session.model.name,
+            items=_items(params.get("messages")),
+            instructions=str(params.get("systemPrompt") or ""),
+            session_id=session.thread_id,
+            max_output_tokens=max(most, 1),
+        )
+        text = await _text(session, request)
+        content = {"type": "text", "text": text}
+        return {"role": "assistant", "content": content, "model": session.model.name}
+
+    return sample
+
+
+async def _text(session: AgentSession, request: ModelRequest) -> str:
+    texts: list[str] = []
+    try:
+        async with aclosing(cast(Any, session.model.stream(request))) as stream:
+            async for event in stream:
+                if isinstance(event, ItemDone) and event.item.get("type") == "message":
+                    texts.append(message_text(event.item))
+                elif isinstance(event, Completed):
+                    session.count(event.usage)
+    except ModelError as error:
+        raise McpError(f"the model gave no answer: {error.message}") from None
+    return "".join(texts)
+
+
+def _items(messages: Any) -> list[JSONObject]:
+    """The server's messages; only words are passed on."""
+    found: list[JSONObject] = []
+    for each in messages if isinstance(messages, list) else []:
+        content = each.get("content") if isinstance(each, dict) else None
+        blocks = content if isinstance(content, list) else [content]
+        words = [
+            b["text"] for b in blocks if isinstance(b, dict) and isinstance(b.get("text"), str)
+        ]
+        role = "assistant" if isinstance(each, dict) and each.get("role") == "assistant" else "user"
+        if words:
+            found.append(message(role, *words))
+    if not found:
+        raise McpError("there are no words in what the server wants completed")
+    return found

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolrest import events
-from toolrest.agent.mcp.server_requests import ServerQuestions
 from toolrest.agent.mcp.confine import ServerBoxes
 from toolrest.agent.mcp.offered import OfferedTools
+from toolrest.agent.mcp.server_requests import ServerQuestions
 from toolrest.agent.mcp.trust import Trust
 from toolrest.errors import ToolrestError
 from toolrest.events import McpServerState
-from toolrest.mcp.tool_cache import ToolCache
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.pool import HEAD_START, Pool
+from toolrest.mcp.tool_cache import ToolCache
 from toolrest.mcp.transports.host import Host
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.pins import Changes, Pin, Pins, changes, launch_diff, launch_record, tool_diff
-from toolrest.policy.terminal_safe import display_safe
 from toolrest.policy.effects import Effects, Risk
+from toolrest.policy.terminal_safe import display_safe
 
 if TYPE_CHECKING:
     from toolrest.gate.context import Services

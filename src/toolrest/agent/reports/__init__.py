@@ -1,0 +1,1 @@
+"""What a session tells others: `exec --json` lines, policy views, canaries."""

@@ -7,31 +7,36 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from toolrest.agent.setup.hooks import session_hooks
 from toolrest.agent.mcp.setup import McpServers, mcp_servers
 from toolrest.agent.path_policy import network_of, path_policy
+from toolrest.agent.setup.hooks import session_hooks
+from toolrest.agent.setup.tools import (
+    SessionSkills,
+    offers_search,
+    search_options,
+    skills_folder,
+    web_options,
+)
 from toolrest.agent.user_rules import Remembered
-from toolrest.agent.setup.tools import SessionSkills, skills_folder
-from toolrest.agent.setup._merge_web_setup import offers_search, search_options, web_options
 from toolrest.gate.approval.approvals import Approvals, OnAsk
 from toolrest.gate.bus import Bus
+from toolrest.gate.call.schedule import Scheduler
+from toolrest.gate.call.walk import Gate
 from toolrest.gate.context import Services
 from toolrest.gate.decision.decide import Decider
 from toolrest.gate.output.limiter import Limit, Limiter
 from toolrest.gate.output.redact import Redactor
-from toolrest.gate.tool.registry import Registry
-from toolrest.gate.call.schedule import Scheduler
 from toolrest.gate.output.spill import Spill
-from toolrest.gate.call.walk import Gate
-from toolrest.records import dataclass
+from toolrest.gate.tool.registry import Registry
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.undo.turn_checkpoint import Saver
     from toolrest.config import Config, Settings
-    from toolrest.gate.audit.log import AuditLog
-    from toolrest.gate.approval._merge_defer import Deferring
+    from toolrest.gate.approval.pending_store import Deferring
     from toolrest.gate.approval.user_questions import OnQuestion, Questions
+    from toolrest.gate.audit.log import AuditLog
     from toolrest.running.runner import Runner
     from toolrest.tools.shell.command_tool import Surroundings
 
@@ -186,9 +191,13 @@ def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:
 
 
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
-    from toolrest.config.secrets import key_values, key_variables
-    from toolrest.config._merge_secret_names import SECRET_NAMES
-    from toolrest.config._merge_server_secrets import server_values, server_variables
+    from toolrest.config.secrets import (
+        SECRET_NAMES,
+        key_values,
+        key_variables,
+        server_values,
+        server_variables,
+    )
 
     variables = (*key_variables(settings), *server_variables(settings))
     return Redactor.from_env(

@@ -1,4 +1,7 @@
-"""From `[hooks]` settings to a session's hooks; nothing is loaded when there are none."""
+"""From `[hooks]` settings to a session's hooks; nothing is loaded when there are none.
+
+From `notify` to a program that hears of each turn's end. Loaded only where it is set.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,19 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
+from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.errors import Rejected
+from toolrest.events import Event, TurnStarted, Warning  # noqa: A004 - the event
+from toolrest.gate.hooks.notify import NotifyProgram
+from toolrest.gate.hooks.program import hook_environment, refuse_program
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Settings
     from toolrest.gate.context import Services
-    from toolrest.gate.hooks.program import Hook
-    from toolrest.gate.hooks.hooks import Hooks
     from toolrest.gate.hooks.around_call import HookedWalks
+    from toolrest.gate.hooks.hooks import Hooks
+    from toolrest.gate.hooks.program import Hook
 
 
 def session_hooks(
@@ -31,9 +38,9 @@ def session_hooks(
     )
     if not any(rows):
         return None
-    from toolrest.gate.hooks.program import HookPrograms, hook_environment, refuse_unsafe
-    from toolrest.gate.hooks.hooks import Hooks
     from toolrest.gate.hooks.around_call import HookedWalks
+    from toolrest.gate.hooks.hooks import Hooks
+    from toolrest.gate.hooks.program import HookPrograms, hook_environment, refuse_unsafe
 
     hooks = _hooks(settings, environ)
     files = services.files
@@ -50,8 +57,8 @@ def session_hooks(
 
 def expanded(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """A command of the user's with `~/` as their home."""
-    from toolrest.config.layer_check import expand_user
     from toolrest.config.files import user_home
+    from toolrest.config.layer_check import expand_user
 
     home = user_home(environ)
     start = "~" + os.sep
@@ -59,8 +66,7 @@ def expanded(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _hooks(settings: Settings, environ: Mapping[str, str]) -> list[Hook]:
-    from toolrest.gate.hooks._merge_hook_reply import HookEvent
-    from toolrest.gate.hooks.program import Hook
+    from toolrest.gate.hooks.program import Hook, HookEvent
 
     return [
         Hook(
@@ -105,3 +111,51 @@ def agent_hooks(rest: Toolrest, *, resumed: bool) -> AgentHooks | None:
     if not (hooks.has("SessionStart") or hooks.has("Stop")):
         return None
     return AgentHooks(hooks, "resume" if resumed else "startup")
+
+
+class TurnNotices:
+    """Listens to a session and tells a program of each turn that came to its own end."""
+
+    def __init__(self, program: NotifyProgram, thread_id: str, cwd: str) -> None:
+        self._program = program
+        self._thread_id = thread_id
+        self._cwd = cwd
+        self._turn_id = ""
+        self._said: list[str] = []
+
+    def __call__(self, event: Event) -> None:
+        """Take an event; its texts are redacted already."""
+        if isinstance(event, TurnStarted):
+            self._turn_id = event.turn_id
+        elif isinstance(event, UserMessage):
+            self._said.append(event.message)
+        elif isinstance(event, TaskComplete):
+            said, self._said = self._said, []
+            # Who stops a turn knows that it is over.
+            if event.status != "interrupted":
+                self._program.tell(
+                    {
+                        "type": "agent-turn-complete",
+                        "thread-id": self._thread_id,
+                        "turn-id": self._turn_id,
+                        "cwd": self._cwd,
+                        "input-messages": said,
+                        "last-assistant-message": event.last_agent_message,
+                    }
+                )
+
+
+def notify_turns(rest: Toolrest, environ: Mapping[str, str]) -> None:
+    """Have `notify` run for this session; ConfigError for a program that a model could rewrite."""
+    settings = rest.settings
+    services = rest.gate.services
+    files = services.files
+    argv = expanded(settings.notify, environ)
+    refuse_program("notify", argv, files)
+    env = hook_environment(environ, files, settings.shell_environment_policy.exclude)
+
+    def warn(words: str) -> None:
+        services.bus.emit(Warning(message=words))
+
+    program = NotifyProgram(argv, files.cwd, env, warn)
+    rest.subscribe(TurnNotices(program, rest.session_id, files.cwd))

@@ -11,18 +11,17 @@ if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import Approvals
-    from toolrest.gate.bus import Bus
-    from toolrest.gate.approval._merge_defer import Deferring
     from toolrest.gate.approval.pending import PendingApproval
+    from toolrest.gate.approval.pending_store import Deferring
     from toolrest.gate.approval.request import Answer
+    from toolrest.gate.bus import Bus
     from toolrest.policy.paths.policy import PathPolicy
 
 
 def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> Deferring:
     """What writes this session's questions down."""
-    from toolrest.gate.approval._merge_defer import Deferring
     from toolrest.gate.approval.pending import Surroundings
-    from toolrest.gate.approval.pending_store import PendingStore
+    from toolrest.gate.approval.pending_store import Deferring, PendingStore
 
     settings = config.value
     network = settings.sandbox_workspace_write.network_access

@@ -11,21 +11,21 @@ from toolrest.agent.path_policy import network_of, path_policy, shared_tmp
 from toolrest.config.secrets import key_variables
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
+from toolrest.process.limits import Limits
+from toolrest.process.shells.environment import EnvironmentPolicy
+from toolrest.records import replace
 from toolrest.running.confinement import Confinement
 from toolrest.running.runner import Runner
-from toolrest.records import replace
-from toolrest.process.shells.environment import EnvironmentPolicy
-from toolrest.process.limits import Limits
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.bus import Bus
-    from toolrest.running._merge_tally import Tally
     from toolrest.policy.paths.policy import PathPolicy
-    from toolrest.sandbox.confine import Backend
+    from toolrest.running.runner import Tally
     from toolrest.sandbox.backends.container import ContainerOptions
-    from toolrest.sandbox.policy import Network
+    from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.network.tunnel import Blocked
+    from toolrest.sandbox.policy import Network
 
 
 def session_runner(

@@ -1,21 +1,34 @@
-"""A session's skills: looked for once, when somebody first needs them."""
+"""A session's skills: looked for once, when somebody first needs them.
+
+From settings to what `webfetch` and `web_search` need; nothing is loaded before they are.
+
+The user's own tools: installed packages' entry points, and files in `$TOOLREST_HOME/tools`.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import stat
+import sys
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolrest.config.files import user_home
-from toolrest.gate.tool._merge_deferred import Deferred
+from toolrest.errors import ToolDefinitionError
+from toolrest.gate.tool.registry import Deferred
+from toolrest.gate.tool.tool import Tool, as_tool
 from toolrest.tools.catalog import is_on
 
 if TYPE_CHECKING:
-    from toolrest.config import Config
-    from toolrest.gate.tool.tool import Tool
+    from toolrest.agent.rest import Toolrest
+    from toolrest.config import Config, Settings
+    from toolrest.config.schema.tools import Search
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.tools.skills import Skills
+    from toolrest.tools.web.search_services import Backend
+    from toolrest.tools.web.web_search import SearchOptions
+    from toolrest.tools.web.webfetch import WebOptions
 
 
 class SessionSkills:
@@ -51,7 +64,7 @@ class SessionSkills:
         offered = bool(self.places)
 
         def load() -> Tool:
-            from toolrest.tools._merge_read_skill import ReadSkill
+            from toolrest.tools.skills import ReadSkill
 
             return ReadSkill(lambda: self.skills, offered=offered)
 
@@ -62,3 +75,152 @@ def skills_folder(home: str) -> tuple[str, ...]:
     """The part of Toolrest's home that tools may read, if it is there."""
     folder = os.path.join(home, "skills")
     return (folder,) if os.path.isdir(folder) else ()
+
+
+def web_options(settings: Settings) -> WebOptions:
+    """How pages are fetched, and from where."""
+    from toolrest.sandbox.network.hosts import Allowlist
+    from toolrest.sandbox.network.url_access import Reach
+    from toolrest.tools.web.client import Caps
+    from toolrest.tools.web.webfetch import WebOptions
+
+    listed = Allowlist(settings.tool_security.allowed_network_domains)
+    open_network = settings.sandbox_workspace_write.network_access
+    everything = settings.sandbox_mode == "danger-full-access"
+    return WebOptions(
+        Reach(listed),
+        Caps(settings.web.max_size, settings.web.timeout_sec),
+        settings.web.robots,
+        bool(listed.entries) or open_network or everything,
+    )
+
+
+def search_options(settings: Settings, environ: Mapping[str, str]) -> SearchOptions:
+    """Who answers searches, and which results are shown."""
+    from toolrest.sandbox.network.hosts import Allowlist
+    from toolrest.tools.web.web_search import SearchOptions
+
+    chosen = settings.search
+    backend, problem = _backend(chosen, environ)
+    return SearchOptions(
+        web_options(settings),
+        backend,
+        problem,
+        Allowlist(chosen.allowed_domains, "search.allowed_domains"),
+        Allowlist(chosen.blocked_domains, "search.blocked_domains"),
+        chosen.max_results,
+        live=settings.web_search != "cached",
+    )
+
+
+def offers_search(settings: Settings) -> bool:
+    """Whether models are told of `web_search` at all."""
+    if settings.web_search is not None:
+        return settings.web_search != "disabled"
+    return settings.tools.tools_web_search_request
+
+
+def _backend(chosen: Search, environ: Mapping[str, str]) -> tuple[Backend | None, str]:
+    from toolrest.sandbox.network.url_access import Unreachable, parse_url
+    from toolrest.tools.web.search_services import ADDRESSES, KEY_VARIABLES, Brave, SearXNG, Tavily
+    from toolrest.tools.web.web_search import NOT_CONFIGURED
+
+    if chosen.backend is None:
+        return None, NOT_CONFIGURED
+    url = chosen.url or ADDRESSES.get(chosen.backend)
+    if url is None:
+        return None, f'web_search: search.backend = "{chosen.backend}" needs search.url'
+    try:
+        parse_url(url)
+    except Unreachable as error:
+        return None, f"web_search: search.url: {error}"
+    if chosen.backend == "searxng":
+        return SearXNG(url), ""
+    variable = chosen.key_env or KEY_VARIABLES[chosen.backend]
+    key = environ.get(variable, "").strip()
+    if not key:
+        return None, f"web_search: the variable {variable} holds no key (search.key_env names it)"
+    return (Brave(key, url) if chosen.backend == "brave" else Tavily(key, url)), ""
+
+
+ENTRY_POINTS = "toolrest.tools"
+
+
+def add_user_tools(rest: Toolrest) -> list[str]:
+    """Register what is found; returns what could not be used, and why."""
+    problems: list[str] = []
+    for found in (*_from_entry_points(problems), *_from_files(rest.config.home, problems)):
+        try:
+            rest.add_tool(found)
+        except ToolDefinitionError as error:
+            problems.append(f"tool {found.name} is left out: {error}")
+    return problems
+
+
+def _from_entry_points(problems: list[str]) -> Iterator[Tool]:
+    if not _may_have_entry_points():
+        return
+    from importlib.metadata import entry_points
+
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name):
+        try:
+            yield as_tool(point.load())
+        except Exception as error:
+            problems.append(f"entry point {point.name} ({point.value}) is left out: {error}")
+
+
+def _may_have_entry_points() -> bool:
+    """Whether a file of an installed package names our group.
+
+    Every command asks this when it starts, and importlib.metadata takes twenty times as long.
+    """
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or os.curdir)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True  # an archive, or something else that only a finder can look into
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                try:
+                    with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                        if ENTRY_POINTS.encode() in file.read():
+                            return True
+                except OSError:
+                    continue
+    return False
+
+
+def _from_files(home: str, problems: list[str]) -> Iterator[Tool]:
+    folder = os.path.join(home, "tools")
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            refuse_if_others_can_write(folder)
+            refuse_if_others_can_write(path)
+            yield from _tools_in(path)
+        except Exception as error:
+            problems.append(f"{path} is left out: {type(error).__name__}: {error}")
+
+
+def refuse_if_others_can_write(path: str) -> None:
+    """Code that another user can change is not loaded."""
+    status = os.stat(path)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
+        raise PermissionError(f"others can write {path}; run: chmod go-w {path}")
+
+
+def _tools_in(path: str) -> list[Tool]:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"toolrest_user_{os.path.basename(path)[:-3]}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is not a Python file")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return [value for value in vars(module).values() if isinstance(value, Tool)]

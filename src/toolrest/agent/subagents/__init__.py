@@ -1,0 +1,1 @@
+"""Sub-agents: roles, delegation, and their lives under the parent's ceiling."""

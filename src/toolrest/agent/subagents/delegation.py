@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from toolrest.agent.conversation._merge_budget import Budget
+from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.subagents.roles import Role, narrowed, roles
 from toolrest.agent.subagents.subagents import Child, SubAgents
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
-from toolrest.running._merge_tally import Tally
 from toolrest.records import replace
+from toolrest.running.runner import Tally
 from toolrest.tools.catalog import collab_tools
 
 if TYPE_CHECKING:
-    from toolrest.agent.rest import Toolrest
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
     from toolrest.wire.model import Model
 
@@ -76,8 +76,8 @@ def _session(
     depth: int,
 ) -> AgentSession:
     from toolrest.agent.conversation.prompt import base_instructions
-    from toolrest.agent.rest import Toolrest
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.rest import Toolrest
 
     config = _silenced(narrowed(parent.config, child.role), parent)
     rest = Toolrest(

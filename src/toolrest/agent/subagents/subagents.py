@@ -20,10 +20,10 @@ from toolrest.records import dataclass, field
 from toolrest.tools.agents.collab import Status, is_final
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation._merge_budget import Budget
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.agent.subagents.roles import Role
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.usage import Budget
+    from toolrest.agent.subagents.roles import Role
 
 CLOSE_SECONDS = 1.5
 """How long closing waits for a child; what is still there then goes on dying by itself."""

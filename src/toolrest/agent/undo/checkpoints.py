@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from toolrest.agent.undo.live_turns import Claims
-from toolrest.agent.undo._merge_errors import TooSlow, UndoError
 from toolrest.agent.undo.journal import Journal
+from toolrest.agent.undo.live_turns import Claims
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import Item, Kept, Plan, Turn, last_to_undo, left_out, plan, turns_in
-from toolrest.agent.undo.records import OUTSIDE, Changes, same
+from toolrest.agent.undo.records import OUTSIDE, Changes, TooSlow, UndoError, same
 from toolrest.agent.undo.restore import restore
 from toolrest.agent.undo.scan import Limits, Scan
 from toolrest.records import dataclass, field

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolrest.agent.undo.checkpoints import Checkpoints, key_of
-from toolrest.agent.undo._merge_errors import CheckpointError
 from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import turns_in
-from toolrest.agent.undo.records import Record, parse
+from toolrest.agent.undo.records import CheckpointError, Record, parse
 from toolrest.private_files import write_all
 from toolrest.records import dataclass
 

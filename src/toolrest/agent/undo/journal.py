@@ -14,9 +14,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from toolrest.agent.undo._merge_errors import CheckpointError, TooSlow
-from toolrest.agent.undo._merge_folders import HeldFolder
-from toolrest.agent.undo.records import Changes, Record, State, parse
+from toolrest.agent.undo.live_turns import HeldFolder
+from toolrest.agent.undo.records import Changes, CheckpointError, Record, State, TooSlow, parse
 from toolrest.private_files import reason, write_all
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 
-from toolrest.agent.undo._merge_errors import CheckpointError, UndoError
+from toolrest.agent.undo.records import CheckpointError, UndoError
 from toolrest.private_files import private_folder, reason, write_all
 
 _CHUNK = 4 << 20

@@ -1,4 +1,7 @@
-"""What is known of one path: its kind, its stat for cheap comparing, and where its bytes are."""
+"""What is known of one path: its kind, its stat for cheap comparing, and where its bytes are.
+
+What can go wrong with checkpoints, for the host program.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import os
 import stat
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
+
+from toolrest.errors import ToolrestError
 
 OUTSIDE = "/"
 """The key of files outside the workspace; their names are absolute paths."""
@@ -155,3 +160,15 @@ def join(folder: str, name: str) -> str:
 def parse(value: object) -> Record | None:
     """A record from its JSON form."""
     return None if value is None else Record(*value)  # type: ignore[misc]
+
+
+class CheckpointError(ToolrestError):
+    """The workspace's state could not be saved or read; the message says what to do."""
+
+
+class TooSlow(CheckpointError):
+    """Nothing was done: it takes longer than somebody who is in a hurry can wait."""
+
+
+class UndoError(ToolrestError):
+    """Nothing was taken back; the message says why."""

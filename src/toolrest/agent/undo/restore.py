@@ -12,10 +12,9 @@ import secrets
 import stat
 from collections.abc import Iterator
 
-from toolrest.agent.undo._merge_errors import UndoError
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import Item, Kept
-from toolrest.agent.undo.records import Record
+from toolrest.agent.undo.records import Record, UndoError
 from toolrest.private_files import reason, write_all
 
 _STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)

@@ -10,14 +10,22 @@ import time
 from collections.abc import Callable
 from itertools import islice
 
-from toolrest.agent.undo._merge_errors import CheckpointError, TooSlow
-from toolrest.agent.undo.git_files import Rules, read_patterns
+from toolrest.agent.undo.git_files import Rules, read_patterns, tracked_in
 from toolrest.agent.undo.packs import Packs
-from toolrest.agent.undo.records import OUTSIDE, Changes, Record, State, join, same, split
-from toolrest.agent.undo._merge_tracked import tracked_in
-from toolrest.records import dataclass, field
+from toolrest.agent.undo.records import (
+    OUTSIDE,
+    Changes,
+    CheckpointError,
+    Record,
+    State,
+    TooSlow,
+    join,
+    same,
+    split,
+)
 from toolrest.policy.paths.protected import NAMES
-from toolrest.sandbox.guard._merge_marks import is_marked
+from toolrest.records import dataclass, field
+from toolrest.sandbox.guard.placeholder_folders import is_marked
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -1,4 +1,7 @@
-"""The checkpoint of one turn: taken before its first change, closed when the turn is over."""
+"""The checkpoint of one turn: taken before its first change, closed when the turn is over.
+
+How a session takes back what its turns have changed, off the event loop.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from toolrest.agent.undo._merge_errors import CheckpointError
+from toolrest.agent.undo.checkpoints import Undone
+from toolrest.agent.undo.records import CheckpointError, UndoError
 from toolrest.errors import RespondToModel
 from toolrest.events import FileChange, FilesChanged
 from toolrest.events import Warning as WarningEvent
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from toolrest.agent.undo.records import Changes, Record
     from toolrest.gate.bus import Bus
     from toolrest.policy.effects import Effects
+
 
 _MOST_FILES = 1000
 NOT_KEPT = "(not kept)"
@@ -160,3 +165,19 @@ def _digest(record: Record | None) -> str | None:
     if record.is_link:
         return f"-> {record.ref}"
     return record.digest or NOT_KEPT
+
+
+async def undo_turns(
+    saver: Saver | None, session_id: str, turn: int | None, *, force: bool, dry_run: bool
+) -> Undone:
+    """Take back the newest turn, or turn N and all after it; UndoError without checkpoints."""
+    if saver is None:
+        raise UndoError("there are no checkpoints: checkpoints.enabled is false")
+
+    def work() -> Undone:
+        checkpoints = saver.get()
+        if dry_run:
+            return Undone(checkpoints.preview(turn, force=force))
+        return checkpoints.undo(turn, force=force, session=session_id)
+
+    return await run_in_thread(work, (), threading.Event())

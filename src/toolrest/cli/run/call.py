@@ -69,8 +69,8 @@ async def _open(choices: Choices, ask: bool) -> Toolrest:
         return choices.open()
     from toolrest.agent.path_policy import default_workspace
     from toolrest.cli.terminal.approve import TerminalApprover
-    from toolrest.cli.terminal.terminal import Terminal
     from toolrest.cli.terminal.notices import ask_trust
+    from toolrest.cli.terminal.terminal import Terminal
 
     terminal = Terminal()
     await ask_trust(terminal, default_workspace(choices.folder))

@@ -23,8 +23,8 @@ class DemoSandbox:
 def find_sandbox(config: Config, folder: str, *, live: bool = False) -> DemoSandbox:
     """Try the sandboxes as a session would; what that needs is put into `folder`."""
     from toolrest.agent.path_policy import path_policy
+    from toolrest.sandbox.backends.engine import gaps
     from toolrest.sandbox.confine import Sandbox
-    from toolrest.sandbox.backends._merge_controls import gaps
     from toolrest.sandbox.errors import SandboxUnavailable
     from toolrest.sandbox.policy import SandboxPolicy
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolrest.agent.conversation.events import TaskComplete
-from toolrest.agent.conversation._merge_prompt import prompt_items
+from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
-from toolrest.cli.run._merge_answer_schema import read_schema, unmet
-from toolrest.cli.run.exec_output import EXIT_CODES, Outcome, Output
+from toolrest.cli.run.exec_output import EXIT_CODES, Outcome, Output, read_schema, unmet
 from toolrest.cli.startup import settled, users_environment
 from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
@@ -139,7 +138,7 @@ class _Run:
         items = prompt_items(task.prompt, task.images)
         config = task.load()
         if config.warnings:
-            from toolrest.cli.terminal._merge_told import tell_warnings
+            from toolrest.cli.terminal.notices import tell_warnings
 
             tell_warnings(config)
         if task.add_dirs and config.value.sandbox_mode == "read-only":
@@ -163,7 +162,7 @@ class _Run:
 
     def _open(self, config: Config) -> AgentSession:
         from toolrest.agent.open_session import open_session
-        from toolrest.agent.setup._merge_user_tools import add_user_tools
+        from toolrest.agent.setup.tools import add_user_tools
 
         session = open_session(
             config,
@@ -233,7 +232,7 @@ class _Run:
 
 
 def _ignored_docs(session: AgentSession) -> list[str]:
-    from toolrest.agent.conversation._merge_agents_md import project_files
+    from toolrest.agent.conversation.prompt import project_files
 
     opening = session.opening
     if opening.docs.enabled or not opening.docs.max_bytes:

@@ -36,8 +36,8 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
     """List sessions, the latest first."""
     import itertools
 
-    from toolrest.agent.path_policy import default_workspace
     from toolrest.agent.history.stored_sessions import summaries
+    from toolrest.agent.path_policy import default_workspace
     from toolrest.cli.terminal.timeline import visible
 
     rows = summaries(_home(), default_workspace(None) if here else None)
@@ -59,9 +59,9 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
 @click.argument("session", metavar="ID")
 def show_command(session: str) -> None:
     """Print a session: what was said, called and answered."""
+    from toolrest.agent.conversation.transcript import markdown
     from toolrest.agent.history.rollout import read_rollout
     from toolrest.agent.history.stored_sessions import find_session
-    from toolrest.agent.conversation.transcript import markdown
     from toolrest.cli.terminal.timeline import visible
 
     rollout = read_rollout(find_session(_home(), session).path)
@@ -83,9 +83,9 @@ def show_command(session: str) -> None:
 @click.option("-o", "--output", type=click.File("w", encoding="utf-8"), default="-")
 def export_command(session: str, layout: str, output: TextIO) -> None:
     """Write a session to a file or to stdout."""
+    from toolrest.agent.conversation.transcript import markdown
     from toolrest.agent.history.rollout import read_rollout
     from toolrest.agent.history.stored_sessions import find_session
-    from toolrest.agent.conversation.transcript import markdown
 
     stored = find_session(_home(), session)
     if layout == "jsonl":
@@ -105,8 +105,8 @@ def export_command(session: str, layout: str, output: TextIO) -> None:
 @click.argument("session", metavar="ID")
 def fork_command(session: str) -> None:
     """Copy a session under a new id, which is printed."""
-    from toolrest.agent.open_session import fork
     from toolrest.agent.history.stored_sessions import find_session
+    from toolrest.agent.open_session import fork
 
     home = _home()
     click.echo(fork(home, find_session(home, session).path))

@@ -1,0 +1,1 @@
+"""Commands about what is allowed: approvals, audit, doctor, grants, policy, sandbox, trust."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.agent.rest import Toolrest
 from toolrest.gate.tool.tool import tool
-from toolrest.records import dataclass, field
 from toolrest.policy.rules.rules import Decision
+from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.config import Config

@@ -1,0 +1,1 @@
+"""Commands that start or manage servers: MCP and the Agent Client Protocol."""

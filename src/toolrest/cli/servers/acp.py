@@ -52,9 +52,9 @@ def _can_talk(descriptor: int) -> bool:
 
 
 def _open(choices: Choices, opening: Opening) -> AgentSession:
-    from toolrest.agent.open_session import open_session
     from toolrest.agent.history.stored_sessions import find_session
-    from toolrest.agent.setup._merge_user_tools import add_user_tools
+    from toolrest.agent.open_session import open_session
+    from toolrest.agent.setup.tools import add_user_tools
 
     config = replace(choices, folder=opening.cwd).load(_chosen(opening))
     resume = find_session(config.home, opening.resume).path if opening.resume else None

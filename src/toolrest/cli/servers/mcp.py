@@ -8,7 +8,10 @@ from toolrest.cli.app import Lazy
 
 SUBCOMMANDS = {
     "add": ("toolrest.cli.servers.mcp_edit", "Write a server into your settings."),
-    "approve": ("toolrest.cli.servers.mcp_show", "See what changed about a server, and approve it."),
+    "approve": (
+        "toolrest.cli.servers.mcp_show",
+        "See what changed about a server, and approve it.",
+    ),
     "get": ("toolrest.cli.servers.mcp_show", "Show one server's settings."),
     "list": ("toolrest.cli.servers.mcp_show", "Start every server and say how it stands."),
     "login": ("toolrest.cli.servers.mcp_login", "Log in to a server over HTTP."),

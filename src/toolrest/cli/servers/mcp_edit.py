@@ -83,8 +83,7 @@ def _pair(item: str) -> tuple[str, str]:
 
 
 def _stored(home: str) -> dict[str, Any]:
-    from toolrest.config.files import config_file
-    from toolrest.config._merge_read import read_toml
+    from toolrest.config.files import config_file, read_toml
 
     servers = (read_toml(config_file(home)) or {}).get("mcp_servers", {})
     return servers if isinstance(servers, dict) else {}

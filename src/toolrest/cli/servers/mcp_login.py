@@ -11,8 +11,8 @@ import click
 from toolrest.cli.options import Choices, session_options
 
 if TYPE_CHECKING:
-    from toolrest.mcp.servers import Server
     from toolrest.mcp.login.tokens import TokenStore
+    from toolrest.mcp.servers import Server
 
 
 @click.command("login")
@@ -52,8 +52,8 @@ def logout_command(choices: Choices, name: str) -> None:
 
 
 def _found(choices: Choices, name: str) -> tuple[Server, TokenStore, int | None]:
-    from toolrest.mcp.servers import configured
     from toolrest.mcp.login.tokens import token_store
+    from toolrest.mcp.servers import configured
 
     config = choices.load()
     servers = configured(config, os.environ, config.workspace or os.getcwd()).servers

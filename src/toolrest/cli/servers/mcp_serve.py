@@ -38,7 +38,7 @@ def command(choices: Choices, address: str | None) -> None:
     """
     config = choices.load()
     if config.warnings:
-        from toolrest.cli.terminal._merge_told import tell_warnings
+        from toolrest.cli.terminal.notices import tell_warnings
 
         tell_warnings(config)
     from toolrest.serve.server import ToolServer
@@ -49,7 +49,7 @@ def command(choices: Choices, address: str | None) -> None:
 
 def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
     from toolrest.agent.rest import Toolrest
-    from toolrest.agent.setup._merge_user_tools import add_user_tools
+    from toolrest.agent.setup.tools import add_user_tools
 
     rest = Toolrest(workspace, config=config, on_ask=on_ask)
     for problem in add_user_tools(rest):

@@ -1,0 +1,1 @@
+"""Commands about settings, models and tools."""

@@ -9,8 +9,8 @@ import click
 
 if TYPE_CHECKING:
     from toolrest.config import Config
-    from toolrest.wire._merge_listing import Listed
     from toolrest.wire.provider import Provider
+    from toolrest.wire.providers import Listed
 
 
 @click.command("models")
@@ -48,9 +48,8 @@ def _print_models(config: Config, as_json: bool) -> None:
     import asyncio
 
     from toolrest.wire.items.encode import dumps
-    from toolrest.wire._merge_listing import list_models
     from toolrest.wire.model import ModelError
-    from toolrest.wire.providers import provider_for
+    from toolrest.wire.providers import list_models, provider_for
 
     provider = provider_for(config)
     try:

@@ -1,0 +1,1 @@
+"""The settings themselves: tables, types, aliases and model families."""

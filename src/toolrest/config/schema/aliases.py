@@ -1,8 +1,13 @@
-"""Which settings have a second spelling, in the tables that other programs use."""
+"""Which settings have a second spelling, in the tables that other programs use.
+
+Which known settings cannot be honoured yet. A feature that lands deletes its lines here.
+"""
 
 from __future__ import annotations
 
-from toolrest.config.keys import Key
+from typing import Any
+
+from toolrest.config.keys import Key, find
 
 ALIASES: dict[Key, Key] = {
     ("tool_config", "approval_policy"): ("approval_policy",),
@@ -19,3 +24,30 @@ SWITCHES: dict[Key, dict[bool, str]] = {
     ("tools", "use_experimental_streamable_shell_tool"): {True: "unified_exec", False: "family"},
 }
 """Second spellings that are true or false, and what that is in place of the setting's own words."""
+
+
+PENDING_KEYS = {
+    "model_catalog_json": "model providers",
+    "history": "session history",
+    "features": "feature switches; the switches that exist are under [tools]",
+    "network_proxy": "the network allow list",
+    "permissions": "permission profiles",
+    "default_permissions": "permission profiles",
+}
+
+PENDING_VALUES: dict[tuple[str, Any], str] = {
+    ("sandbox_policy", "vm"): "virtual machines as sandboxes",
+}
+
+
+def pending_in(table: dict[str, Any]) -> tuple[Key, str] | None:
+    """The first setting of a table that must wait, as its path and what it waits for."""
+    for dotted, feature in PENDING_KEYS.items():
+        key = tuple(dotted.split("."))
+        parent = find(table, key[:-1]) if len(key) > 1 else table
+        if isinstance(parent, dict) and key[-1] in parent:
+            return key, feature
+    for (dotted, value), feature in PENDING_VALUES.items():
+        if find(table, key := tuple(dotted.split("."))) == value and value is not None:
+            return key, feature
+    return None

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from toolrest.config.schema.table import Table
-from toolrest.config.schema.types import Arguments, Patterns, Range, Seconds, Text, Texts, ToolApproval
+from toolrest.config.schema.types import (
+    Arguments,
+    Patterns,
+    Range,
+    Seconds,
+    Text,
+    Texts,
+    ToolApproval,
+)
 
 
 class McpServerTool(Table):

@@ -16,9 +16,9 @@ from toolrest.gate.approval.request import Review, read_answer
 from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:
+    from toolrest.gate.approval.pending_store import Deferring
     from toolrest.gate.bus import Bus
     from toolrest.gate.context import Context
-    from toolrest.gate.approval._merge_defer import Deferring
 
 Unasked: TypeAlias = Literal["deny", "allow", "fail", "defer"]
 """What becomes of a call that needs approval when there is nobody to ask."""

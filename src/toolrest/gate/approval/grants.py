@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from toolrest.errors import ConfigError
-from toolrest.private_files import reason, write_all
-from toolrest.records import dataclass, replace
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.paths.names import inside
+from toolrest.private_files import reason, write_all
+from toolrest.records import dataclass, replace
 
 GrantScope: TypeAlias = Literal["session", "project", "user"]
 FILE = "grants.json"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from toolrest.errors import ConfigError
-from toolrest.gate.decision.decide import Decision
 from toolrest.gate.approval.grants import Grants, GrantScope, for_scope
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
-from toolrest.records import dataclass
+from toolrest.gate.decision.decide import Decision
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.modes import Mode
+from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.gate.tool.tool import Tool
@@ -112,8 +112,8 @@ class Memory:
 
 
 def _rule(prefix: Sequence[str]) -> Choice:
-    from toolrest.policy.terminal_safe import display_safe
     from toolrest.policy.grants.key import quoted
+    from toolrest.policy.terminal_safe import display_safe
 
     sentence = (
         f"in every session and folder, also outside the sandbox: commands that start with "

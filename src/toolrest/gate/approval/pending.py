@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from toolrest.errors import ToolrestError
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact
 from toolrest.items import CallItem, CustomToolCall, FunctionCall, JSONObject
-from toolrest.records import dataclass
 from toolrest.policy.effects import Risk
+from toolrest.records import dataclass
 
 _VERSION = 1
 

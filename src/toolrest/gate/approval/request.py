@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
+from toolrest.records import dataclass, field
 
 Answer: TypeAlias = Literal[
     "approved",

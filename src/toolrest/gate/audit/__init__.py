@@ -1,0 +1,1 @@
+"""The audit log: written as a hash chain, read and verified."""

@@ -26,11 +26,11 @@ from toolrest.events import (
     ToolCallDecision,
     ToolCallEnd,
 )
-from toolrest.gate.audit._merge_audit_chain import GENESIS, HEAD_SUFFIX, head_record, seal
+from toolrest.gate.audit.read import GENESIS, HEAD_SUFFIX, head_record, seal
 from toolrest.gate.output.truncate import Limit, encoded, truncate
-from toolrest.private_files import private_file, private_folder, reason, write_all
 from toolrest.gate.threads import start_in_thread
 from toolrest.items import JSONObject
+from toolrest.private_files import private_file, private_folder, reason, write_all
 
 _LONGEST = 8192
 _MAX_KEYS = 256

@@ -1,0 +1,1 @@
+"""The walk of one call: understand, schedule, decide, ask, attempt, report."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolrest.errors import Rejected, ToolCallError
-from toolrest.gate.decision.decide import Decision
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact, Review
 from toolrest.gate.call.report import Source, tell_decision
+from toolrest.gate.decision.decide import Decision
 
 if TYPE_CHECKING:
-    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.understand import Ready
     from toolrest.gate.call.walk import Gate, Walk
 
 RETRY_REASON = "command failed; retry without sandbox?"

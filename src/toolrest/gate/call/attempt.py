@@ -1,20 +1,33 @@
-"""Running a call that may run: within its time, once more outside where that is allowed."""
+"""Running a call that may run: within its time, once more outside where that is allowed.
+
+Running a call that declares writes: into the files it was judged by, and what became of them.
+
+Has a file changed since this session read it? Then what is about to be written may undo it.
+
+Whoever changed it, a person, another agent or a command of this one: the model's picture of the
+file is old, and it has to look again before it writes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.errors import SandboxDenied, Timeout
+from toolrest.errors import RespondToModel, SandboxDenied, Timeout
+from toolrest.events import FileChange
+from toolrest.gate.context import Context, ReadStamp, Services
 from toolrest.gate.output.result import checked, to_output
 from toolrest.gate.threads import Abandoned
 from toolrest.items import ToolOutput
+from toolrest.private_files import hash_file
 
 if TYPE_CHECKING:
-    from toolrest.gate.tool.tool import Tool
-    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.understand import Ready
     from toolrest.gate.call.walk import Walk
+    from toolrest.gate.tool.tool import Tool
+
 
 LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left behind"
 
@@ -41,7 +54,6 @@ async def run_decided(walk: Walk, call: Ready) -> ToolOutput:
 async def _once(walk: Walk, call: Ready) -> ToolOutput:
     if not call.effects.writes:
         return await attempt(walk, call)
-    from toolrest.gate.call._merge_watched import watched
 
     return await watched(walk, call)
 
@@ -112,3 +124,83 @@ def _denied(error: SandboxDenied) -> ToolOutput:
     if isinstance(error.output, ToolOutput):
         return error.output
     return ToolOutput.error(error.message, error.kind)
+
+
+async def refuse_stale(paths: Iterable[str], ctx: Context, services: Services) -> None:
+    """RespondToModel when one of the files that a call writes is not what was read."""
+    reads = services.reads
+    if not reads:
+        return
+    for path in paths:
+        stamp = reads.get(path)
+        if stamp is None or not _looks_changed(path, stamp):
+            continue
+        if stamp.sha256 is not None and await ctx.in_thread(hash_file, path) == stamp.sha256:
+            continue  # touched, or written anew with the same content
+        raise RespondToModel(
+            f"stale_file: {path} has changed since you last read it, and nothing was written. "
+            "Read it again, then repeat the change if it is still right."
+        )
+
+
+def refuse_moved(paths: Iterable[str], ctx: Context) -> None:
+    """RespondToModel when a judged place is now reached through a link: it would be another one."""
+    for path in paths:
+        if ctx.files.canonical(path) != path:
+            raise RespondToModel(
+                f"{path} was not written: a folder or a link on the way was replaced meanwhile, "
+                "and it would be another file now. Look again, then repeat the change."
+            )
+
+
+def _looks_changed(path: str, stamp: ReadStamp) -> bool:
+    try:
+        now = os.stat(path)
+    except OSError:
+        return False  # gone: what the tool makes of that it says itself
+    return (now.st_size, now.st_mtime_ns, now.st_ino) != (stamp.size, stamp.mtime_ns, stamp.inode)
+
+
+def note_written(hashes: Mapping[str, str | None], services: Services) -> None:
+    """Our own writes do not make a file stale."""
+    for path, sha256 in hashes.items():
+        if path not in services.reads:
+            continue
+        try:
+            now = os.stat(path)
+        except OSError:
+            del services.reads[path]
+        else:
+            services.reads[path] = ReadStamp(now.st_size, now.st_mtime_ns, now.st_ino, sha256)
+
+
+_QUICK_HASH = 8 << 20
+
+
+async def watched(walk: Walk, call: Ready) -> ToolOutput:
+    """Run it, with a hash of each file before and after."""
+    paths = call.effects.writes
+    services = walk.gate.services
+    # Again: somebody may have taken their time to say yes.
+    await refuse_stale(paths, call.ctx, services)
+    refuse_moved(paths, call.ctx)
+    before = await call.ctx.in_thread(_hash_all, paths)
+    try:
+        output = await attempt(walk, call)
+    except BaseException:
+        # No waiting here: a cancelled call must end now. A large file is not worth it.
+        walk.files = _changes(before, _hash_all(paths, _QUICK_HASH))
+        raise
+    after = await call.ctx.in_thread(_hash_all, paths)
+    walk.files = _changes(before, after)
+    if output.success is not False:
+        note_written(after, services)
+    return output
+
+
+def _changes(before: dict[str, str | None], after: dict[str, str | None]) -> list[FileChange]:
+    return [FileChange(path, before[path], after[path]) for path in before]
+
+
+def _hash_all(paths: tuple[str, ...], most: int | None = None) -> dict[str, str | None]:
+    return {path: hash_file(path, most) for path in paths}

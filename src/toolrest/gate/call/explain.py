@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import ToolCallError
 from toolrest.events import Verdict
-from toolrest.gate.context import Context
-from toolrest.gate.call.judge import judge_call
 from toolrest.gate.approval.request import Choice
-from toolrest.gate.call.understand import route
-from toolrest.gate.call._merge_understood import Ready, canonical_effects, fingerprint_of
+from toolrest.gate.call.judge import judge_call
+from toolrest.gate.call.understand import Ready, canonical_effects, fingerprint_of, route
 from toolrest.gate.call.walk import Gate
+from toolrest.gate.context import Context
 from toolrest.items import CallItem
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects
+from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision

@@ -8,7 +8,7 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.records import replace
 
 if TYPE_CHECKING:
-    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.understand import Ready
     from toolrest.gate.call.walk import Gate
     from toolrest.policy.overrides import Said
 

@@ -10,10 +10,10 @@ from toolrest.events import ToolCallBegin, ToolCallDecision, ToolCallEnd
 
 if TYPE_CHECKING:
     from toolrest.errors import ToolCallError
+    from toolrest.gate.call.understand import Ready
+    from toolrest.gate.call.walk import Walk
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.output.limiter import Limited
-    from toolrest.gate.call._merge_understood import Ready
-    from toolrest.gate.call.walk import Walk
 
 Source: TypeAlias = Literal["policy", "user", "config", "hook"]
 

@@ -12,8 +12,8 @@ from typing import Literal, Self
 
 from toolrest.errors import Fatal
 from toolrest.events import TurnEnded, TurnStarted
-from toolrest.gate.threads import GRACE_SECONDS
 from toolrest.gate.call.walk import Gate, Walk
+from toolrest.gate.threads import GRACE_SECONDS
 from toolrest.items import Answered, CallItem, ToolOutput
 from toolrest.policy.effects import Effects
 

@@ -1,12 +1,19 @@
-"""Which tool a call item means, and with which arguments."""
+"""Which tool a call item means, and with which arguments.
+
+What a call was understood as: its tool, typed arguments, and what it will touch.
+
+Calls whose arguments were repaired on the way: good enough to look, not to change (R-62).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import MissingLocalShellCallId, RespondToModel
 from toolrest.gate.tool import arguments
+from toolrest.gate.tool.arguments import PREFIX
 from toolrest.gate.tool.freeform import check_freeform
 from toolrest.gate.tool.registry import Registry
 from toolrest.gate.tool.tool import Tool
@@ -17,10 +24,17 @@ from toolrest.items import (
     JSONObject,
     LocalShellCall,
     MalformedCall,
+    ToolOutput,
     ViewImageCall,
     WebSearchCall,
 )
-from toolrest.records import dataclass
+from toolrest.policy.effects import Effects
+from toolrest.policy.fingerprint import fingerprint
+from toolrest.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from toolrest.gate.context import Context
+    from toolrest.policy.effects import Risk
 
 
 @dataclass(slots=True)
@@ -132,3 +146,73 @@ def _unknown(
         near = registry.nearest(name)
         hint = f" (did you mean {near}?)" if near else ""
     return RespondToModel(f"{phrase}: {name}{hint}", kind="tool_not_found")
+
+
+@dataclass(slots=True)
+class Ready:
+    """A call that can be decided."""
+
+    tool: Tool
+    args: Any
+    ctx: Context
+    effects: Effects
+    risk: Risk
+
+
+def canonical_effects(effects: Effects, ctx: Context) -> Effects:
+    """Two spellings of one path are one path to the scheduler and to the policy."""
+    if not (effects.reads or effects.writes):
+        return effects
+    real = ctx.files.canonical
+    reads = tuple(map(real, effects.reads))
+    writes = tuple(map(real, effects.writes))
+    if reads == effects.reads and writes == effects.writes:
+        return effects
+    return replace(effects, reads=reads, writes=writes)
+
+
+def fingerprint_of(found: Route) -> str:
+    """The short name of a call: the same tool with the same arguments has the same one."""
+    return fingerprint(found.tool.name, found.text if found.freeform else _loads(found.text))
+
+
+def _loads(text: str) -> Any:
+    try:
+        if text.startswith("{"):
+            # What `json.loads` comes to after the checks that most of its time goes into.
+            value, end = _decode(text)
+            if end == len(text):
+                return value
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
+_LONGEST_SHOWN = 2000
+
+
+def refuse_mended(item: CallItem, effects: Effects, arguments: str) -> None:
+    """Ask the model to say it exactly when the call may change something.
+
+    `arguments` is what would have run, without secrets.
+    """
+    if not isinstance(item, FunctionCall) or not item.repaired or not effects.mutating:
+        return
+    words = f"{PREFIX}not what the schema asks for as written ({'; '.join(item.repaired)})"
+    words += f"; nothing was run, because {item.name} may change things. "
+    if len(arguments) > _LONGEST_SHOWN:
+        words += "Send the call again with exact arguments."
+    else:
+        words += f"If this is what you meant, send exactly it: {arguments}"
+    raise RespondToModel(words, kind="input_invalid", fields=("arguments",))
+
+
+def noted(item: CallItem, output: ToolOutput) -> ToolOutput:
+    """The output with a line that says what was put right."""
+    if not isinstance(item, FunctionCall) or not item.repaired or output.failed:
+        return output
+    note = f"the arguments were repaired: {'; '.join(item.repaired)}"
+    return replace(output, notes=[*output.notes, note])

@@ -13,30 +13,29 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCallError, os_words
-from toolrest.gate.tool.arguments import Decoded
 from toolrest.gate.call.attempt import LEFT_BEHIND, run_decided, timed_out
-from toolrest.gate.context import Context, Services
 from toolrest.gate.call.deadlines import Deadline, Deadlines
-from toolrest.gate.decision.decide import Decider, Decision
 from toolrest.gate.call.judge import judge_call
-from toolrest.gate.output.limiter import Limited, Limiter
-from toolrest.gate.decision.repeated_calls import LoopWatch
-from toolrest.gate.tool.registry import Registry
-from toolrest.gate.call.understand import Route, route
-from toolrest.gate.call.schedule import Scheduler, Ticket
 from toolrest.gate.call.report import tell_begin, tell_decision, tell_end, tell_refusal
+from toolrest.gate.call.schedule import Scheduler, Ticket
+from toolrest.gate.call.understand import Ready, Route, canonical_effects, fingerprint_of, route
+from toolrest.gate.context import Context, Services
+from toolrest.gate.decision.decide import Decider, Decision
+from toolrest.gate.decision.repeated_calls import LoopWatch
+from toolrest.gate.output.limiter import Limited, Limiter
 from toolrest.gate.threads import Abandoned
+from toolrest.gate.tool.arguments import Decoded
+from toolrest.gate.tool.registry import Registry
 from toolrest.gate.tool.tool import Tool
-from toolrest.gate.call._merge_understood import Ready, canonical_effects, fingerprint_of
 from toolrest.items import CallItem, JSONObject, ToolOutput
-from toolrest.records import dataclass, field, replace
 from toolrest.policy.effects import Effects
+from toolrest.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from toolrest.events import FileChange
-    from toolrest.gate.hooks.hooks import Hooked
     from toolrest.gate.call.turn import Turn
     from toolrest.gate.hooks.around_call import HookedWalks
+    from toolrest.gate.hooks.hooks import Hooked
 
 _NOTHING = Effects.none()
 _LARGE = 1 << 20
@@ -186,7 +185,7 @@ class Walk:
         ctx = self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
         self.effects = canonical_effects(tool.effects(args, ctx), ctx)
         if getattr(self.item, "repaired", ()):
-            from toolrest.gate.call._merge_mended import refuse_mended
+            from toolrest.gate.call.understand import refuse_mended
 
             refuse_mended(self.item, self.effects, self.arguments)
         return Ready(tool, args, ctx, self.effects, tool.level(self.effects))
@@ -217,7 +216,7 @@ class Walk:
             self.ticket = scheduler.enter(call.effects)
             await scheduler.wait(self.ticket)
         if call.effects.writes:
-            from toolrest.gate.call._merge_stale import refuse_stale
+            from toolrest.gate.call.attempt import refuse_stale
 
             await refuse_stale(call.effects.writes, call.ctx, self.gate.services)
         if call.tool.prepares:
@@ -306,7 +305,7 @@ class Walk:
             self.gate.scheduler.release(self.ticket)
         try:
             if getattr(self.item, "repaired", ()):
-                from toolrest.gate.call._merge_mended import noted
+                from toolrest.gate.call.understand import noted
 
                 output = noted(self.item, output)
             limited = self.limited or self._limit(output)

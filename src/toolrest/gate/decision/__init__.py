@@ -1,0 +1,1 @@
+"""Whether a call may run: mode, repeated calls, taint."""

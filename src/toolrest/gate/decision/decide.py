@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolrest.events import Verdict
-from toolrest.records import dataclass
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.modes import Mode, Need, What, need
+from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.policy.overrides import Overrides

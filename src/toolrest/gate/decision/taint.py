@@ -13,7 +13,7 @@ from toolrest.items import ToolOutput
 from toolrest.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.understand import Ready
 
 SETTING = "tool_security.ask_after_external_content"
 

@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolrest.errors import AuditError, Fatal, Rejected, ToolCallError
-from toolrest.gate.output.truncate import Limit, truncate
+from toolrest.gate.call.report import tell_decision
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.hooks.hooks import HookCall, Hooked, Hooks
 from toolrest.gate.output.redact import Redactor
-from toolrest.gate.call.report import tell_decision
+from toolrest.gate.output.truncate import Limit, truncate
 from toolrest.items import JSONObject, ToolOutput
-from toolrest.records import replace
 from toolrest.policy.effects import Risk
+from toolrest.records import replace
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.request import ApprovalRequest
-    from toolrest.gate.call._merge_understood import Ready
+    from toolrest.gate.call.understand import Ready
     from toolrest.gate.call.walk import Walk
 
 _MOST_RESPONSE = 1 << 20

@@ -17,8 +17,15 @@ from typing import Any, Literal
 
 from toolrest import events
 from toolrest.gate.bus import Bus
-from toolrest.gate.hooks._merge_hook_reply import Choice, HookEvent, Reply, strictest
-from toolrest.gate.hooks.program import Hook, HookPrograms, HookResult
+from toolrest.gate.hooks.program import (
+    Choice,
+    Hook,
+    HookEvent,
+    HookPrograms,
+    HookResult,
+    Reply,
+    strictest,
+)
 from toolrest.gate.output.redact import Redactor
 from toolrest.items import JSONObject
 from toolrest.records import dataclass, field, replace

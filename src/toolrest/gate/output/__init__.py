@@ -1,0 +1,1 @@
+"""What a model is shown of a result: limited, redacted, the rest in a file."""

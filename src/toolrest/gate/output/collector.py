@@ -9,6 +9,8 @@ from __future__ import annotations
 import codecs
 import io
 
+from toolrest.gate.output.redact import Redactor
+from toolrest.gate.output.spill import Spill, SpillFile
 from toolrest.gate.output.truncate import (
     Limit,
     byte_length,
@@ -17,10 +19,8 @@ from toolrest.gate.output.truncate import (
     lines_header,
     marker,
 )
-from toolrest.process.output.terminal_text import PlainText
-from toolrest.gate.output.redact import Redactor
-from toolrest.gate.output.spill import Spill, SpillFile
 from toolrest.items import JSONObject
+from toolrest.process.output.terminal_text import PlainText
 from toolrest.records import dataclass
 
 _SLACK = 1 << 16

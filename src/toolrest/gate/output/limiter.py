@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from toolrest.errors import Failure
 from toolrest.gate.output.collector import NOT_KEPT, Collected, Collector
+from toolrest.gate.output.redact import Redactor
+from toolrest.gate.output.spill import Spill
 from toolrest.gate.output.truncate import (
     Limit,
     byte_length,
@@ -22,8 +24,6 @@ from toolrest.gate.output.truncate import (
     truncate,
     truncate_items,
 )
-from toolrest.gate.output.redact import Redactor
-from toolrest.gate.output.spill import Spill
 from toolrest.items import Content, Image, Text, ToolOutput
 from toolrest.records import dataclass, replace
 

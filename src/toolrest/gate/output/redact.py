@@ -11,9 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolrest.config._merge_secret_names import SECRET_NAMES, is_secret_name
-from toolrest.gate.output.secret_values import label, spellings
-from toolrest.gate.output._merge_secret_patterns import PatternStage, compile_pattern
+from toolrest.config.secrets import SECRET_NAMES, is_secret_name
+from toolrest.gate.output.secret_values import PatternStage, compile_pattern, label, spellings
 
 _PROBE = 8
 # Python refuses to spell integers of more than 4,300 digits.

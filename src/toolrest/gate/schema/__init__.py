@@ -1,0 +1,1 @@
+"""JSON schemas as each model API takes them."""

@@ -35,7 +35,7 @@ from toolrest.gate.schema.merge import (
     ordered,
     words_of,
 )
-from toolrest.gate.schema._merge_schema_refs import BadReferenceError, Pointer, cut, follow, pointer
+from toolrest.gate.schema.optional_nulls import BadReferenceError, Pointer, cut, follow, pointer
 from toolrest.items import JSONObject
 from toolrest.records import dataclass
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from toolrest.gate.context import Context
-from toolrest.records import dataclass
 from toolrest.policy.effects import Effects
+from toolrest.records import dataclass
 
 ABSENT: Any = object()
 """An optional parameter that was left out: there is nothing to touch."""

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.tool import arguments
 from toolrest.gate.context import Context
+from toolrest.gate.threads import Abandoned
+from toolrest.gate.tool import arguments
 from toolrest.gate.tool.declared_effects import LOST, Places, join, raw_value
 from toolrest.gate.tool.raw_schema import RawSchema
-from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool.tool import Grammar, Tool
 from toolrest.items import JSONObject
 from toolrest.policy.effects import Effects, Risk

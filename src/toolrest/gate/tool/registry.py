@@ -1,13 +1,36 @@
-"""Which tools there are. One bad tool is set aside with a reason; the rest work."""
+"""Which tools there are. One bad tool is set aside with a reason; the rest work.
+
+A tool that is known by name and loaded when it is first called or offered.
+
+A session that never runs a command should not pay for the code that could.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.tool._merge_deferred import Deferred
+from toolrest.gate.tool.tool import GROUPS, Group, Tool
 from toolrest.gate.tool.wire_names import DEFAULT_NAMESPACE, NameMap, RawName
-from toolrest.gate.tool.tool import GROUPS, Tool
+
+
+class Deferred(Tool):
+    """Stands in for a tool until somebody needs it; the registry swaps it then."""
+
+    def __init__(
+        self,
+        name: str,
+        group: Group,
+        load: Callable[[], Tool],
+        *,
+        aliases: tuple[str, ...] = (),
+        offered: bool = True,
+    ) -> None:
+        self.name = name
+        self.group = group
+        self.aliases = aliases
+        self.offered = offered
+        self.load = load
 
 
 def key_of(tool: Tool) -> RawName:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, ov
 
 from toolrest.errors import RespondToModel, ToolDefinitionError
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.args_class import Parameters, model_of
-from toolrest.gate.tool._merge_prepared import schema_of
+from toolrest.gate.tool.args_class import Parameters, model_of, schema_of
 from toolrest.items import JSONObject, ToolOutput
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects, Risk
+from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic_core import ErrorDetails, ValidationError
 
 from toolrest.errors import RespondToModel
-from toolrest.gate.tool.arguments import Decoded, as_json_text, describe, dotted, invalid, parse_object
+from toolrest.gate.tool.arguments import (
+    Decoded,
+    as_json_text,
+    describe,
+    dotted,
+    invalid,
+    parse_object,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -1,0 +1,1 @@
+"""OAuth for MCP servers."""

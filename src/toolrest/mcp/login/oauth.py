@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
-from toolrest.mcp.login.callback import Callback
 from toolrest.mcp.connection import words
 from toolrest.mcp.errors import McpError, McpUnavailable
+from toolrest.mcp.login.callback import Callback
 
 if TYPE_CHECKING:
-    from toolrest.mcp.servers import Server
     from toolrest.mcp.login.tokens import TokenStore
+    from toolrest.mcp.servers import Server
 
 PATIENCE = 300.0
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -74,7 +74,7 @@ async def _provoke(server: Server, auth: Any) -> None:
     """One request that the server answers with 401, which starts the login."""
     import httpx2
 
-    from toolrest.mcp.transports._merge_guard import PLAIN, guards
+    from toolrest.mcp.transports.http import PLAIN, guards
 
     opening = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
     headers = {**server.headers, **PLAIN, "accept": "application/json, text/event-stream"}

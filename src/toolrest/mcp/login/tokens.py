@@ -8,7 +8,7 @@ import os
 from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from toolrest.config._merge_read import read_text
+from toolrest.config.files import read_text
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.errors import McpError

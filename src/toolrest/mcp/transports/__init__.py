@@ -1,0 +1,1 @@
+"""How an MCP server is reached: pipes or HTTP."""

@@ -1,0 +1,1 @@
+"""Where a patch reads and writes."""

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from toolrest.errors import Rejected
 from toolrest.patch.files.os_files import OsFiles, Refused, TooLarge
 from toolrest.policy.paths.names import inside
-from toolrest.policy.paths.rules import unreadable, unwritable
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.policy.paths.rules import unreadable, unwritable
 
 _SWAPPED = (
     "it is none of the places that this call was judged by (a folder or a link on the way was "

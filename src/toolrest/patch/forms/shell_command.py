@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from toolrest.records import dataclass
 from toolrest.patch import codex_grammar as grammar
 from toolrest.patch.errors import ParseError, PatchError
 from toolrest.patch.files.paths import resolve
+from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -5,12 +5,12 @@ Mode, owner, encoding and byte order mark of a file that is there are kept.
 
 from __future__ import annotations
 
-from toolrest.records import dataclass
-from toolrest.patch.text.encoding import BOM, Unreadable, decode
 from toolrest.patch.errors import ApplyError
 from toolrest.patch.files.file_system import FileSystem
 from toolrest.patch.files.paths import resolve
 from toolrest.patch.plan import Plan, Planner, Record
+from toolrest.patch.text.encoding import BOM, Unreadable, decode
+from toolrest.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Literal
 
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
+from toolrest.patch.plan import Record
 from toolrest.patch.text.diff import unified_diff
 from toolrest.patch.text.encoding import Unreadable, decode
-from toolrest.patch.plan import Record
+from toolrest.records import dataclass
 
 _CONTEXT = 1
 

@@ -10,9 +10,9 @@ import stat
 from hashlib import sha1
 from typing import NamedTuple
 
-from toolrest.patch.text.diff import unified_diff
 from toolrest.patch.files.file_system import FileSystem
 from toolrest.patch.plan import Plan
+from toolrest.patch.text.diff import unified_diff
 
 _NOTHING = "0" * 40
 

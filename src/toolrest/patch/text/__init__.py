@@ -1,0 +1,1 @@
+"""Texts of a patch: matching, rebuilding, diffs, encodings."""

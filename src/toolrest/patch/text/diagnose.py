@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from hashlib import sha256
 
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 from toolrest.patch.errors import EditError, MatchError, Missing, PatchError
 from toolrest.patch.text.match import Finder, folded
+from toolrest.records import dataclass
 
 REDACTED = "[redacted:"
 _MOST_LINES = 400

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 
-from toolrest.patch.text.encoding import decode
 from toolrest.patch.errors import MatchError, Missing
+from toolrest.patch.text.encoding import decode
 from toolrest.patch.text.match import Finder
 
 TYPE_CHECKING = False

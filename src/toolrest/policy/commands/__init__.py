@@ -1,0 +1,1 @@
+"""What known commands do: read, touch, connect."""

@@ -9,10 +9,9 @@ from itertools import pairwise
 
 from toolrest.policy.commands.git import git_command
 from toolrest.policy.commands.options import Options, read_options
-from toolrest.policy.shell._merge_commands_touched import Touch
+from toolrest.policy.shell.place import Place, Touch
 from toolrest.policy.shell.script import Simple
 from toolrest.policy.shell.words import wordset
-from toolrest.policy.shell.place import Place
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^@/?#]*@)?(\[[0-9A-Fa-f:.]+\]|[^/:?#\[\]]+)")
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?([A-Za-z0-9][A-Za-z0-9._-]*):(?!//)")

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from toolrest.policy.commands.network import NET_TOUCHES
 from toolrest.policy.commands.options import read_options
-from toolrest.policy.shell._merge_commands_touched import Touch, paths_of
+from toolrest.policy.shell.place import Place, Touch, paths_of
 from toolrest.policy.shell.script import Simple
 from toolrest.policy.shell.words import wordset
-from toolrest.policy.shell.place import Place
 
 _NO_LONGS: frozenset[str] = frozenset()
 

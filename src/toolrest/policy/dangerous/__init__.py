@@ -1,0 +1,1 @@
+"""Commands that are never run without asking."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from toolrest.policy.commands.options import Options, read_options
 from toolrest.policy.dangerous.targets import Danger, critical_system, critical_target
-from toolrest.policy.shell.script import FROM_SHELL, GLOB, Simple
-from toolrest.policy.shell._merge_shell_find import find_is_narrow, find_starts
-from toolrest.policy.shell.words import wordset
 from toolrest.policy.shell.place import Place
+from toolrest.policy.shell.script import FROM_SHELL, GLOB, Simple
+from toolrest.policy.shell.special_commands import find_is_narrow, find_starts
+from toolrest.policy.shell.words import wordset
 
 
 def _rm(simple: Simple, place: Place) -> Danger | None:

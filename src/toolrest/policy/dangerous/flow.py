@@ -10,8 +10,8 @@ import re
 
 from toolrest.policy.commands.options import read_options
 from toolrest.policy.dangerous.targets import Danger
-from toolrest.policy.shell.script import Function, Script, Simple
 from toolrest.policy.shell.nested import OTHER_SHELLS, SHELLS
+from toolrest.policy.shell.script import Function, Script, Simple
 from toolrest.policy.shell.words import wordset
 
 _DOWNLOADS = wordset("curl wget http https aria2c fetch lwp-download nc ncat netcat socat lynx")

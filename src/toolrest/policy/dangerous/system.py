@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from toolrest.policy.commands.options import read_options
 from toolrest.policy.dangerous.targets import Danger, critical_system, is_block_device
+from toolrest.policy.shell.place import Place
 from toolrest.policy.shell.script import FROM_SHELL, Simple
 from toolrest.policy.shell.words import wordset
-from toolrest.policy.shell.place import Place
 
 Check = Callable[[Simple, Place], Danger | None]
 

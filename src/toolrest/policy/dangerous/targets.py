@@ -10,9 +10,9 @@ import re
 from typing import NamedTuple
 
 from toolrest.policy.paths.names import inside
+from toolrest.policy.shell.place import Place
 from toolrest.policy.shell.script import GLOB, TILDE
 from toolrest.policy.shell.words import wordset
-from toolrest.policy.shell.place import Place
 
 
 class Danger(NamedTuple):

@@ -1,0 +1,1 @@
+"""Keys of grants: what an approval covers."""

@@ -1,15 +1,90 @@
-"""Which keys does a command line need, and does an earlier yes cover one of its commands?"""
+"""Which keys does a command line need, and does an earlier yes cover one of its commands?
+
+How much of a command may a yes speak for? The words that make it that command, no more.
+
+Only where the rest of the words cannot turn it into something else is it a beginning; everywhere
+else a yes is for exactly these words.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from toolrest.policy.grants.key import GrantKey
-from toolrest.policy.grants._merge_grant_prefix import grant_words
 from toolrest.policy.paths.names import inside
+from toolrest.policy.rules.amendment import is_banned
 from toolrest.policy.rules.rules import Decision
-from toolrest.policy.verdict.verdict import Kind, Segment
+from toolrest.policy.shell.words import wordset
 from toolrest.policy.verdict.outcome import Granted, Outcome
+from toolrest.policy.verdict.verdict import Kind, Segment
+
+_BY_ITSELF = wordset(
+    "pytest ruff mypy pyright pylint flake8 black isort bandit tox nox tsc eslint prettier"
+    " jest vitest mocha rspec phpunit ctest shellcheck clang-format clang-tidy golangci-lint"
+)
+"""Programs that check, test or format: whatever follows are their files and options."""
+
+_PYTHON = dict.fromkeys(("python", "python3"), "-m")
+_RUNNERS = _PYTHON | {
+    "uv": "run",
+    "poetry": "run",
+    "pdm": "run",
+    "hatch": "run",
+    "pipenv": "run",
+    "bundle": "exec",
+    "npm": "run",
+    "pnpm": "run",
+    "yarn": "run",
+    "bun": "run",
+}
+"""Programs that run the one named after this word."""
+
+_VERBS = {
+    "cargo": wordset("test build check clippy fmt doc bench nextest"),
+    "go": wordset("test build vet fmt list"),
+    "git": wordset("add commit switch tag mv"),
+    "npm": wordset("test ci"),
+    "pnpm": wordset("test"),
+    "yarn": wordset("test"),
+    "bun": wordset("test"),
+    "uv": wordset("sync lock"),
+    "poetry": wordset("check lock"),
+    "dotnet": wordset("test build"),
+    "mvn": wordset("test compile verify"),
+    "gradle": wordset("test build check"),
+    "swift": wordset("test build"),
+    "mix": wordset("test compile"),
+    "npx": _BY_ITSELF,
+    "uvx": _BY_ITSELF,
+}
+"""Programs with verbs, and the verbs whose options and operands stay within them."""
+
+
+def grant_words(argv: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """The words that a yes may be remembered by, and whether nothing may follow them."""
+    whole = tuple(argv)
+    prefix = _prefix(whole)
+    if prefix is None or is_banned(prefix):
+        return whole, True
+    return prefix, False
+
+
+def _prefix(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    program = argv[0]
+    if program in _BY_ITSELF:
+        return argv[:1]
+    second = argv[1] if len(argv) > 1 else ""
+    if second and _RUNNERS.get(program) == second:
+        third = argv[2] if len(argv) > 2 else ""
+        # A module of Python, like a program, may be one that runs anything at all.
+        known = third in _BY_ITSELF if program in _PYTHON else _is_own(third)
+        return argv[:3] if known else None
+    return argv[:2] if second in _VERBS.get(program, ()) else None
+
+
+def _is_own(word: str) -> bool:
+    return bool(word) and word[0].isalnum() and not is_banned((word,))
+
 
 _OPEN = "\0"
 """Stands for words that only the shell can tell: no stored word is like it."""

@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from toolrest.records import dataclass
-from toolrest.policy.terminal_safe import display_safe
 from toolrest.policy.paths.names import inside
+from toolrest.policy.terminal_safe import display_safe
+from toolrest.records import dataclass
 
 KeyKind: TypeAlias = Literal["write", "run", "connect", "call", "tool"]
 KINDS: tuple[KeyKind, ...] = get_args(KeyKind)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import stat
 
-from toolrest.records import dataclass, field
 from toolrest.policy.paths.names import inside
+from toolrest.records import dataclass, field
 
 PROC_FILES = frozenset(
     (

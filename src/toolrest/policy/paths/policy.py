@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Literal, TypeAlias
 
 from toolrest.errors import Rejected, RespondToModel
-from toolrest.records import dataclass
 from toolrest.policy.paths import kernel_files as pseudo
-from toolrest.policy.paths._merge_hardlinks import HiddenFiles
+from toolrest.policy.paths.atomic_write import replace
+from toolrest.policy.paths.links import HiddenFiles
 from toolrest.policy.paths.locate import Found, NoPlace, locate, real_path
 from toolrest.policy.paths.rules import (
     MAX_FILE_SIZE,
@@ -29,7 +29,7 @@ from toolrest.policy.paths.rules import (
     unreadable,
     unwritable,
 )
-from toolrest.policy.paths.atomic_write import replace
+from toolrest.records import dataclass
 
 EntryKind: TypeAlias = Literal["file", "dir", "symlink", "other"]
 Entry: TypeAlias = tuple[str, EntryKind]

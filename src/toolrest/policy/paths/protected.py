@@ -123,7 +123,7 @@ def _in_home(home: str, name: str) -> tuple[str, ...]:
 
 def own_code() -> Iterator[str]:
     """Toolrest's package and the virtual environment it runs in."""
-    yield os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    yield os.path.dirname(os.path.realpath(str(sys.modules["toolrest"].__file__)))
     if sys.prefix != sys.base_prefix:
         yield os.path.realpath(sys.prefix)
 

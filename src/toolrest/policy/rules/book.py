@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolrest.errors import ConfigError
-from toolrest.policy.rules.rules import DECISIONS, Decision, PrefixRule, Rules
-from toolrest.policy.rules.files import load_file, load_rules, rules_files
 from toolrest.policy.rules.amendment import is_banned
+from toolrest.policy.rules.files import load_file, load_rules, rules_files
+from toolrest.policy.rules.rules import DECISIONS, Decision, PrefixRule, Rules
 
 _SAYINGS = {
     "allow": Decision.ALLOW,

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Iterable, Sequence
 
 from toolrest.errors import ConfigError
-from toolrest.policy.rules.rules import Rules
 from toolrest.policy.rules.amendment import is_banned
+from toolrest.policy.rules.rules import Rules
 
 FOLDER = "rules"
 SUFFIX = ".rules"

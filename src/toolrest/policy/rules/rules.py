@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from toolrest.records import dataclass, field
 from toolrest.policy.shell.words import wordset
+from toolrest.records import dataclass, field
 
 
 class Decision(IntEnum):

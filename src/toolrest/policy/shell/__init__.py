@@ -1,0 +1,1 @@
+"""A command line taken apart: words, redirects, nested scripts, working folders."""

@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from toolrest.policy.shell.script import ODD, Simple
-from toolrest.policy.shell._merge_shell_builtins import hidden_script
-from toolrest.policy.shell._merge_shell_find import found_by
+from toolrest.policy.shell.special_commands import WRAPPERS, XARGS, Wrapper, found_by, hidden_script
 from toolrest.policy.shell.words import KEYWORDS, assigns, is_calm, wordset
-from toolrest.policy.shell.special_commands import WRAPPERS, XARGS, Wrapper
 
 SHELLS = wordset("bash sh zsh dash ksh ash mksh")
 OTHER_SHELLS = wordset("fish csh tcsh nu pwsh powershell cmd xonsh elvish")

@@ -1,6 +1,8 @@
 """Where does a command stand, and which path does a word name from there?
 
 Purely by name: nothing is looked up. Symbolic links are for the path policy and the sandbox.
+
+What was found out about the files and hosts that a command touches.
 """
 
 from __future__ import annotations
@@ -8,10 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from toolrest.records import dataclass, field, replace
 from toolrest.policy.paths.names import inside
-from toolrest.policy.shell.script import TILDE, VANISHES, VARIABLE, Script, Simple
 from toolrest.policy.shell.constants import resolve
+from toolrest.policy.shell.script import TILDE, VANISHES, VARIABLE, Script, Simple
+from toolrest.records import dataclass, field, replace
 
 MAX_CWDS = 8
 
@@ -140,3 +142,21 @@ class Walk:
         while group and group != self._group:
             group = self._script.parents[group]
         return group == self._group
+
+
+@dataclass(slots=True)
+class Touch:
+    """Absolute paths and host names; `sure` when that is all the command does."""
+
+    reads: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    connects: list[str] = field(default_factory=list)
+    sure: bool = False
+
+
+def paths_of(simple: Simple, index: int, place: Place, touch: Touch, into: list[str]) -> None:
+    """Add the paths that a word names; a word that names none leaves the touch unsure."""
+    paths = place.paths(simple.argv[index], simple.mark(index))
+    if not paths:
+        touch.sure = False
+    into.extend(paths)

@@ -1,4 +1,11 @@
-"""Reads redirections and here-documents of a syntax tree."""
+"""Reads redirections and here-documents of a syntax tree.
+
+Reads here-documents of a syntax tree, and makes sure that a shell sees the same text in them.
+
+The grammar takes `E;` for the delimiter of `<<E; ls`, and a line for the document's last that to
+a shell continues the one before. So where a document begins and ends is worked out once more from
+the text alone; a document that is not so plain is not understood.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +13,14 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from toolrest.policy.shell.script import ODD, Redirect, RedirectKind, Word
 from toolrest.records import dataclass, field
-from toolrest.policy.shell.script import Redirect, RedirectKind, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
     from toolrest.policy.shell.word_nodes import WordReader
+
 
 _KINDS: dict[str, RedirectKind] = {
     "<": "read",
@@ -93,7 +101,6 @@ def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
         return _file(node, words, source)
     if node.type == "herestring_redirect":
         return _string(node, words)
-    from toolrest.policy.shell._merge_shell_documents import read_document
 
     return read_document(node, words, source)
 
@@ -133,3 +140,95 @@ def _file(node: Node, words: WordReader, source: Source) -> Tail:
 def _string(node: Node, words: WordReader) -> Tail:
     text, mark = words.read(node.children[-1])
     return Tail([Redirect("string", "<<<", text, mark)])
+
+
+_DELIMITER = re.compile(
+    r"(?:'([^'\\$`()\n]+)'|\"([^\"\\$`()\n]+)\"|\\?([A-Za-z0-9_.+:,@%/-]+))(?=[\s;&|<>()]|\Z)"
+)
+_NUMBER = re.compile(r"[\s;&|()]?[0-9]+")
+_ESCAPE = re.compile(r"\\(?:\n|([$`\\]))")
+_TABS = re.compile(r"^\t+", re.MULTILINE)
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n\t*\Z")
+
+
+def read_document(node: Node, words: WordReader, source: Source) -> Tail:
+    """`<<EOF`, the document's text, and what follows on the line of the opening."""
+    tail = Tail()
+    quoted, tabs, body, mark, line = False, False, "", 0, []
+    for child in node.children:
+        kind = child.type
+        if kind == "<<-":
+            tabs = True
+        elif kind == "heredoc_start":
+            opening = source.cut(child.start_byte, child.end_byte)
+            quoted = any(quote in opening for quote in "'\"\\")
+        elif kind == "heredoc_body":
+            body = source.cut(child.start_byte, child.end_byte)
+            mark |= 0 if quoted else words.expansions(child)
+        elif kind == "ERROR":
+            mark |= ODD
+        elif kind not in ("heredoc_end", "file_descriptor", "comment", "<<"):
+            line.append(child)
+    _read_line(line, tail, words, source)
+    if tabs:
+        body = _TABS.sub("", body)
+    if not quoted and not mark and "\\" in body:
+        body = _ESCAPE.sub(lambda match: match[1] or "", body)
+    if not _is_plain(node, source, quoted, tabs):
+        source.problem("unknown.document", "where a here-document ends is not understood")
+    tail.redirects.append(Redirect("document", "<<", body, mark))
+    return tail
+
+
+def _read_line(line: list[Node], tail: Tail, words: WordReader, source: Source) -> None:
+    """What stands behind the opening on its line: words, redirections, other commands."""
+    joint = ""
+    for child in line:
+        kind = child.type
+        if kind.endswith("_redirect"):
+            tail.add(read_redirect(child, words, source))
+        elif kind == "pipeline":
+            tail.following += [("|", part) for part in child.named_children]
+        elif kind in ("&&", "||"):
+            joint = kind
+        elif joint:
+            tail.following.append((joint, child))
+            joint = ""
+        elif child.is_named:
+            tail.words.append(words.read(child))
+
+
+def _is_plain(node: Node, source: Source, quoted: bool, tabs: bool) -> bool:
+    """True when its opening stands alone on a line and it ends where a shell ends it."""
+    parts = {child.type: child for child in node.children}
+    start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
+    number = parts.get("file_descriptor")
+    if number is not None and not _NUMBER.fullmatch(
+        source.cut(max(0, number.start_byte - 1), number.end_byte)
+    ):
+        # Of `-r1<<E` the grammar takes the whole word for a descriptor.
+        return False
+    if start is None or end is None or start.end_byte >= end.start_byte:
+        return False
+    opening = source.cut(start.start_byte, end.start_byte)
+    match = _DELIMITER.match(opening)
+    if match is None or match.end() != start.end_byte - start.start_byte:
+        return False
+    line, _, document = opening.partition("\n")
+    newline = start.start_byte + len(line)
+    last = [c for c in node.children if c.type not in ("heredoc_body", "heredoc_end")][-1].end_byte
+    if last > newline or source.cut(last, newline).strip(" \t") or "<<" in line.replace("<<<", ""):
+        return False
+    delimiter = match[match.lastindex or 0]
+    closing = source.cut(end.start_byte, end.end_byte + 1).removesuffix("\n")
+    return closing == delimiter and _ends_before(document, delimiter, quoted, tabs)
+
+
+def _ends_before(document: str, delimiter: str, quoted: bool, tabs: bool) -> bool:
+    """True when the line after this text is a shell's first that is the delimiter alone."""
+    *lines, before = document.split("\n")
+    if before and not (tabs and not before.strip("\t")):
+        return False
+    if not quoted and _CONTINUED.search(document):
+        return False
+    return not any((line.lstrip("\t") if tabs else line) == delimiter for line in lines)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from toolrest.policy.shell.redirects import Source, Tail, read_redirect
 from toolrest.policy.shell.script import (
     ODD,
     Assignment,
@@ -21,7 +22,6 @@ from toolrest.policy.shell.script import (
     Word,
 )
 from toolrest.policy.shell.word_nodes import WordReader
-from toolrest.policy.shell.redirects import Source, Tail, read_redirect
 from toolrest.policy.shell.words import KEYWORDS, assigns, quick_argv
 
 if TYPE_CHECKING:

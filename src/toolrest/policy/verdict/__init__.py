@@ -1,0 +1,1 @@
+"""The judgement of a command line, and what it takes to run it."""

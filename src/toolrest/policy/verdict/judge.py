@@ -1,28 +1,48 @@
-"""The judging itself: from parsed commands to segments."""
+"""The judging itself: from parsed commands to segments.
+
+Which commands run a script that they are given as input, and who may give it to them?
+"""
 
 from __future__ import annotations
 
 import re
 
-from toolrest.records import dataclass, replace
 from toolrest.policy.commands.read_only import HARMLESS, safe_reads
 from toolrest.policy.commands.touches import TOUCHES
-from toolrest.policy.dangerous.targets import dangerous_write
 from toolrest.policy.dangerous.files import FILE_CHECKS
 from toolrest.policy.dangerous.flow import (
     Flow,
     fork_bomb,
+    is_descriptor,
     may_flow,
+    reads_program,
 )
 from toolrest.policy.dangerous.system import system_check
-from toolrest.policy.shell.script import SUBSTITUTION, VANISHES, Redirect, Script, Simple
-from toolrest.policy.shell._merge_shell_builtins import hidden_value, printed
+from toolrest.policy.dangerous.targets import dangerous_write
 from toolrest.policy.shell.nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell.parse import parse
+from toolrest.policy.shell.place import Place, Walk, variables_of
+from toolrest.policy.shell.script import SUBSTITUTION, VANISHES, Redirect, Script, Simple
+from toolrest.policy.shell.special_commands import hidden_value, printed
 from toolrest.policy.shell.words import is_calm, split_program
 from toolrest.policy.verdict.verdict import Kind, Segment
-from toolrest.policy.verdict._merge_verdict_fed import hands_on, is_fed
-from toolrest.policy.shell.place import Place, Walk, variables_of
+from toolrest.records import dataclass, replace
+
+
+def hands_on(script: Script) -> bool:
+    """True when a command in it may read what another one is given or prints."""
+    return any(
+        simple.upstream >= 0 or any(r.kind in ("document", "string") for r in simple.redirects)
+        for simple in script.commands
+    )
+
+
+def is_fed(simple: Simple, name: str) -> bool:
+    """True for what runs a script that may stand in this very command line."""
+    if name in ("source", ".") and len(simple.argv) > 1:
+        return is_descriptor(simple.argv[1]) or bool(simple.mark(1))
+    return name in SHELLS and reads_program(simple)
+
 
 MAX_NESTING = 8
 

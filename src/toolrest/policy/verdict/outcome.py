@@ -5,6 +5,8 @@ A segment that rules match is decided by the strictest of them, the others by th
 (or executes, without a sandbox), one that writes outside the roots or connects while the network
 is off has to leave. Without a sandbox nothing is outside the roots and the network is on. The
 strictest segment decides; where nobody is asked, what would ask is forbidden.
+
+What holds where no command is looked at: tools without a rule, and asking to escalate.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import TypeAlias
 from toolrest.policy.commands.network import is_loopback
 from toolrest.policy.modes import What, need
 from toolrest.policy.paths.names import inside
+from toolrest.policy.rules.amendment import is_banned
+from toolrest.policy.rules.rules import Decision, RuleMatch, Rules
 from toolrest.policy.verdict.requirement import Amendment, Decided
 from toolrest.policy.verdict.requirement import ExecMode as ExecMode
 from toolrest.policy.verdict.requirement import Forbidden as Forbidden
@@ -25,9 +29,7 @@ from toolrest.policy.verdict.requirement import Requirement as Requirement
 from toolrest.policy.verdict.requirement import SandboxMode as SandboxMode
 from toolrest.policy.verdict.requirement import Setting as Setting
 from toolrest.policy.verdict.requirement import Skip as Skip
-from toolrest.policy.rules.rules import Decision, RuleMatch, Rules
 from toolrest.policy.verdict.verdict import Kind, Segment, Verdict
-from toolrest.policy.rules.amendment import is_banned
 
 Granted: TypeAlias = Callable[[Segment], bool]
 """Whether somebody has said yes to such a command before."""
@@ -298,3 +300,32 @@ def _after(decided: list[Decided]) -> Amendment:
         if _usable(one.segment) and not is_banned(one.segment.argv):
             return one.segment.argv
     return None
+
+
+_VARIANTS = {
+    "untrusted": "UnlessTrusted",
+    "on-failure": "OnFailure",
+    "on-request": "OnRequest",
+    "never": "Never",
+}
+
+
+def default_requirement(setting: Setting) -> Requirement:
+    """The requirement of a tool that has no rule of its own."""
+    if setting.mode in ("never", "on-failure"):
+        return Skip()
+    if setting.mode == "on-request" and not setting.limited:
+        return Skip()
+    return NeedsApproval()
+
+
+def escalation_refused(mode: str, *, tool: str = "shell") -> str | None:
+    """The answer to a call that asks to leave the sandbox in a mode that cannot ask; or None."""
+    if mode == "on-request":
+        return None
+    variant = _VARIANTS.get(mode, mode)
+    verb = "cannot" if tool == "exec_command" else "should not"
+    return (
+        f"approval policy is {variant}; reject command — you {verb} ask for escalated permissions "
+        f"if the approval policy is {variant}"
+    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from toolrest.records import dataclass
 from toolrest.policy.modes import Mode
 from toolrest.policy.rules.rules import Decision, RuleMatch
 from toolrest.policy.verdict.verdict import Segment
+from toolrest.records import dataclass
 
 ExecMode: TypeAlias = Mode
 SandboxMode: TypeAlias = Literal[

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects
+from toolrest.records import dataclass, field
 
 
 class Kind(IntEnum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from toolrest.records import dataclass
-from toolrest.process.output.head_tail import HeadTail, Piece
 from toolrest.process.child import Child
 from toolrest.process.output.decode import Deltas, decode_piece, split_incomplete
+from toolrest.process.output.head_tail import HeadTail, Piece
 from toolrest.process.output_reader import Running
 from toolrest.process.sessions.input_wait import waits_for_input
+from toolrest.records import dataclass
 
 LOOK_FIRST = 0.1
 """Silence after which a terminal program is looked at: does it wait for input?"""

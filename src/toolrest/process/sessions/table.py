@@ -8,14 +8,13 @@ import signal
 from collections.abc import Callable
 
 from toolrest.errors import RespondToModel
-from toolrest.records import dataclass, replace
-from toolrest.process.output._merge_binary import binary_note
 from toolrest.process.child import StartFailed
 from toolrest.process.command import Command
-from toolrest.process.output.decode import decode_piece
+from toolrest.process.output.decode import binary_note, decode_piece
 from toolrest.process.owner import Owner
 from toolrest.process.run import GRACE, State
 from toolrest.process.sessions.session import Session, SessionEnd
+from toolrest.records import dataclass, replace
 
 FIRST_ID, LAST_ID = 1000, 99_999
 LIMIT, WARN_AT, PROTECTED = 64, 60, 8

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from toolrest.config._merge_secret_names import PROVIDER_KEYS, is_secret_name
+from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name
 from toolrest.records import dataclass, field
 
 Inherit: TypeAlias = Literal["all", "core", "none"]

@@ -19,12 +19,12 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 
-from toolrest.records import dataclass, replace
 from toolrest.process.command import Command
-from toolrest.process.shells.environment import EnvironmentPolicy, withhold
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
+from toolrest.process.shells.environment import EnvironmentPolicy, withhold
 from toolrest.process.shells.shells import Shell, ShellKind
+from toolrest.records import dataclass, replace
 
 CAPTURE_LIMIT = 2.0
 """Seconds that the profile files may take; slower ones are left to each command."""

@@ -1,0 +1,1 @@
+"""The sandboxes themselves, and how one is chosen."""

@@ -12,11 +12,10 @@ import stat
 import threading
 from collections.abc import Callable
 
-from toolrest.records import dataclass
 from toolrest.policy.paths.links import Links
 from toolrest.process.command import Command, Linked
-from toolrest.sandbox.kernel import landlock_rules as landlock
-from toolrest.sandbox.kernel import seccomp
+from toolrest.records import dataclass
+from toolrest.sandbox.backends.argument_pipe import Late
 from toolrest.sandbox.backends.bubblewrap_args import (
     Blanks,
     environment,
@@ -27,14 +26,16 @@ from toolrest.sandbox.backends.bubblewrap_args import (
 )
 from toolrest.sandbox.backends.chroot import check_rootfs
 from toolrest.sandbox.backends.engine import Prepared
+from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Show, View
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.sandbox.guard.changes import Kinds, NewlyHidden
 from toolrest.sandbox.guard.guard import Guarded, let_go
-from toolrest.sandbox.guard.changes import Kinds
-from toolrest.sandbox.backends.argument_pipe import Late
-from toolrest.sandbox.guard.symlinks import by_folder, check, linked
 from toolrest.sandbox.guard.placeholders import MountPoints
-from toolrest.sandbox.guard._merge_newly_hidden import NewlyHidden
+from toolrest.sandbox.guard.symlinks import by_folder, check, linked
+from toolrest.sandbox.kernel import landlock_rules as landlock
+from toolrest.sandbox.kernel import seccomp
+from toolrest.sandbox.kernel.mounts import Mounts, Overlays, socket_paths
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import (
     own_files_around,
@@ -42,8 +43,6 @@ from toolrest.sandbox.programs import (
     own_prefixes,
     signal_launchers,
 )
-from toolrest.sandbox.kernel.mounts import Mounts, Overlays, socket_paths
-from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Show, View
 
 PROXY_SOCKET = "/run/toolrest-proxy.sock"
 """Where a command finds the proxy, when there is one."""

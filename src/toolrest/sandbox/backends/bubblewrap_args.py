@@ -13,13 +13,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
-from toolrest.records import dataclass
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command, Linked
-from toolrest.sandbox.backends.chroot import base_arguments
+from toolrest.records import dataclass
 from toolrest.sandbox.backends.argument_pipe import Late
-from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.backends.chroot import base_arguments
 from toolrest.sandbox.backends.view import Mount, Show
+from toolrest.sandbox.policy import SandboxPolicy
 
 _NAMESPACES = (
     "--unshare-user",

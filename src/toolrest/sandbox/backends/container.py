@@ -12,12 +12,11 @@ import subprocess
 from collections.abc import Mapping
 from uuid import uuid4
 
-from toolrest.records import dataclass, replace
 from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command
-from toolrest.sandbox.backends._merge_controls import Controls, Enforced, all_full
-from toolrest.sandbox.backends.engine import Prepared
+from toolrest.records import dataclass, replace
+from toolrest.sandbox.backends.engine import Controls, Enforced, Prepared, all_full
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.guard.git_dirs import git_plan
 from toolrest.sandbox.policy import SandboxPolicy

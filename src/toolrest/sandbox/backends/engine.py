@@ -1,12 +1,16 @@
-"""What every backend offers to a session."""
+"""What every backend offers to a session.
+
+How well is each control enforced? The words that every backend answers in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, Protocol, TypeAlias
 
-from toolrest.records import dataclass
 from toolrest.process.command import Command
+from toolrest.records import dataclass
+from toolrest.sandbox.policy import CONTROLS, Control
 
 
 def _nothing() -> None:
@@ -30,3 +34,39 @@ class Engine(Protocol):
     def confine(self, command: Command, *, late: bool = False) -> Prepared:
         """The same command, confined; with `late`, some of the work may be left to its `ready`."""
         ...
+
+
+Level: TypeAlias = Literal["full", "partial", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """The answer for one control; `note` says what is missing from it."""
+
+    level: Level = "full"
+    note: str = ""
+
+
+FULL = Enforced()
+Controls: TypeAlias = Mapping[Control, Enforced]
+
+
+def all_full() -> dict[Control, Enforced]:
+    """Every control, enforced in full; a backend then says where it falls short."""
+    return dict.fromkeys(CONTROLS, FULL)
+
+
+def unmet(controls: Controls, required: Iterable[Control]) -> list[str]:
+    """The required controls that are not enforced at all, each with the reason."""
+    return [
+        f"{name}: {answer.note or 'not enforced'}"
+        for name in required
+        if (answer := controls.get(name, Enforced("none"))).level == "none"
+    ]
+
+
+def gaps(controls: Controls) -> tuple[str, ...]:
+    """What is not enforced in full, one sentence each."""
+    return tuple(
+        f"{name}: {answer.note}" for name, answer in controls.items() if answer.level != "full"
+    )

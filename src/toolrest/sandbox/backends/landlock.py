@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 
-from toolrest.records import replace
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command
-from toolrest.sandbox.kernel import landlock_rules as landlock
-from toolrest.sandbox.kernel import seccomp
-from toolrest.sandbox.backends._merge_controls import Enforced, all_full
-from toolrest.sandbox.backends.engine import Prepared
+from toolrest.records import replace
+from toolrest.sandbox.backends.engine import Enforced, Prepared, all_full
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.kernel import landlock_rules as landlock
+from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import Control, SandboxPolicy
 from toolrest.sandbox.programs import find_program, own_files_around, own_files_in
 

@@ -14,19 +14,19 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from toolrest.records import dataclass, field
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
+from toolrest.records import dataclass, field
 from toolrest.sandbox.backends import container
-from toolrest.sandbox.kernel import landlock_rules as landlock
-from toolrest.sandbox.kernel import seccomp
-from toolrest.sandbox.backends.bubblewrap_args import namespaces
 from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
+from toolrest.sandbox.backends.bubblewrap_args import namespaces
 from toolrest.sandbox.backends.container import ContainerEngine, ContainerOptions
-from toolrest.sandbox.backends._merge_controls import Controls, Enforced, all_full
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.backends.engine import Controls, Enforced, all_full
 from toolrest.sandbox.backends.landlock import LandlockEngine
 from toolrest.sandbox.backends.landlock import controls as landlock_controls
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.kernel import landlock_rules as landlock
+from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import bundled_bwrap, find_program
 

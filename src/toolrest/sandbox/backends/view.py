@@ -13,11 +13,11 @@ import stat
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
-from toolrest.records import dataclass
 from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import copy_of
 from toolrest.process.helper import wire
+from toolrest.records import dataclass
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.guard.git_dirs import GitPlan
 from toolrest.sandbox.policy import SandboxPolicy

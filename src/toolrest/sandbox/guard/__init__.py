@@ -1,0 +1,1 @@
+"""Names in a writable root that commands must not make or replace."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from toolrest.records import dataclass, field
 from toolrest.policy.paths.names import inside
+from toolrest.records import dataclass, field
 from toolrest.sandbox.guard.git_files import Nested, checkouts, kind, pointer, real
 
 _NESTED_MOST = 16

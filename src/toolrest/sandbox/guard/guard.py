@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import prefixes
 from toolrest.sandbox.errors import SandboxUnavailable, unseen
-from toolrest.sandbox.guard.git_dirs import GitPlan
 from toolrest.sandbox.guard.changes import kind_of
+from toolrest.sandbox.guard.git_dirs import GitPlan
 from toolrest.sandbox.guard.placeholders import MountPoints
-from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.guard.root import Root
+from toolrest.sandbox.policy import SandboxPolicy
 
 
 class Guarded:

@@ -24,8 +24,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from toolrest.policy.paths.names import inside
-from toolrest.sandbox.guard._merge_marks import mark, mark_of
-from toolrest.sandbox.guard.placeholder_folders import Spares
+from toolrest.sandbox.guard.placeholder_folders import Spares, mark, mark_of
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATIENCE = 5.0

@@ -1,0 +1,1 @@
+"""What the kernel is asked for: Landlock rules, seccomp filters, mounts."""

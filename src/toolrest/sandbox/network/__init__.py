@@ -1,0 +1,1 @@
+"""The proxy of the network allow list."""

@@ -15,10 +15,10 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
 from toolrest.sandbox.network import forwarder
 from toolrest.sandbox.network import http as proxy_http
 from toolrest.sandbox.network import socks as proxy_socks
-from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
 from toolrest.sandbox.network.hosts import Allowlist, BadHost, parse_address, parse_host
 from toolrest.sandbox.network.tunnel import Blocked, Protocol, Reason, Refusal, Stream
 

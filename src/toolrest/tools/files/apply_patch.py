@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import Failure, Rejected, RespondToModel
 from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
-from toolrest.gate.tool import arguments
 from toolrest.gate.context import Context
+from toolrest.gate.tool import arguments
 from toolrest.gate.tool.tool import Grammar, Group, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 
 if TYPE_CHECKING:
     from toolrest.config.schema.families import PatchForm
-    from toolrest.patch.report.changes import Change
-    from toolrest.patch.plan import Record
     from toolrest.patch.files.policy_files import PolicyFiles
-    from toolrest.patch.run import Outcome
+    from toolrest.patch.plan import Record
+    from toolrest.patch.report.changes import Change
     from toolrest.patch.request import Request
+    from toolrest.patch.run import Outcome
 
 OUTSIDE = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
@@ -103,7 +103,7 @@ class ApplyPatch(Tool):
         self.form = form
         self.description = _TEXTS[form]
         if form == "freeform":
-            from toolrest.patch._merge_lark import GRAMMAR
+            from toolrest.patch.codex_grammar import GRAMMAR
 
             self.kind = "custom"
             self.grammar = Grammar("lark", GRAMMAR)
@@ -156,7 +156,7 @@ def read(args: str | Mapping[str, Any]) -> Request:
 
 def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
     """The paths it writes; it asks to leave when one of them is not this session's to write."""
-    from toolrest.patch import _merge_summary as summary
+    from toolrest.patch import run as summary
 
     paths = request.paths(cwd)
     if not paths:
@@ -237,11 +237,11 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
 
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     """Write it, all or nothing, and say what came of it."""
-    from toolrest.patch.text import diagnose
-    from toolrest.patch.report.changes import changes
     from toolrest.patch.errors import PatchError
-    from toolrest.patch.run import Outcome, carry_out
+    from toolrest.patch.report.changes import changes
     from toolrest.patch.report.turn_diff import TurnDiff as Diff
+    from toolrest.patch.run import Outcome, carry_out
+    from toolrest.patch.text import diagnose
 
     files = _files(ctx)
     started = time.monotonic()
@@ -274,7 +274,7 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
 
 
 def _ran(outcome: Outcome, started: float) -> ToolOutput:
-    from toolrest.patch import _merge_summary as summary
+    from toolrest.patch import run as summary
 
     seconds = time.monotonic() - started
     text = summary.ran(outcome.exit_code, seconds, outcome.stdout + outcome.stderr)
@@ -293,8 +293,8 @@ def _files(ctx: Context) -> PolicyFiles:
 
 def failed(error: Any, refusal: str | None = None) -> RespondToModel:
     """The answer for a patch that cannot be read or would not apply, with the diagnosis."""
+    from toolrest.patch import run as summary
     from toolrest.patch.text import diagnose
-    from toolrest.patch import _merge_summary as summary
 
     words = refusal or summary.REFUSED
     notes = (f"[toolrest] {note}" for note in diagnose.notes(error))

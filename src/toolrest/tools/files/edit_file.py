@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel
-from toolrest.gate.tool import arguments
 from toolrest.gate.context import Context
+from toolrest.gate.tool import arguments
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
@@ -96,8 +96,8 @@ class EditFile(Tool):
 
 
 def _request(value: Mapping[str, Any], tool: str) -> Request:
-    from toolrest.patch.forms.string_edits import from_arguments
     from toolrest.patch.errors import PatchError
+    from toolrest.patch.forms.string_edits import from_arguments
     from toolrest.patch.request import Request
 
     try:

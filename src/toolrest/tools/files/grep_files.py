@@ -10,8 +10,8 @@ from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects
+from toolrest.records import dataclass, field
 from toolrest.tools.files import grep_matches as matches
 from toolrest.tools.files.ripgrep import Ended, Names, Place, Ripgrep, one_line_each, place
 

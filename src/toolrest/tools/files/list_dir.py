@@ -13,9 +13,9 @@ from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import Entry, Folder, PathPolicy
+from toolrest.records import dataclass, field
 
 FAILED = "failed to read directory: "
 NAME_BYTES = 500

@@ -12,11 +12,10 @@ from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, given_in, make, param
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import PathPolicy
-from toolrest.tools.files import indentation
-from toolrest.tools.files import text_lines
+from toolrest.records import dataclass, field
+from toolrest.tools.files import indentation, text_lines
 from toolrest.tools.files.file_types import HEAD_BYTES, readable_as, type_of
 from toolrest.tools.images.pictures import format_of
 

@@ -17,8 +17,8 @@ from time import monotonic
 
 from toolrest.errors import Rejected, RespondToModel, Timeout, os_words
 from toolrest.gate.context import Context
-from toolrest.records import dataclass
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.records import dataclass
 
 SECONDS = 30.0
 _PIECE = 1 << 16

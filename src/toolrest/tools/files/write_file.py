@@ -59,8 +59,8 @@ class WriteFile(Tool):
 
 
 def _request(args: WriteFile.Args, tool: str) -> Request:
-    from toolrest.patch.request import Request
     from toolrest.patch.forms.whole_file import WriteRequest
+    from toolrest.patch.request import Request
 
     return Request("write", WriteRequest(args.path, args.content), f"{tool} failed")
 

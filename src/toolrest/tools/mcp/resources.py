@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel
-from toolrest.gate.tool.arguments import Decoded
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, as_json, param
+from toolrest.gate.tool.arguments import Decoded
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError
 from toolrest.policy.effects import Effects
-from toolrest.tools.mcp._merge_mcp_events import told
+from toolrest.tools.mcp.result import told
 
 if TYPE_CHECKING:
     from toolrest.mcp.pool import Pool

@@ -1,13 +1,21 @@
-"""What a model sees of another server's answer: text as text, images as images, nothing dropped."""
+"""What a model sees of another server's answer: text as text, images as images, nothing dropped.
+
+The two events around everything that is asked of an MCP server.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Literal, TypeAlias
 
-from toolrest.errors import Failure
+from toolrest.errors import Failure, RespondToModel
+from toolrest.events import McpToolCallBegin, McpToolCallEnd
+from toolrest.gate.context import Context
 from toolrest.items import Content, Image, JSONObject, Text, ToolOutput
+from toolrest.records import dataclass, field
 
 View: TypeAlias = Literal["auto", "content", "structured", "both"]
 
@@ -124,3 +132,37 @@ def _size(data: Any) -> int:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(slots=True)
+class Told:
+    """What the second event will say."""
+
+    result: JSONObject = field(default_factory=lambda: {"Err": "cancelled"})
+
+    def ok(self, answer: JSONObject) -> None:
+        """The server answered."""
+        self.result = {"Ok": answer}
+
+
+@contextmanager
+def told(ctx: Context, server: str, tool: str, arguments: JSONObject) -> Iterator[Told]:
+    """Tell of an invocation when it begins and when it has ended, however that was."""
+    invocation: JSONObject = {"server": server, "tool": tool, "arguments": arguments}
+    began = monotonic()
+    ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))
+    outcome = Told()
+    try:
+        yield outcome
+    except RespondToModel as error:
+        outcome.result = {"Err": error.message}
+        raise
+    finally:
+        ctx.emit(
+            McpToolCallEnd(
+                call_id=ctx.call_id,
+                invocation=invocation,
+                duration=monotonic() - began,
+                result=outcome.result,
+            )
+        )

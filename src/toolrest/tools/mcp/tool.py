@@ -7,18 +7,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel
-from toolrest.gate.tool.arguments import Decoded
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
-from toolrest.gate.tool.wire_names import full_name
-from toolrest.gate.tool.raw_schema import RawSchema
 from toolrest.gate.schema.for_wire import clean_text
+from toolrest.gate.tool.arguments import Decoded
+from toolrest.gate.tool.raw_schema import RawSchema
 from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.wire_names import full_name
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError, McpTimeout
 from toolrest.policy.effects import Effects
-from toolrest.tools.mcp._merge_mcp_events import told
-from toolrest.tools.mcp.result import output_of
+from toolrest.tools.mcp.result import output_of, told
 
 if TYPE_CHECKING:
     from toolrest.mcp.definitions import Definition

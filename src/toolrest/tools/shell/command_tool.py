@@ -10,8 +10,8 @@ from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
 from toolrest.gate.tool.tool import Group, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
-from toolrest.records import dataclass
 from toolrest.policy.effects import Effects
+from toolrest.records import dataclass
 from toolrest.tools.files.apply_patch import (
     apply,
     failed,
@@ -92,7 +92,7 @@ class Escalation(Parameters):
 
 def refuse_escalation(args: Escalation, ctx: Context, tool: str) -> None:
     """Only on-request lets a model ask to leave the sandbox."""
-    from toolrest.policy.verdict._merge_verdict_defaults import escalation_refused
+    from toolrest.policy.verdict.outcome import escalation_refused
 
     refusal = escalation_refused(ctx.approval_policy, tool=tool) if args.asks_to_leave() else None
     if refusal is not None:
@@ -177,7 +177,7 @@ class CommandTool(Tool):
         found: Verdict | None = ctx.memo.get("verdict")
         if found is None:
             from toolrest.policy.verdict.verdict import judge
-            from toolrest.tools.shell._merge_planted import expose
+            from toolrest.tools.shell.decision import expose
 
             cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
             roots = (*ctx.files.writable_roots, *PRIVATE)

@@ -23,8 +23,8 @@ from toolrest.tools.shell.command_tool import (
 )
 
 if TYPE_CHECKING:
-    from toolrest.running.results import Executed
     from toolrest.process.sessions.session import SessionEnd
+    from toolrest.running.results import Executed
 
 DEFAULT_TOKENS = 10_000
 _SOURCE = "unified_exec_startup"

@@ -9,13 +9,13 @@ from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
 from toolrest.items import ToolOutput
-from toolrest.records import dataclass
 from toolrest.process.output import layout
+from toolrest.records import dataclass
 from toolrest.tools.shell.command_tool import finish, parsed_command, withheld_notes
 
 if TYPE_CHECKING:
-    from toolrest.running.results import Ran
     from toolrest.process.run import RunResult
+    from toolrest.running.results import Ran
 
 Delta = Callable[[Literal["stdout", "stderr"], str], None]
 

@@ -8,8 +8,8 @@ from toolrest.gate.output.limiter import formatted_truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.process.output import layout
-from toolrest.tools.shell.run_once import Finished, run_once
 from toolrest.tools.shell.command_tool import OneShot, OneShotTool, Surroundings
+from toolrest.tools.shell.run_once import Finished, run_once
 
 
 class Shell(OneShotTool):

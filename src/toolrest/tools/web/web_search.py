@@ -13,13 +13,13 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import Group, Tool, ToolKind
 from toolrest.items import JSONObject, ToolOutput
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects
+from toolrest.records import dataclass, field
 from toolrest.sandbox.network.hosts import Allowlist
 from toolrest.sandbox.network.url_access import Reach, Unreachable, parse_url
-from toolrest.tools.web.search_services import Backend, Own
 from toolrest.tools.web.client import Client
 from toolrest.tools.web.page_text import one_line, wrapped
+from toolrest.tools.web.search_services import Backend, Own
 from toolrest.tools.web.webfetch import WebOptions, judge
 
 FUNCTION = "web_search.function"

@@ -11,9 +11,9 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
-from toolrest.records import dataclass, field
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
+from toolrest.records import dataclass, field
 from toolrest.sandbox.network.url_access import Place, Reach, Unreachable, parse_url
 from toolrest.tools.web.client import AGENT, Caps, Client, Page
 

@@ -1,0 +1,1 @@
+"""The three model APIs: Responses, Chat Completions, Anthropic Messages."""

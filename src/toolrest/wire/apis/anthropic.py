@@ -18,12 +18,12 @@ from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat import schemas_of
 from toolrest.wire.apis.chat_messages import leading_words
 from toolrest.wire.client import HttpModel, Parser, array
-from toolrest.wire.items.parts import speaks
-from toolrest.wire.model import ModelRequest
-from toolrest.wire.items.pairing import word_id
-from toolrest.wire.provider import Provider
 from toolrest.wire.items.history_bytes import History, Rendered
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.pairing import word_id
+from toolrest.wire.items.parts import speaks
+from toolrest.wire.model import ModelRequest
+from toolrest.wire.provider import Provider
 
 _VERSION: Final = "2023-06-01"
 _INTERLEAVED: Final = "interleaved-thinking-2025-05-14"

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toolrest.items import Content, Image, JSONObject
-from toolrest.wire.items.parts import as_function, is_blank, output_parts, parts_of, text_of
 from toolrest.wire.items.encode import NOTHING, anthropic_block
-from toolrest.wire.items._merge_images import without_images
 from toolrest.wire.items.pairing import is_call, is_models, is_output
+from toolrest.wire.items.parts import (
+    as_function,
+    is_blank,
+    output_parts,
+    parts_of,
+    text_of,
+    without_images,
+)
 
 CONTINUE: Final[JSONObject] = {
     "role": "user",

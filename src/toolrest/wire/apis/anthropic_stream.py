@@ -8,8 +8,11 @@ from typing import Any
 from toolrest.items import JSONObject
 from toolrest.records import dataclass, field
 from toolrest.wire.apis.chat_calls import is_object
+from toolrest.wire.apis.responses import count
 from toolrest.wire.client import Parser
 from toolrest.wire.http.error_bodies import error_in_stream
+from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.repair_json import repaired
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
@@ -21,9 +24,6 @@ from toolrest.wire.model import (
     TextDelta,
     Usage,
 )
-from toolrest.wire.items.repair_json import repaired
-from toolrest.wire.apis.responses import count
-from toolrest.wire.items.json_text import dumps
 
 _KINDS = {"text": "message", "tool_use": "function_call", "thinking": "reasoning"}
 _KINDS["redacted_thinking"] = "reasoning"

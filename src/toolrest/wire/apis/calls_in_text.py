@@ -13,8 +13,8 @@ from html import unescape
 from typing import Any, Final, NamedTuple
 
 from toolrest.items import JSONObject
-from toolrest.wire.items.repair_json import repaired
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.repair_json import repaired
 
 _MOST_CHARS: Final = 1 << 20
 _MOST_CALLS: Final = 64

@@ -9,10 +9,10 @@ from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages, leading_words
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.client import HttpModel, Parser, array
+from toolrest.wire.items.history_bytes import History
 from toolrest.wire.items.parts import speaks
 from toolrest.wire.model import ModelRequest
 from toolrest.wire.provider import Provider
-from toolrest.wire.items.history_bytes import History
 
 
 class ChatModel(HttpModel):

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolrest.items import Content, Image, JSONObject, Text
-from toolrest.wire.items.parts import as_function, is_blank, output_parts, parts_of, text_of
-from toolrest.wire.items._merge_images import without_images
-from toolrest.wire.items.pairing import is_call, is_models, is_output
-from toolrest.wire._merge_profile import Profile
 from toolrest.wire.items.json_text import utf8
+from toolrest.wire.items.pairing import is_call, is_models, is_output
+from toolrest.wire.items.parts import (
+    as_function,
+    is_blank,
+    output_parts,
+    parts_of,
+    text_of,
+    without_images,
+)
+from toolrest.wire.provider import Profile
 
 _DETAILS: Final = frozenset({"auto", "low", "high"})
 _FOLLOWS: Final = "The image follows in the next message."

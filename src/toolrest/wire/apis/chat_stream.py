@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from toolrest.items import JSONObject
+from toolrest.wire.apis.calls_in_text import text_calls
 from toolrest.wire.apis.chat_calls import Assembler, Slot, is_object
+from toolrest.wire.apis.responses import count
 from toolrest.wire.client import Parser
 from toolrest.wire.http.error_bodies import error_in_stream
+from toolrest.wire.items.repair_json import Arguments, repaired
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
@@ -20,10 +23,7 @@ from toolrest.wire.model import (
     TextDelta,
     Usage,
 )
-from toolrest.wire._merge_profile import Profile
-from toolrest.wire.items.repair_json import Arguments, repaired
-from toolrest.wire.apis.responses import count
-from toolrest.wire.apis.calls_in_text import text_calls
+from toolrest.wire.provider import Profile
 
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _THINK: Final = ("<think>", "</think>")

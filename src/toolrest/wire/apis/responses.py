@@ -8,7 +8,8 @@ from typing import Any, Final, TypeGuard
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.http.error_bodies import error_in_stream
-from toolrest.wire.items._merge_images import without_images
+from toolrest.wire.items.history_bytes import History
+from toolrest.wire.items.parts import without_images
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
@@ -22,7 +23,6 @@ from toolrest.wire.model import (
     Usage,
 )
 from toolrest.wire.provider import Provider
-from toolrest.wire.items.history_bytes import History
 
 _KNOWN: Final = frozenset(
     {

@@ -1,0 +1,1 @@
+"""Requests to a model's server: connections, streams, errors."""

@@ -2,7 +2,7 @@
 
 A session asks the same server hundreds of times, one request after the other, and the first of
 them should not wait for a large library to load. What this cannot do (proxies) goes through
-httpx2, see `toolrest.wire.http._merge_proxied`.
+httpx2, see `toolrest.wire.http.transport`.
 """
 
 from __future__ import annotations

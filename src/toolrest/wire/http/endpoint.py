@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias
 
 from toolrest.records import dataclass
 from toolrest.wire.http.error_bodies import error_of_status
-from toolrest.wire.model import ModelError, Retrying, retry_delay
-from toolrest.wire.provider import Provider
 from toolrest.wire.http.transport import (
     Answer,
     Broken,
@@ -20,6 +18,8 @@ from toolrest.wire.http.transport import (
     TransportError,
     transport_for,
 )
+from toolrest.wire.model import ModelError, Retrying, retry_delay
+from toolrest.wire.provider import Provider
 
 _LONGEST_ERROR: Final = 64 << 10
 _LONGEST_ANSWER: Final = 64 << 20

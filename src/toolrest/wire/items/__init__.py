@@ -1,0 +1,1 @@
+"""Conversation items from and to JSON."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from toolrest.items import JSONObject
 from toolrest.records import dataclass
-from toolrest.wire.items.parts import is_blank
+from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import (
     Legal,
     Names,
@@ -25,7 +25,7 @@ from toolrest.wire.items.pairing import (
     printable_id,
     traced,
 )
-from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.parts import is_blank
 
 Messages: TypeAlias = Callable[[Sequence[JSONObject]], list[JSONObject]]
 """Paired items as a wire's messages. Called for stretches that begin where a model speaks."""
