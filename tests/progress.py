@@ -41,9 +41,9 @@ class Progress:
         """No dots: failures are named at once, the rest is counted."""
         if report.skipped:
             return ("skipped", "", "")
-        if report.when == "call":
-            return (report.outcome, "", "")
-        return ("error" if report.failed else "", "", "")
+        if report.failed:
+            return ("failed" if report.when == "call" else "error", "", "FAILED")
+        return ("passed" if report.when == "call" else "", "", "")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count, and print when there is something to say."""
