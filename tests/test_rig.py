@@ -21,7 +21,7 @@ def run_tests(folder: Path, text: str, *options: str, **env: str) -> tuple[int, 
     """Run a test file under the same conftest; the exit code and all that was printed."""
     (folder / "conftest.py").write_text((REPOSITORY / "tests" / "conftest.py").read_text())
     (folder / "pytest.ini").write_text(
-        "[pytest]\ntimeout = 1\nasyncio_default_fixture_loop_scope = function\n"
+        "[pytest]\ntimeout = 60\nasyncio_default_fixture_loop_scope = function\n"
         "markers = needs(name): what it needs\n"
     )
     (folder / "test_x.py").write_text(text)
@@ -72,14 +72,16 @@ def child():
     yield process
     process.stdout.read()  # waits for as long as the child lives
     process.wait()
+@pytest.mark.timeout(3)
 def test_hangs(child): child.wait()
 def test_goes_on(): pass
 """
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_a_test_that_hangs_is_ended_with_its_children(tmp_path: Path, workers: str) -> None:
-    code, text = run_tests(tmp_path, HANGS, "-n", workers, TOOLREST_TEST_GRACE="1")
+    code, text = run_tests(tmp_path, HANGS, "-n", workers, TOOLREST_TEST_GRACE="2")
     assert code == 1, text
     assert "FAILED test_x.py::test_hangs" in text
     assert "tests: 1 passed" in text
@@ -88,7 +90,8 @@ def test_a_test_that_hangs_is_ended_with_its_children(tmp_path: Path, workers: s
 
 
 BUSY = """
-import ctypes, signal
+import ctypes, signal, pytest
+@pytest.mark.timeout(1)
 def test_never_lets_go():
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
     ctypes.PyDLL(None).sleep(900)
@@ -96,6 +99,7 @@ def test_goes_on(): pass
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_test_that_keeps_pythons_lock_costs_its_worker_only(tmp_path: Path) -> None:
     code, text = run_tests(tmp_path, BUSY, "-n", "1", TOOLREST_TEST_GRACE="1")
     assert code == 1, text

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import select
 import signal
 import struct
 import subprocess
@@ -436,3 +437,26 @@ def test_nothing_slow_is_imported() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert result.stdout == b"set()\n"
+
+
+async def test_a_keeper_whose_answer_lies_unread_is_not_stuck(
+    owner: Owner, sh: Sh, mark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the time for an answer is over before the loop has looked at the link."""
+    child = await owner.start(sh(f"sleep {mark}"))
+    await child.started()
+    stuck: list[object] = []
+    child.on_stuck = stuck.append
+
+    async def busy(seconds: float | None = None) -> None:
+        readable = select.poll()
+        readable.register(child._link, select.POLLIN)
+        readable.poll(60_000)  # the answer has come, and nothing else has run meanwhile
+
+    monkeypatch.setattr("toolrest.process.child._ANSWER_LIMIT", 0.0)
+    monkeypatch.setattr(child.news, "wait", busy)
+    assert await child.kill() == ()
+    assert stuck == []
+    assert child.gone
+    for descriptor in child.outputs:
+        os.close(descriptor)

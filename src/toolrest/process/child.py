@@ -136,10 +136,29 @@ class Child:
         stuck = self._loop.time() + grace + _ANSWER_LIMIT
         while not self.gone and self.survivors() is None:
             await self.news.wait(stuck - self._loop.time())
-            if self._loop.time() >= stuck and not self.gone:
+            if self._loop.time() >= stuck and not self._answered():
                 self.on_stuck(self)
                 stuck = self._loop.time() + _ANSWER_LIMIT
         return self.survivors() or ()
+
+    def _answered(self) -> bool:
+        """Whether the kill is answered, read from the link itself.
+
+        On a busy machine this task runs before the loop has looked there. A keeper whose answer
+        lies unread is not stuck, and may already keep another command.
+        """
+        while not self.gone and self._survivors is None and self._has_mail():
+            self._read()
+        return self.gone or self._survivors is not None
+
+    def _has_mail(self) -> bool:
+        try:
+            self._link.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # reading it says that the link is broken
+        return True
 
     def survivors(self) -> tuple[int, ...] | None:
         """What the latest kill left alive; None while nothing is known."""
