@@ -254,9 +254,9 @@ def test_a_folder_that_is_gone_is_said(desk: Any) -> None:
     for words in ("exec go", "tools", "sessions list --here", "policy check -- ls"):
         ran = subprocess.run(["sh", "-c", shell + words], capture_output=True, text=True)
         assert ran.returncode == 2, ran.stderr
-        assert ran.stderr == (
-            "toolrest: the current folder is gone; change to another, or name one\n"
-        )
+        # Where the path has a space, the installed script is started by a shell, which complains.
+        said = ran.stderr.removeprefix("sh: 0: getcwd() failed: No such file or directory\n")
+        assert said == "toolrest: the current folder is gone; change to another, or name one\n"
 
 
 def test_closed_standard_files_are_no_accident(desk: Any, serve: Any) -> None:
