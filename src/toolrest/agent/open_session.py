@@ -72,7 +72,7 @@ def open_session(
             agents=delegate(rest, make_model, environ=environ) if make_model else None,
         )
         if rest.settings.notify:
-            from toolrest.agent.setup.hooks import notify_turns
+            from toolrest.agent.setup.notify import notify_turns
 
             notify_turns(rest, environ)
         if rollout is None and not ephemeral:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from toolrest.policy.modes import Mode
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.policy.rules.rules import Rules
-    from toolrest.running.runner import Runner, Tally
+    from toolrest.running.runner import Runner
+    from toolrest.running.tally import Tally
 
 T = TypeVar("T")
 Stream: TypeAlias = Literal["stdout", "stderr"]

@@ -1,7 +1,4 @@
-"""The programs of one session: in which environment, how confined, and ended with the session.
-
-How many commands were run; sessions that are one to the user share the count.
-"""
+"""The programs of one session: in which environment, how confined, and ended with the session."""
 
 from __future__ import annotations
 
@@ -24,20 +21,12 @@ from toolrest.process.shells.shells import Shell, Shells
 from toolrest.records import replace
 from toolrest.running.confinement import Confinement, Enclosure, Gaps, Stops
 from toolrest.running.results import Executed, Ran, without_launcher
+from toolrest.running.tally import Tally
 from toolrest.sandbox.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
     from toolrest.sandbox.confine import Confined
     from toolrest.sandbox.network.tunnel import Blocked
-
-
-class Tally:
-    """A count that several sessions add to."""
-
-    __slots__ = ("commands",)
-
-    def __init__(self, commands: int = 0) -> None:
-        self.commands = commands
 
 
 class Runner:

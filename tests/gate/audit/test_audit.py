@@ -397,7 +397,7 @@ def test_verify_names_the_line_and_what_happened_to_it(tmp_path: Path) -> None:
 
 
 def _resealed(line: bytes, **changes: object) -> bytes:
-    from toolrest.gate.audit.read import seal
+    from toolrest.gate.audit.chain import seal
 
     record = json.loads(line) | changes
     del record["hash"]

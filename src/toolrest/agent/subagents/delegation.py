@@ -10,7 +10,7 @@ from toolrest.agent.subagents.roles import Role, narrowed, roles
 from toolrest.agent.subagents.subagents import Child, SubAgents
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
 from toolrest.records import replace
-from toolrest.running.runner import Tally
+from toolrest.running.tally import Tally
 from toolrest.tools.catalog import collab_tools
 
 if TYPE_CHECKING:

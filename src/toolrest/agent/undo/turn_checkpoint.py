@@ -11,7 +11,6 @@ import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from toolrest.agent.undo.checkpoints import Undone
 from toolrest.agent.undo.records import CheckpointError, UndoError
 from toolrest.errors import RespondToModel
 from toolrest.events import FileChange, FilesChanged
@@ -22,7 +21,7 @@ from toolrest.records import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolrest.agent.undo.checkpoints import Checkpoints
+    from toolrest.agent.undo.checkpoints import Checkpoints, Undone
     from toolrest.agent.undo.records import Changes, Record
     from toolrest.gate.bus import Bus
     from toolrest.policy.effects import Effects
@@ -175,6 +174,8 @@ async def undo_turns(
         raise UndoError("there are no checkpoints: checkpoints.enabled is false")
 
     def work() -> Undone:
+        from toolrest.agent.undo.checkpoints import Undone
+
         checkpoints = saver.get()
         if dry_run:
             return Undone(checkpoints.preview(turn, force=force))

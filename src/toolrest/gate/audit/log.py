@@ -26,7 +26,7 @@ from toolrest.events import (
     ToolCallDecision,
     ToolCallEnd,
 )
-from toolrest.gate.audit.read import GENESIS, HEAD_SUFFIX, head_record, seal
+from toolrest.gate.audit.chain import GENESIS, HEAD_SUFFIX, head_record, seal
 from toolrest.gate.output.truncate import Limit, encoded, truncate
 from toolrest.gate.threads import start_in_thread
 from toolrest.items import JSONObject

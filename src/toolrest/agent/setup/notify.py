@@ -1,0 +1,63 @@
+"""From `notify` to a program that hears of each turn's end. Loaded only where it is set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from toolrest.agent.conversation.events import TaskComplete, UserMessage
+from toolrest.agent.setup.hooks import expanded
+from toolrest.events import Event, TurnStarted, Warning  # noqa: A004 - the event
+from toolrest.gate.hooks.notify import NotifyProgram
+from toolrest.gate.hooks.program import hook_environment, refuse_program
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+
+
+class TurnNotices:
+    """Listens to a session and tells a program of each turn that came to its own end."""
+
+    def __init__(self, program: NotifyProgram, thread_id: str, cwd: str) -> None:
+        self._program = program
+        self._thread_id = thread_id
+        self._cwd = cwd
+        self._turn_id = ""
+        self._said: list[str] = []
+
+    def __call__(self, event: Event) -> None:
+        """Take an event; its texts are redacted already."""
+        if isinstance(event, TurnStarted):
+            self._turn_id = event.turn_id
+        elif isinstance(event, UserMessage):
+            self._said.append(event.message)
+        elif isinstance(event, TaskComplete):
+            said, self._said = self._said, []
+            # Who stops a turn knows that it is over.
+            if event.status != "interrupted":
+                self._program.tell(
+                    {
+                        "type": "agent-turn-complete",
+                        "thread-id": self._thread_id,
+                        "turn-id": self._turn_id,
+                        "cwd": self._cwd,
+                        "input-messages": said,
+                        "last-assistant-message": event.last_agent_message,
+                    }
+                )
+
+
+def notify_turns(rest: Toolrest, environ: Mapping[str, str]) -> None:
+    """Have `notify` run for this session; ConfigError for a program that a model could rewrite."""
+    settings = rest.settings
+    services = rest.gate.services
+    files = services.files
+    argv = expanded(settings.notify, environ)
+    refuse_program("notify", argv, files)
+    env = hook_environment(environ, files, settings.shell_environment_policy.exclude)
+
+    def warn(words: str) -> None:
+        services.bus.emit(Warning(message=words))
+
+    program = NotifyProgram(argv, files.cwd, env, warn)
+    rest.subscribe(TurnNotices(program, rest.session_id, files.cwd))
