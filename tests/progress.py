@@ -39,6 +39,8 @@ class Progress:
         self, report: pytest.TestReport | pytest.CollectReport
     ) -> tuple[str, str, str]:
         """No dots: failures are named at once, the rest is counted."""
+        if hasattr(report, "wasxfail"):
+            return ("xfailed" if report.skipped else "xpassed", "", "")
         if report.skipped:
             return ("skipped", "", "")
         if report.failed:
@@ -50,6 +52,8 @@ class Progress:
         if report.failed:
             self._ended["failed"] += 1
             self._print(f"FAILED {report.nodeid}")
+        elif report.skipped and hasattr(report, "wasxfail"):
+            self._ended["passed"] += 1  # it fails, as is said of it
         elif report.skipped:
             self._ended["skipped"] += 1
             self._reasons[_reason(report)] += 1

@@ -84,9 +84,29 @@ def test_a_test_that_hangs_is_ended_with_its_children(tmp_path: Path, workers: s
     code, text = run_tests(tmp_path, HANGS, "-n", workers, TOOLREST_TEST_GRACE="2")
     assert code == 1, text
     assert "FAILED test_x.py::test_hangs" in text
+    assert "watchdog: test_x.py::test_hangs hangs; its processes are killed" in text
     assert "tests: 1 passed" in text
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
     assert not descendants(os.getpid()) or "sleep(900)" not in text
+
+
+SWALLOWS = """
+import subprocess, pytest
+from contextlib import suppress
+@pytest.mark.timeout(1)
+def test_swallows():
+    child = subprocess.Popen(["sleep", "900"])
+    with suppress(BaseException):
+        child.wait()
+    child.wait()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_test_that_only_ends_because_its_child_was_killed_fails(tmp_path: Path) -> None:
+    code, text = run_tests(tmp_path, SWALLOWS, TOOLREST_TEST_GRACE="1")
+    assert code == 1, text
+    assert "it hung, and its processes were killed" in text
 
 
 BUSY = """

@@ -11,20 +11,21 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
-import sys
 import threading
 from contextlib import suppress
 
 GRACE = float(os.environ.get("TOOLREST_TEST_GRACE", "20"))
 """Seconds after the test's own time limit, and again after its processes were killed."""
-_STDERR = sys.__stderr__ or sys.stderr
-"""Not what pytest puts in its place during a test."""
 
 
 class Watchdog:
     """One thread that looks at one deadline."""
 
     def __init__(self, grace: float = GRACE) -> None:
+        # Before pytest puts a file in its place: what hangs is said to the person who waits.
+        self._stderr = os.fdopen(os.dup(2), "w")
+        self.hung: set[str] = set()
+        """Tests whose processes were killed: they have not passed, whatever they say."""
         self._limit = 0.0
         self._grace = grace
         self._name = ""
@@ -33,7 +34,7 @@ class Watchdog:
 
     def begin(self, name: str, limit: float) -> None:
         """This test starts now."""
-        faulthandler.dump_traceback_later(limit + 3 * self._grace, exit=True, file=_STDERR)
+        faulthandler.dump_traceback_later(limit + 3 * self._grace, exit=True, file=self._stderr)
         with self._changed:
             self._name, self._limit = name, limit
             self._changed.notify()
@@ -52,12 +53,13 @@ class Watchdog:
                 name = self._name
                 if self._over(name, self._limit + self._grace):
                     continue
+                self.hung.add(name)
                 self._tell(f"{name} hangs; its processes are killed")
                 kill_below(os.getpid())
                 if self._over(name, self._grace):
                     continue
             self._tell(f"{name} hangs still; this worker ends")
-            faulthandler.dump_traceback(_STDERR)
+            faulthandler.dump_traceback(self._stderr)
             kill_below(os.getpid())
             os._exit(70)
 
@@ -65,7 +67,8 @@ class Watchdog:
         return self._changed.wait_for(lambda: self._name != name, seconds)
 
     def _tell(self, words: str) -> None:
-        print(f"\nwatchdog: {words}", file=sys.__stderr__, flush=True)
+        self._stderr.write(f"\nwatchdog: {words}\n")
+        self._stderr.flush()
 
 
 def kill_below(top: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 from toolrest.process.child import StartFailed
@@ -116,6 +117,9 @@ async def run(
         in_time = await running.until(deadline)
         if not in_time and on_timeout == "kill":
             survivors = await running.kill(grace)
+        elif not in_time:
+            with suppress(StartFailed):  # the result says so
+                await running.child.started()  # whoever goes on with it needs its pid
     except BaseException:
         await running.kill(grace)
         running.close()

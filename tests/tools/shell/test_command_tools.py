@@ -372,7 +372,8 @@ async def test_a_terminal_session_lives_between_calls(tmp_path: Path) -> None:
         await typed("while True: pass\n\n")
         assert "KeyboardInterrupt" in await typed("\u0003", **long)
         assert "\n2" in (await typed("print(1 + 1)\n", **long)).replace("\r", "")
-        assert "Process exited with code 0" in await typed("\u0004", **long)
+        # A Python that was interrupted may end as if it still were.
+        assert re.search("Process exited with code (0|130)\n", await typed("\u0004", **long))
         unknown = await rest.call("write_stdin", {"session_id": session, "chars": ""})
         assert unknown.text == f"write_stdin failed: Unknown process id {session}"
 
