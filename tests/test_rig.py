@@ -201,3 +201,33 @@ def test_doctor_says_why_a_session_would_use_nothing(tmp_path: Path) -> None:
     assert "\n  because of bubblewrap (bundled): " in after
     assert f"\n  because of landlock: own_files: {sys.prefix}" in after
     assert "reads: partial" in done.stdout
+
+
+@pytest.mark.needs("namespaces")
+def test_the_demo_is_unconfined_only_where_no_sandbox_works(tmp_path: Path) -> None:
+    toolrest = str(BESIDE / "toolrest")
+    done = subprocess.run(
+        [toolrest, "demo"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": sys.prefix},  # which no command may write
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "a writable root lies in Toolrest's own files" in done.stderr
+    assert "external" not in done.stdout
+
+
+@pytest.mark.needs("landlock")
+def test_doctor_knows_what_the_settings_require(tmp_path: Path, toolrest_home: Path) -> None:
+    (toolrest_home / "config.toml").write_text(
+        '[sandbox]\nrequire = ["writes", "network", "own_files", "protected_paths"]\n'
+    )
+    toolrest = str(BESIDE / "toolrest")
+    done = in_container(toolrest, "doctor", "-C", str(tmp_path), landlock=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "\n  because of landlock: protected_paths: " in done.stdout
+    (toolrest_home / "config.toml").write_text('sandbox_mode = "danger-full-access"\n')
+    done = in_container(toolrest, "doctor", "-C", str(tmp_path), landlock=False, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "commands run unconfined" in done.stdout

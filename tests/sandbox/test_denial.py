@@ -207,3 +207,13 @@ def test_the_sandbox_says_so_for_a_workspace_below_tmp(person: Any, tmp_path: Pa
         assert find_denials(results[0].text, policy, base) == (Denial("write", f"{base}/x"),)
     finally:
         person.do(f"rm -r {base}")
+
+
+def test_a_file_that_is_no_program_is_a_plain_failure(
+    tmp_path: Path, policy: SandboxPolicy
+) -> None:
+    plain = tmp_path / "plain.sh"
+    plain.write_text("exit 0\n")
+    said = f"bash: {plain}: Permission denied"
+    assert blocked_words("", said, 126, "landlock", policy, "/") is None
+    assert blocked_words("", said, 1, "landlock", policy, "/") is not None

@@ -38,7 +38,8 @@ _NO_NETWORK = (
     "failed to lookup address information",
     "dns error",
 )
-_NEVER = (2, 126, 127)
+_CANNOT_RUN = 126
+_NEVER = (2, _CANNOT_RUN, 127)
 _SIGSYS = 128 + 31
 _QUOTED = re.compile(r"['\"`‘“]([^'\"`’”\n]{1,4096})['\"`’”]")
 _BARE = re.compile(r"(?:^|[\s:=(])(/[^\s:'\"]+|[^\s:'\"]+)(?=: )")
@@ -68,13 +69,17 @@ def likely_denied(code: int, *outputs: str) -> bool:
 
 
 def find_denials(
-    text: str, policy: SandboxPolicy, cwd: str, *, backend: str = "bubblewrap"
+    text: str, policy: SandboxPolicy, cwd: str, *, backend: str = "bubblewrap", code: int = 1
 ) -> tuple[Denial, ...]:
-    """Refusals in an output that this policy accounts for, each once, in order."""
+    """Refusals in an output that this policy accounts for, each once, in order.
+
+    A shell's exit code of 126 says that a file could not be executed; where it is not executable
+    that is a plain failure.
+    """
     found: dict[Denial, None] = {}
     for line in text.splitlines()[:_MOST_LINES]:
         denial = _judge(line, policy, cwd, backend)
-        if denial is not None:
+        if denial is not None and not (code == _CANNOT_RUN and _is_no_program(denial.subject)):
             found[denial] = None
     return tuple(found)
 
@@ -96,7 +101,7 @@ def blocked_words(
     if code == 0:
         return None
     if policy is not None:
-        refused += find_denials(f"{stdout}\n{stderr}", policy, cwd, backend=backend)
+        refused += find_denials(f"{stdout}\n{stderr}", policy, cwd, backend=backend, code=code)
     if code == _SIGSYS and not refused:
         refused = (Denial("call"),)
     if refused:
@@ -192,6 +197,10 @@ def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op
     if refusal == "failed to write file" and outside and not _private_tmp(real, policy, backend):
         return "write"
     return None
+
+
+def _is_no_program(path: str) -> bool:
+    return os.path.isfile(path) and not os.access(path, os.X_OK)
 
 
 def _plainly_unreadable(path: str) -> bool:

@@ -57,8 +57,20 @@ class Report:
 HARD_LINK = {"hardlink_preexisting": landlock.OPEN["hardlink_preexisting"]}
 
 
-def examine(policy: SandboxPolicy, registry: str | None = None) -> Report:
-    """Run every backend on `/bin/true` and look around."""
+_TRIED = {
+    None: ("bubblewrap", "landlock"),
+    "bubblewrap": ("bubblewrap",),
+    "landlock": ("landlock",),
+    "chroot": ("bubblewrap",),
+    "docker": ENGINES,
+}
+"""The backends that a session tries, by its `sandbox_policy`."""
+
+
+def examine(
+    policy: SandboxPolicy, registry: str | None = None, *, wanted: str | None = None
+) -> Report:
+    """Run every backend on `/bin/true` and look around; `wanted` is the one that settings name."""
     if sys.platform == "win32":
         nothing = Finding("windows", False, "Windows is not supported yet; use WSL 2")
         return Report((nothing,), "", (), (), 0)
@@ -68,8 +80,8 @@ def examine(policy: SandboxPolicy, registry: str | None = None) -> Report:
         _landlock(policy),
         *_elsewhere(policy),
     ]
-    usable = (f for f in findings if f.stops or (f.works and not unmet(f.controls, policy.require)))
-    first = next((f for f in usable if f.stops or f.controls), None)
+    tried = [f for f in findings if f.name.startswith(_TRIED.get(wanted, ()))]
+    first = next((f for f in tried if f.stops or (f.works and not _lacking(f, policy))), None)
     chosen = first.name if first is not None and not first.stops else ""
     return Report(
         tuple(findings),
@@ -77,16 +89,19 @@ def examine(policy: SandboxPolicy, registry: str | None = None) -> Report:
         tuple(_warnings(policy)),
         tuple(_hints(findings)),
         count_hard_links(policy.roots),
-        () if chosen else tuple(_why_none(findings, policy)),
+        () if chosen else tuple(_why_none(tried, policy)),
     )
 
 
-def _why_none(findings: Sequence[Finding], policy: SandboxPolicy) -> Iterator[str]:
-    """For each backend that a session tries by itself, why it would not do."""
-    for finding in findings:
-        if not finding.name.startswith(("bubblewrap", "landlock")):
-            continue  # the others are used only where the settings name them
-        lacking = unmet(finding.controls, policy.require) if finding.works else [finding.detail]
+def _lacking(finding: Finding, policy: SandboxPolicy) -> list[str]:
+    """What is required and not enforced; containers are not asked what they enforce here."""
+    return unmet(finding.controls, policy.require) if finding.controls else []
+
+
+def _why_none(tried: Sequence[Finding], policy: SandboxPolicy) -> Iterator[str]:
+    """For each backend that a session tries, why it would not do."""
+    for finding in tried:
+        lacking = _lacking(finding, policy) if finding.works else [finding.detail]
         yield f"{finding.name}: {'; '.join(lacking)}"
         if finding.stops:
             return

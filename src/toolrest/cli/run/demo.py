@@ -33,9 +33,15 @@ def command(as_json: bool, live: bool, model: str | None) -> None:
     of yours is changed: the project and what is recorded are temporary. The first lines say which
     sandbox this machine has, and what that one cannot enforce.
     """
-    with tempfile.TemporaryDirectory(prefix="toolrest-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="toolrest-demo-", dir=_place()) as folder:
         result = asyncio.run(_play(folder, as_json, live, model))
     sys.exit(0 if result.status == "completed" else 1)
+
+
+def _place() -> str | None:
+    """Where temporary folders go; below /dev nothing can be made writable in a sandbox."""
+    usual = os.path.realpath(tempfile.gettempdir())
+    return "/tmp" if usual.startswith("/dev/") else None  # noqa: S108
 
 
 async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> TurnResult:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from toolrest.records import dataclass
+from toolrest.sandbox.backends.probe import SLOW
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -21,18 +22,31 @@ class DemoSandbox:
 
 
 def find_sandbox(config: Config, folder: str, *, live: bool = False) -> DemoSandbox:
-    """Try the sandboxes as a session would; what that needs is put into `folder`."""
-    from toolrest.agent.path_policy import path_policy
+    """Try the sandboxes as a session would; what that needs is put into `folder`.
+
+    Raises SandboxUnavailable where one works on this machine but not here, or did not answer: that
+    is no machine without a sandbox.
+    """
+    from toolrest.agent.path_policy import network_of, path_policy
     from toolrest.sandbox.backends.engine import gaps
     from toolrest.sandbox.confine import Sandbox
     from toolrest.sandbox.errors import SandboxUnavailable
     from toolrest.sandbox.policy import SandboxPolicy
 
-    files = path_policy(config, config.workspace or folder)
-    policy = SandboxPolicy.from_paths(files, os.path.join(folder, "probe"))
+    settings = config.value
+    network = network_of(settings)
+    policy = SandboxPolicy.from_paths(
+        path_policy(config, config.workspace or folder),
+        os.path.join(folder, "probe"),
+        # The proxy of an allow list is not running yet; a sandbox without network stands for it.
+        network="off" if network == "allowlist" else network,
+        require=settings.sandbox.require,
+    )
     try:
         probe, engine = Sandbox(policy, registry=os.path.join(folder, "mountpoints")).choose()
     except SandboxUnavailable as error:
+        if not error.tried or any(SLOW in row for row in error.tried):
+            raise
         return DemoSandbox("", False, (*_rows("none works here", error.tried), _END[live]))
     missing = gaps(probe.controls)
     words = "not everything is enforced" if missing else "every control is enforced in full"
@@ -46,8 +60,8 @@ def _rows(head: str, rows: tuple[str, ...]) -> tuple[str, ...]:
 
 _END = {
     False: "so the demo's commands run unconfined (external mode), in a folder of its own that is"
-    ' removed afterwards. Your own commands would be refused; sandbox_mode = "danger-full-access"'
-    " allows them where the machine itself is the sandbox, such as a container.\n",
-    True: 'so commands are refused; sandbox_mode = "danger-full-access" allows them.\n',
+    " removed afterwards. In a session of yours commands are refused, unless its settings say"
+    ' sandbox_mode = "danger-full-access": for a container or machine that may be harmed.\n',
+    True: "so the model's commands will be refused.\n",
 }
 """By whether a real model is asked, whose commands nobody has seen yet."""

@@ -32,6 +32,8 @@ from toolrest.sandbox.programs import bundled_bwrap, find_program
 
 PROBE = "/bin/true"
 _PATIENCE = 20.0
+SLOW = "did not finish in"
+"""How a probe's problem begins when it was only too slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ def _outcome(child: subprocess.Popen[bytes]) -> str:
         os.killpg(child.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.communicate(timeout=1)
-        return f"did not finish in {_PATIENCE:.0f} s"
+        return f"{SLOW} {_PATIENCE:.0f} s"
     if child.returncode == 0:
         return ""
     text = errors.decode("utf-8", "replace").strip().replace("\n", "; ")
@@ -275,7 +277,9 @@ def run_landlock_probe(command: Command) -> str:
             timeout=_PATIENCE,
             env={},
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return f"{SLOW} {_PATIENCE:.0f} s"
+    except OSError as error:
         return str(error)
     if done.returncode == 0:
         return ""
