@@ -7,7 +7,7 @@ other; so a match is never longer than a line, and a match of up to half a windo
 wherever it stands. That keeps memory bounded and makes the result the same for every chunking.
 
 Python's matcher cannot be interrupted, so patterns that could explode are refused
-(`regex_danger`). What is left takes at most about a second for one window, built to be slow.
+(`regex_cost.py`). What is left takes at most about a second for one window, built to be slow.
 """
 
 from __future__ import annotations
