@@ -1,7 +1,7 @@
 """The arguments of a built-in tool: written down at import, a pydantic model at the first call.
 
 Importing pydantic and making its classes is a third of a session's start, and what is offered to
-a model needs neither: the schemas are ready (the second half of this file). So a tool's `Args` only notes its
+a model needs neither: the schemas are ready (below). So a tool's `Args` only notes its
 fields, and `model_of` makes the model when there is something to check. The model has `Args` as a
 base, so its methods are there and its instances are `Args`.
 
