@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.machine import NOBODY, interpreter, packages, require, script, solid_ground
+from tests.machine import NOBODY, interpreter, packages, remove, require, script, solid_ground
 
 from toolrest.sandbox.denial import disturbed
 
@@ -63,8 +63,7 @@ def ground() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="toolrest-test-", dir=solid_ground()))
     made.chmod(0o755)
     yield made
-    subprocess.run(["chmod", "-R", "u+rwX", str(made)], check=False)
-    shutil.rmtree(made, ignore_errors=True)
+    remove(str(made))
 
 
 @pytest.fixture

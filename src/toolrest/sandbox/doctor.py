@@ -59,8 +59,6 @@ HARD_LINK = {"hardlink_preexisting": landlock.OPEN["hardlink_preexisting"]}
 
 _TRIED = {
     None: ("bubblewrap", "landlock"),
-    "bubblewrap": ("bubblewrap",),
-    "landlock": ("landlock",),
     "chroot": ("bubblewrap",),
     "docker": ENGINES,
 }
