@@ -164,7 +164,7 @@ def landlock_only(monkeypatch: pytest.MonkeyPatch) -> None:
     if machine.lacking()["namespaces"]:
         from toolrest.running import runner
 
-        monkeypatch.setattr(runner, "Gaps", _SilentGaps)
+        monkeypatch.setattr(runner, "EnforcementNotes", _SilentNotes)
 
 
 @pytest.fixture
@@ -185,11 +185,11 @@ def any_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(loader, "_assemble", assembled)
 
 
-class _SilentGaps:
+class _SilentNotes:
     def __init__(self, limits: object) -> None:
         pass
 
-    def news(self, confined: object, taken: object) -> tuple[str, ...]:
+    def unreported(self, confined: object, taken: object) -> tuple[str, ...]:
         return ()
 
 

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from toolrest.config.keys import find, nest, parse_key, toml_text
-from toolrest.config.layer_check import Layer, Place, check_layer
+from toolrest.config.layer_check import Layer, LayerSource, check_layer
 from toolrest.errors import ConfigError
 
 RECORDED: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "config_messages.json").read_text()
 )
-PLACE = Place("user", "FILE", "/folder", "/home/me")
+PLACE = LayerSource("user", "FILE", "/folder", "/home/me")
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 LONG, HUGE = "x" * 4097, "9" * 400
 

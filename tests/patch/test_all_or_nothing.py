@@ -16,7 +16,7 @@ from toolrest.patch.apply import commit
 from toolrest.patch.errors import ApplyError
 from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.plan import plan
-from toolrest.patch.run import Outcome, carry_out, run
+from toolrest.patch.run import PatchOutcome, carry_out, run
 
 Tree: TypeAlias = dict[str, Any]
 
@@ -107,7 +107,7 @@ def tree(folder: Path, build: Callable[[Path, Tree], None]) -> Path:
     return folder
 
 
-def applied(files: OsFiles, cwd: Path, text: str = PATCH) -> Outcome:
+def applied(files: OsFiles, cwd: Path, text: str = PATCH) -> PatchOutcome:
     with files:
         return run(text, files, str(cwd))
 

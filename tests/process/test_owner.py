@@ -454,7 +454,7 @@ async def test_a_keeper_whose_answer_lies_unread_is_not_stuck(
         readable.poll(60_000)  # the answer has come, and nothing else has run meanwhile
 
     monkeypatch.setattr("toolrest.process.child._ANSWER_LIMIT", 0.0)
-    monkeypatch.setattr(child.news, "wait", busy)
+    monkeypatch.setattr(child.wakeup, "wait", busy)
     assert await child.kill() == ()
     assert stuck == []
     assert child.gone

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from toolrest import __version__
 from toolrest.agent.conversation.prompt import base_instructions, opening_for
 from toolrest.agent.conversation.session import AgentSession
-from toolrest.agent.history.journal import Journal, NoJournal
+from toolrest.agent.history.journal import NoJournal, SessionJournal
 from toolrest.agent.rest import Toolrest
 from toolrest.agent.setup.hooks import agent_hooks
 from toolrest.agent.subagents.delegation import delegate
@@ -48,7 +48,7 @@ def open_session(
     behind.
     """
     environ = os.environ if env is None else env
-    journal = NoJournal() if ephemeral else Journal()
+    journal = NoJournal() if ephemeral else SessionJournal()
     rollout = _rollout(journal, resume, ephemeral) if resume else None
     try:
         if model is None:
@@ -95,7 +95,7 @@ def _provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
     return make
 
 
-def _rollout(journal: Journal, path: str, ephemeral: bool) -> Rollout:
+def _rollout(journal: SessionJournal, path: str, ephemeral: bool) -> Rollout:
     from toolrest.agent.history.rollout import read_rollout
 
     if not ephemeral:
@@ -121,7 +121,7 @@ def _instructions(config: Config, rollout: Rollout | None) -> str:
     return base_instructions(config.value)
 
 
-def _create(journal: Journal, session: AgentSession, source: str) -> None:
+def _create(journal: SessionJournal, session: AgentSession, source: str) -> None:
     def meta(now: str) -> JSONObject:
         cwd = session.rest.gate.services.files.cwd
         return {
@@ -188,7 +188,7 @@ def fork(home: str, path: str) -> str:
 
     rollout = read_rollout(path)
     new = str(uuid.uuid4())
-    journal = Journal()
+    journal = SessionJournal()
     before = rollout.meta
     try:
         journal.create(

@@ -15,7 +15,7 @@ from toolrest.agent.turn import Turn
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
-from toolrest.gate.call.turn import Running
+from toolrest.gate.call.turn import RunningCall
 from toolrest.gate.tool.tool import Tool, as_tool
 from toolrest.items import FunctionCall, JSONObject, ToolOutput, Wire
 
@@ -315,7 +315,7 @@ class Toolrest:
     async def cancel(self, call_id: str) -> ToolOutput:
         """Cancel a running call and return its aborted output, once its work is gone."""
         for turn in list(self._turns):
-            running: Running | None = turn.abort(call_id)
+            running: RunningCall | None = turn.abort(call_id)
             if running is not None:
                 return await running.output()
         raise RespondToModel(f"no running call has the id {call_id}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from toolrest.gate.call.turn import Turn as CallTurn
+from toolrest.gate.call.turn import CallTurn
 from toolrest.items import Answered, JSONObject
 
 if TYPE_CHECKING:

@@ -14,21 +14,21 @@ from toolrest.records import dataclass, replace
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.approval.memory import Memory
-    from toolrest.gate.context import Known
+    from toolrest.gate.context import UserRules
     from toolrest.policy.overrides import Overrides
     from toolrest.policy.rules.book import RuleBook
     from toolrest.policy.rules.rules import Rules
     from toolrest.running.confinement import Confinement
 
 
-class Remembered:
+class SessionRules:
     """Rules, overrides and memory of one session, made when they are first needed.
 
     A child session shares its parent's grants; when to ask is its own mode's business.
     """
 
     def __init__(
-        self, config: Config, workspace: str, session_id: str, parent: Known | None = None
+        self, config: Config, workspace: str, session_id: str, parent: UserRules | None = None
     ) -> None:
         self._config = config
         self._workspace = workspace
@@ -142,7 +142,7 @@ class _Saver:
     """Puts a prefix into the user's rules file and in force."""
 
     home: str
-    known: Remembered
+    known: SessionRules
 
     def __call__(self, prefix: Sequence[str]) -> str:
         from toolrest.policy.rules.files import append_allow

@@ -61,9 +61,9 @@ class Choices:
 
         config = self.load()
         if config.warnings:
-            from toolrest.cli.terminal.notices import tell_warnings
+            from toolrest.cli.terminal.notices import print_warnings
 
-            tell_warnings(config)
+            print_warnings(config)
         rest = Toolrest(config.workspace or ".", config=config, on_ask=on_ask)
         for problem in (*add_user_tools(rest), *self.unknown_tools(rest)):
             click.echo(f"toolrest: {problem}", err=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolrest.config.codex import import_codex as import_codex
     from toolrest.config.config import Config as Config
-    from toolrest.config.config import Row as Row
+    from toolrest.config.config import SettingRow as SettingRow
     from toolrest.config.loader import load as load
     from toolrest.config.schema.families import Family as Family
     from toolrest.config.schema.families import family_for as family_for
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Config": "toolrest.config.config",
     "Family": "toolrest.config.schema.families",
-    "Row": "toolrest.config.config",
+    "SettingRow": "toolrest.config.config",
     "Settings": "toolrest.config.schema.settings",
     "family_for": "toolrest.config.schema.families",
     "import_codex": "toolrest.config.codex",

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolrest.config.files import read_toml, user_home
 from toolrest.config.keys import Key, flatten, format_key, nest
-from toolrest.config.layer_check import Place, check_layer, pattern_of
+from toolrest.config.layer_check import LayerSource, check_layer, pattern_of
 from toolrest.config.schema.aliases import PENDING_KEYS
 from toolrest.errors import ConfigError
 
@@ -84,7 +84,7 @@ def import_codex(codex_home: str | os.PathLike[str] | None = None) -> tuple[str,
     raw = read_toml(file)
     if raw is None:
         raise ConfigError(f"{file}: there is no such file to import")
-    place = Place("flags", file, os.path.abspath(home), user_home(os.environ))
+    place = LayerSource("flags", file, os.path.abspath(home), user_home(os.environ))
     skipped: list[str] = []
     converted = _convert({k: v for k, v in raw.items() if k != "profiles"}, place, (), skipped)
     for name, profile in _profiles(home, raw):
@@ -111,7 +111,7 @@ def _profiles(home: str, raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
 
 
 def _convert(
-    table: Mapping[str, Any], place: Place, prefix: Key, skipped: list[str]
+    table: Mapping[str, Any], place: LayerSource, prefix: Key, skipped: list[str]
 ) -> dict[Key, Any]:
     taken: dict[Key, Any] = {}
     reasons: dict[str, str] = {}

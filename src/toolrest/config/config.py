@@ -25,7 +25,7 @@ Surface: TypeAlias = Literal["library", "cli"]
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting as `toolrest config show` prints it: `text` is TOML; no secret is in it."""
 
     key: str
@@ -114,7 +114,7 @@ class Config:
             return "default"
         return self.get(dotted).source
 
-    def get(self, dotted: str) -> Row:
+    def get(self, dotted: str) -> SettingRow:
         """One setting, by any of its spellings."""
         from toolrest.config.layer_check import nearest, pattern_of
         from toolrest.config.schema.aliases import ALIASES
@@ -130,7 +130,7 @@ class Config:
         hint = f"; did you mean {meant}?" if meant else ""
         raise ConfigError(f"unknown key {format_key(key)}{hint}")
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SettingRow]:
         """Every setting with its value and source."""
         return [self._row(key, value) for key, value in self._leaves.items()]
 
@@ -138,9 +138,9 @@ class Config:
     def _leaves(self) -> dict[Key, Any]:
         return flatten(self.value.as_dict())
 
-    def _row(self, key: Key, value: Any) -> Row:
+    def _row(self, key: Key, value: Any) -> SettingRow:
         source = self.sources.get(key, "default")
         if value and looks_secret(key):
             hidden = f"({len(value)} hidden)" if isinstance(value, tuple) else "(hidden)"
-            return Row(format_key(key), hidden, source, hidden)
-        return Row(format_key(key), value, source, toml_text(value))
+            return SettingRow(format_key(key), hidden, source, hidden)
+        return SettingRow(format_key(key), value, source, toml_text(value))

@@ -23,7 +23,7 @@ from toolrest.config.keys import (
 )
 from toolrest.config.schema.aliases import ALIASES, PENDING_KEYS, SWITCHES, pending_in
 from toolrest.config.schema.settings import Settings
-from toolrest.config.schema.table import Problem, Table, TableError
+from toolrest.config.schema.table import SettingProblem, Table, TableError
 from toolrest.config.schema.types import APPROVAL_PRESETS, SHELL_SPELLINGS
 from toolrest.errors import ConfigError
 
@@ -36,7 +36,7 @@ _PATH_LISTS = (("sandbox_workspace_write", "writable_roots"), ("read_roots",))
 _PATHS = (("tool_security", "audit_log_path"), ("model_instructions_file",))
 
 
-class Place(NamedTuple):
+class LayerSource(NamedTuple):
     """Where a layer comes from: its kind, its name in messages, and what paths are relative to.
 
     Without a `folder` a relative path is an error: what it means would depend on where
@@ -63,7 +63,7 @@ class Layer(NamedTuple):
         return self.labels.get(key, self.label)
 
 
-def check_layer(raw: Mapping[str, Any], place: Place) -> Layer:
+def check_layer(raw: Mapping[str, Any], place: LayerSource) -> Layer:
     """The checked values of one layer; the first thing that cannot be honoured is an error."""
     if not raw:
         return Layer(place.kind, place.label, {})
@@ -90,7 +90,9 @@ def check_layer(raw: Mapping[str, Any], place: Place) -> Layer:
     return Layer(place.kind, place.label, values, labels, settings.profiles)
 
 
-def _resolve_aliases(raw: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], dict[Key, Key]]:
+def _resolve_aliases(
+    raw: Mapping[str, Any], place: LayerSource
+) -> tuple[dict[str, Any], dict[Key, Key]]:
     """The same tables with second spellings moved home, and how each of those was written."""
     table = _copy_tables(raw)
     spelled: dict[Key, Key] = {}
@@ -121,7 +123,7 @@ def _resolve_aliases(raw: Mapping[str, Any], place: Place) -> tuple[dict[str, An
     return table, spelled
 
 
-def _drop_tool_config(table: dict[str, Any], place: Place) -> None:
+def _drop_tool_config(table: dict[str, Any], place: LayerSource) -> None:
     """All its keys are second spellings, so whatever is still there is not a setting."""
     left = table.pop("tool_config", {})
     if not isinstance(left, dict):
@@ -140,7 +142,7 @@ def _canonical(value: Any) -> Any:
     )
 
 
-def _refuse_pending(table: dict[str, Any], spelled: Mapping[Key, Key], place: Place) -> None:
+def _refuse_pending(table: dict[str, Any], spelled: Mapping[Key, Key], place: LayerSource) -> None:
     waiting = pending_in(table)
     if waiting is None:
         return
@@ -155,13 +157,13 @@ def _refuse_pending(table: dict[str, Any], spelled: Mapping[Key, Key], place: Pl
     )
 
 
-def _check_profiles(profiles: Mapping[str, Any], place: Place) -> None:
+def _check_profiles(profiles: Mapping[str, Any], place: LayerSource) -> None:
     for name, raw in profiles.items():
         label = f"{place.label} ({format_key(('profiles', name))})"
-        check_layer(raw, Place("profile", label, place.folder, place.home))
+        check_layer(raw, LayerSource("profile", label, place.folder, place.home))
 
 
-def _explain(error: TableError, spelled: Mapping[Key, Key], place: Place) -> str:
+def _explain(error: TableError, spelled: Mapping[Key, Key], place: LayerSource) -> str:
     lines: dict[str, None] = {}
     for problem in error.problems:
         path = tuple(part for part in problem.path if isinstance(part, str))
@@ -169,7 +171,7 @@ def _explain(error: TableError, spelled: Mapping[Key, Key], place: Place) -> str
     return "\n".join(lines)
 
 
-def _problem_line(place: Place, key: Key, problem: Problem) -> str:
+def _problem_line(place: LayerSource, key: Key, problem: SettingProblem) -> str:
     if problem.kind == "unknown":
         return _unknown_line(place, key)
     if problem.kind == "missing":
@@ -180,7 +182,7 @@ def _problem_line(place: Place, key: Key, problem: Problem) -> str:
     return _mismatch(place, key, problem.text, problem.value)
 
 
-def _unknown_line(place: Place, key: Key) -> str:
+def _unknown_line(place: LayerSource, key: Key) -> str:
     meant = nearest(key)
     if key[-1].endswith("_ms") and meant and meant.endswith("_sec"):
         return f"{place.label}: {format_key(key)}: times are in seconds here; write {meant}"
@@ -188,7 +190,7 @@ def _unknown_line(place: Place, key: Key) -> str:
     return f"{place.label}: unknown key {format_key(key)}{hint}"
 
 
-def _mismatch(place: Place, key: Key, expected: str, got: Any) -> str:
+def _mismatch(place: LayerSource, key: Key, expected: str, got: Any) -> str:
     hint = ""
     if place.kind == "override" and expected == "a text in quotes":
         hint = f"; to pass it as a text write -c {format_key(key)}='\"…\"'"
@@ -207,7 +209,7 @@ def _shown(key: Key, value: Any) -> str:
     return "a table" if isinstance(value, Mapping) else f"a {type(value).__name__}"
 
 
-def _expand_paths(values: dict[Key, Any], place: Place) -> None:
+def _expand_paths(values: dict[Key, Any], place: LayerSource) -> None:
     for key in _PATH_LISTS:
         if values.get(key) is not None:
             values[key] = tuple(_absolute(item, key, place) for item in values[key])
@@ -218,7 +220,7 @@ def _expand_paths(values: dict[Key, Any], place: Place) -> None:
         values["hidden_paths",] = tuple(expand_user(p, place.home) for p in values["hidden_paths",])
 
 
-def _absolute(path: str, key: Key, place: Place) -> str:
+def _absolute(path: str, key: Key, place: LayerSource) -> str:
     if "\0" in path:
         raise ConfigError(f"{place.label}: {format_key(key)}: a path cannot hold a NUL character")
     expanded = expand_user(path, place.home)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 from toolrest.config.keys import Key, format_key, parse_key, quote, toml_text
-from toolrest.config.layer_check import Layer, Place, check_layer
+from toolrest.config.layer_check import Layer, LayerSource, check_layer
 from toolrest.config.schema.families import ShellForm
 from toolrest.config.schema.types import SHELL_SPELLINGS, FileTool
 from toolrest.errors import ConfigError
@@ -83,7 +83,7 @@ def _put(merged: Merged, key: Key, value: Any, source: str) -> None:
     merged.sources[key] = source
 
 
-def override_layer(overrides: Sequence[str], place: Place) -> Layer:
+def override_layer(overrides: Sequence[str], place: LayerSource) -> Layer:
     """The layer of `-c KEY=VALUE`; of the same key the last one counts."""
     raw: dict[str, Any] = {}
     for text in overrides:
@@ -94,7 +94,7 @@ def override_layer(overrides: Sequence[str], place: Place) -> Layer:
     return check_layer(raw, place)
 
 
-def flags_layer(flags: Mapping[str, Any], place: Place) -> Layer:
+def flags_layer(flags: Mapping[str, Any], place: LayerSource) -> Layer:
     """The layer of settings given as nested tables or by dotted key; None means not given."""
     raw: dict[str, Any] = {}
     for dotted, value in flags.items():
@@ -120,7 +120,7 @@ def parse_value(text: str) -> Any:
     return parsed["value"] if parsed.keys() == {"value"} else text.strip().strip("\"'")
 
 
-def _set_in(raw: dict[str, Any], key: Key, value: Any, place: Place) -> None:
+def _set_in(raw: dict[str, Any], key: Key, value: Any, place: LayerSource) -> None:
     table = raw
     for depth, name in enumerate(key[:-1], 1):
         table = table.setdefault(name, {})

@@ -11,7 +11,7 @@ from toolrest.config.config import Config as Config
 from toolrest.config.config import PathLike, Surface
 from toolrest.config.files import config_file, real_path, toolrest_home, user_home
 from toolrest.config.keys import flatten, nest
-from toolrest.config.layer_check import Layer, Place, check_layer
+from toolrest.config.layer_check import Layer, LayerSource, check_layer
 from toolrest.config.layers import environment_layer, flags_layer, merge, override_layer
 from toolrest.config.schema.families import UNKNOWN, no_family
 from toolrest.config.schema.settings import Settings
@@ -82,10 +82,10 @@ class _Start(NamedTuple):
     workspace: str | None
     surface: Surface
 
-    def place(self, kind: Any, label: str, folder: str | None = None) -> Place:
+    def place(self, kind: Any, label: str, folder: str | None = None) -> LayerSource:
         if kind in ("flags", "override"):
             folder = self.workspace or os.getcwd()
-        return Place(kind, label, folder, self.user_home)
+        return LayerSource(kind, label, folder, self.user_home)
 
 
 def _real(path: PathLike | None) -> str | None:
@@ -104,7 +104,7 @@ def _default_layer(start: _Start, level: TrustLevel | None) -> Layer:
     return Layer("default", why, {("sandbox_mode",): mode})
 
 
-def _file_layer(place: Place) -> Layer | None:
+def _file_layer(place: LayerSource) -> Layer | None:
     from toolrest.config.files import read_toml
 
     raw = read_toml(place.label)

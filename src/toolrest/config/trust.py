@@ -100,11 +100,11 @@ def _home(home: str | None) -> str:
 
 def _stored(home: str) -> dict[str, Any]:
     from toolrest.config.files import read_toml
-    from toolrest.config.layer_check import Place, check_layer
+    from toolrest.config.layer_check import LayerSource, check_layer
 
     file = config_file(home)
     raw = read_toml(file)
     if raw is None:
         return {}
-    values = check_layer({"projects": raw.get("projects", {})}, Place("user", file)).values
+    values = check_layer({"projects": raw.get("projects", {})}, LayerSource("user", file)).values
     return {key[1]: level for key, level in values.items()}

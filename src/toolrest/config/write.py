@@ -12,7 +12,7 @@ from typing import Any
 from toolrest.config.config import Config
 from toolrest.config.files import config_file, parse_toml, read_text, toolrest_home, user_home
 from toolrest.config.keys import Key, flatten, format_key, nest, parse_key
-from toolrest.config.layer_check import Place, check_layer
+from toolrest.config.layer_check import LayerSource, check_layer
 from toolrest.config.layers import parse_value
 from toolrest.config.schema.settings import Settings
 from toolrest.errors import ConfigError
@@ -41,7 +41,9 @@ def edit_user_file(home: str, key: Key, value: Any) -> str:
 
 
 def _check(text: str, file: str) -> None:
-    layer = check_layer(parse_toml(text, file), Place("user", file, home=user_home(os.environ)))
+    layer = check_layer(
+        parse_toml(text, file), LayerSource("user", file, home=user_home(os.environ))
+    )
     settings = Settings.check(nest(layer.values))
     _ = Config(settings, "").family  # Raises where a family's name or row cannot be used.
 

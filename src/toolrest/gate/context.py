@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.policy.rules.rules import Rules
     from toolrest.running.runner import Runner
-    from toolrest.running.tally import Tally
+    from toolrest.running.tally import CommandCount
 
 T = TypeVar("T")
 Stream: TypeAlias = Literal["stdout", "stderr"]
@@ -41,7 +41,7 @@ class ReadStamp:
     sha256: str | None
 
 
-class Known(Protocol):
+class UserRules(Protocol):
     """What a session knows of the user's rules and earlier answers."""
 
     @property
@@ -71,11 +71,11 @@ class Services:
     limiter: Limiter | None = None
     approval_policy: Mode = "on-request"
     legacy_encoding: str | None = None
-    known: Known | None = None
+    known: UserRules | None = None
     questions: Questions | None = None
     mcp: Any = None
     agents: Any = None
-    tally: Tally | None = None
+    tally: CommandCount | None = None
     make_mcp: Callable[[], Any] | None = None
     taint: Taint = field(default_factory=Taint)
     reads: dict[str, ReadStamp] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from toolrest.mcp.conversation import OnProgress, Talk, talk_over
 from toolrest.mcp.definitions import Definition, read_definitions
 from toolrest.mcp.errors import McpError, McpUnavailable
 from toolrest.mcp.transports.host import Host, Wire, open_wire
-from toolrest.process.wakeup import News
+from toolrest.process.wakeup import Wakeup
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Connection:
         self._on_change = on_change
         self._talk: Talk | None = None
         self._task: asyncio.Task[None] | None = None
-        self._news = News()
+        self._wakeup = Wakeup()
         self._nudge = asyncio.Event()
         self._stale = False
         self._lost = ""
@@ -120,14 +120,14 @@ class Connection:
                 raise McpUnavailable(self.reason)
             if self._task is None or self._task.done():
                 raise McpUnavailable("the session is closed")
-            await self._news.wait()
+            await self._wakeup.wait()
         return self._talk
 
     async def settled(self) -> None:
         """Wait until the server is ready or has failed."""
         self.start()
         while self.state in ("configured", "starting") and self._task and not self._task.done():
-            await self._news.wait()
+            await self._wakeup.wait()
 
     async def request(
         self,
@@ -167,7 +167,7 @@ class Connection:
             await asyncio.wait({task}, timeout=_CLOSING)
             if task.done():
                 break
-        self._news.tell()
+        self._wakeup.notify()
 
     # The task
 
@@ -307,7 +307,7 @@ class Connection:
             self._tell()
 
     def _tell(self) -> None:
-        self._news.tell()
+        self._wakeup.notify()
         self._on_change(self)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from toolrest.patch.files.file_system import FileSystem
-    from toolrest.patch.overlay import Change
+    from toolrest.patch.overlay import PendingChange
     from toolrest.patch.plan import Plan
 
 _CHANGED = "it changed on disk while the patch was being applied; read it again"
@@ -90,7 +90,7 @@ class _Commit:
             self._on_failure(f"remove {folder.path}", self.files.rmdir, folder.path)
             self.touched[_folder(folder.path)] = None
 
-    def _write(self, writes: list[Change]) -> None:
+    def _write(self, writes: list[PendingChange]) -> None:
         staged = [(change, self._stage(change)) for change in writes]
         # In place first: only that can still run out of space.
         for change, temporary in staged:
@@ -103,7 +103,7 @@ class _Commit:
 
     # Steps
 
-    def _check(self, change: Change) -> None:
+    def _check(self, change: PendingChange) -> None:
         """What is there must be what the plan was made from."""
         before = change.before
         try:
@@ -117,7 +117,7 @@ class _Commit:
         if before is None or _identity(now) != _identity(before):
             raise ApplyError(change.problem, [_CHANGED])
 
-    def _stage(self, change: Change) -> _Undo | None:
+    def _stage(self, change: PendingChange) -> _Undo | None:
         """Write the new content beside its target; None when it must be written in place."""
         content = change.content or b""
         if not change.fresh and change.before is not None:
@@ -140,7 +140,7 @@ class _Commit:
         self._make_executable(change, temporary)
         return undo
 
-    def _overwrite(self, change: Change, content: bytes) -> None:
+    def _overwrite(self, change: PendingChange, content: bytes) -> None:
         old = self.plan.sources.get(change.path)
         if old is None:
             old = self._do(change.problem, self.files.read, change.path)
@@ -148,7 +148,7 @@ class _Commit:
         self._on_failure(f"restore {change.path}", self.files.overwrite, change.path, old)
         self._do(change.problem, self.files.overwrite, change.path, content)
 
-    def _make_executable(self, change: Change, path: str) -> None:
+    def _make_executable(self, change: PendingChange, path: str) -> None:
         """Whoever may read may also execute, or nobody may."""
         if change.executable is None:
             return
@@ -159,7 +159,7 @@ class _Commit:
                 self._on_failure(f"restore the mode of {path}", self.files.chmod, path, mode)
             self._do(change.problem, self.files.chmod, path, wanted)
 
-    def _put(self, change: Change, staged: _Undo) -> None:
+    def _put(self, change: PendingChange, staged: _Undo) -> None:
         """Give the new content its name."""
         path, temporary = change.path, staged.arguments[0]
         self.touched[_folder(path)] = None
@@ -170,7 +170,7 @@ class _Commit:
             self._do(change.problem, self._name_new, temporary, path)
         staged.call = None
 
-    def _set_aside(self, change: Change) -> None:
+    def _set_aside(self, change: PendingChange) -> None:
         """Keep the old file under a second name; the first stays until it is replaced."""
         backup = _beside(change.path)
         try:
@@ -200,7 +200,7 @@ class _Commit:
         self._on_failure(f"remove {path}", self.files.unlink, path)
         self.files.unlink(temporary)
 
-    def _remove(self, change: Change) -> None:
+    def _remove(self, change: PendingChange) -> None:
         backup = _beside(change.path)
         self.touched[_folder(change.path)] = None
         self._do(change.problem, self.files.rename, change.path, backup)

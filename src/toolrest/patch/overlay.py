@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MAX_LINKS = 40
 
 
-class Change:
+class PendingChange:
     """What is to become of one path: `content`, or nothing at all when that is None.
 
     `before` is what is there on disk now. `like` names the file on disk whose mode and owner a
@@ -56,7 +56,7 @@ class Change:
         self.problem = ""
 
 
-class Folder:
+class PendingFolder:
     """A folder to be made, and what to say when it cannot be."""
 
     __slots__ = ("path", "problem")
@@ -77,13 +77,13 @@ class Spot:
         self.kind = kind
 
 
-class View:
+class OverlayView:
     """The disk as it would be. Reading is real; writing only remembers."""
 
     def __init__(self, files: FileSystem) -> None:
         self.files = files
-        self.changes: dict[str, Change] = {}
-        self.folders: dict[str, Folder] = {}
+        self.changes: dict[str, PendingChange] = {}
+        self.folders: dict[str, PendingFolder] = {}
         self.read_from_disk: dict[str, bytes] = {}
         self._seen: dict[str, os.stat_result | None] = {}
         self._inodes: dict[tuple[int, int], str] = {}
@@ -153,7 +153,9 @@ class View:
 
     # Changing
 
-    def write(self, spot: Spot, content: bytes, problem: str, like: str | None = None) -> Change:
+    def write(
+        self, spot: Spot, content: bytes, problem: str, like: str | None = None
+    ) -> PendingChange:
         """Give a file this content; a new one takes after the file `like`."""
         change = self._change(spot.real)
         self._refuse_twin(change, problem)
@@ -178,22 +180,22 @@ class View:
 
     def make_folder(self, place: str, problem: str) -> None:
         """Have a folder made before anything is written."""
-        self.folders[place] = Folder(place, problem)
+        self.folders[place] = PendingFolder(place, problem)
 
     def model(self, spot: Spot) -> str | None:
         """The file on disk that has the mode and owner which this file would have."""
         change = self.changes.get(spot.real)
         return spot.real if change is None else change.like
 
-    def _change(self, place: str) -> Change:
+    def _change(self, place: str) -> PendingChange:
         change = self.changes.get(place)
         if change is None:
             below = place.rpartition("/")[0] in self.folders
-            change = Change(place, None if below else self.on_disk(place))
+            change = PendingChange(place, None if below else self.on_disk(place))
             self.changes[place] = change
         return change
 
-    def _refuse_twin(self, change: Change, problem: str) -> None:
+    def _refuse_twin(self, change: PendingChange, problem: str) -> None:
         before = change.before
         if before is None or before.st_nlink < 2:
             return

@@ -12,9 +12,9 @@ import errno
 
 from toolrest.patch.codex_grammar import AddFile, DeleteFile, Patch, UpdateFile
 from toolrest.patch.errors import ApplyError, ParseError
-from toolrest.patch.files.os_files import NotAFile, Refused, TooLarge
+from toolrest.patch.files.os_files import FileTooLarge, NotAFile, Refused
 from toolrest.patch.files.paths import Target, resolve
-from toolrest.patch.overlay import View
+from toolrest.patch.overlay import OverlayView
 from toolrest.patch.text.encoding import Unreadable, decode, os_reason, why
 from toolrest.patch.text.rebuild import updated
 
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from toolrest.patch.codex_grammar import Operation
     from toolrest.patch.files.file_system import FileSystem
-    from toolrest.patch.overlay import Change, Folder, Spot
+    from toolrest.patch.overlay import PendingChange, PendingFolder, Spot
 
 
 NOTHING = "No files were modified."
@@ -56,8 +56,8 @@ class Plan:
 
     def __init__(self, planner: Planner) -> None:
         view = planner.view
-        self.folders: list[Folder] = list(view.folders.values())
-        self.changes: list[Change] = [
+        self.folders: list[PendingFolder] = list(view.folders.values())
+        self.changes: list[PendingChange] = [
             change
             for change in view.changes.values()
             if change.content is not None or change.before is not None
@@ -87,7 +87,7 @@ class Planner:
     """Carries out operations on a view of the disk, and keeps the names for the summary."""
 
     def __init__(self, files: FileSystem, cwd: str, legacy: str | None = None) -> None:
-        self.view = View(files)
+        self.view = OverlayView(files)
         self.cwd = cwd
         self.legacy = legacy
         self.records: list[Record] = []
@@ -207,7 +207,7 @@ class Planner:
         return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
-def read_file(view: View, target: Target, failed: str) -> tuple[Spot, bytes]:
+def read_file(view: OverlayView, target: Target, failed: str) -> tuple[Spot, bytes]:
     """A regular file's place and bytes; ApplyError `failed: reason` when there is none."""
     try:
         spot = view.spot(target.path)
@@ -218,7 +218,7 @@ def read_file(view: View, target: Target, failed: str) -> tuple[Spot, bytes]:
         return spot, view.read(spot)
     except NotAFile:
         raise ApplyError(f"{failed}: path `{target.path}` is not a file") from None
-    except TooLarge as error:
+    except FileTooLarge as error:
         limit = f"file is too large to read: limit is {error.limit} bytes"
         raise ApplyError(f"{failed}: {limit}") from None
     except OSError as error:
@@ -240,7 +240,7 @@ def updated_or_refused(
 def verify(patch: Patch, files: FileSystem, cwd: str, legacy: str | None = None) -> list[Record]:
     """What each operation would do. PatchError says why the first bad one cannot."""
     seen: set[str] = set()
-    view = View(files)
+    view = OverlayView(files)
     records = []
     for operation in patch.operations:
         target = resolve(cwd, operation.path)
@@ -252,7 +252,7 @@ def verify(patch: Patch, files: FileSystem, cwd: str, legacy: str | None = None)
 
 
 def _record(
-    operation: Operation, target: Target, view: View, cwd: str, legacy: str | None
+    operation: Operation, target: Target, view: OverlayView, cwd: str, legacy: str | None
 ) -> Record:
     if isinstance(operation, AddFile):
         return Record(target.label, None, operation.text.encode())
@@ -265,7 +265,7 @@ def _record(
     return Record(target.label, data, content, move_path)
 
 
-def _text_to_delete(view: View, target: Target, legacy: str | None) -> bytes:
+def _text_to_delete(view: OverlayView, target: Target, legacy: str | None) -> bytes:
     failed = f"Failed to read {target.label}"
     _, data = read_file(view, target, failed)
     try:

@@ -48,7 +48,7 @@ class Request:
 
     form: Form
     body: Patch | list[FileDiff] | EditRequest | WriteRequest
-    refusal: str = REFUSED
+    error_prefix: str = REFUSED
     """How the words begin that say why it was not even tried."""
 
     @property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolrest.patch.plan import Plan
 
 
-class Outcome:
+class PatchOutcome:
     """What came of a patch: as a command says it, and for the caller the plan or the error."""
 
     __slots__ = ("error", "exit_code", "notes", "plan", "stderr", "stdout")
@@ -31,23 +31,23 @@ class Outcome:
         self.stderr = "" if error is None else failure(error)
 
 
-def run(text: str, files: FileSystem, cwd: str, legacy: str | None = None) -> Outcome:
+def run(text: str, files: FileSystem, cwd: str, legacy: str | None = None) -> PatchOutcome:
     """Read and apply a patch in Codex's language. Never raises for a bad patch or a bad disk."""
     try:
         planned = plan(grammar.parse(text), files, cwd, legacy)
     except PatchError as error:
-        return Outcome(None, error, error.notes)
+        return PatchOutcome(None, error, error.notes)
     return carry_out(planned, files)
 
 
-def carry_out(planned: Plan, files: FileSystem) -> Outcome:
+def carry_out(planned: Plan, files: FileSystem) -> PatchOutcome:
     """Write a plan, and say what came of it."""
     try:
         left = commit(planned, files)
     except PatchError as error:
-        return Outcome(planned, error, error.notes)
+        return PatchOutcome(planned, error, error.notes)
     kept = [f"could not remove the saved copy {path}" for path in left]
-    return Outcome(planned, None, [*planned.notes, *kept])
+    return PatchOutcome(planned, None, [*planned.notes, *kept])
 
 
 _SUCCESS = "Success. Updated the following files:\n"

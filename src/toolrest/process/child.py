@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from toolrest.errors import ToolrestError
 from toolrest.process.helper import tree, wire
-from toolrest.process.wakeup import News
+from toolrest.process.wakeup import Wakeup
 from toolrest.records import dataclass
 
 _RECORD = 16_384
@@ -84,14 +84,14 @@ class Child:
         self._loop = loop
         self._link = link
         self._close = weakref.finalize(self, link.close)
-        self.news = News()
+        self.wakeup = Wakeup()
         self._survivors: tuple[int, ...] | None = None
         loop.add_reader(link.fileno(), self._read)
 
     async def started(self) -> None:
         """Return once exec has succeeded; raises StartFailed otherwise."""
         while not (self.pid or self.failure or self.ended):
-            await self.news.wait()
+            await self.wakeup.wait()
         if self.failure is not None:
             raise self.failure
 
@@ -102,7 +102,7 @@ class Child:
             remaining = None if until is None else until - self._loop.time()
             if remaining is not None and remaining <= 0:
                 return None
-            await self.news.wait(remaining)
+            await self.wakeup.wait(remaining)
         return self.ended
 
     @property
@@ -135,7 +135,7 @@ class Child:
         self._tell(wire.KILL, int(grace * 1000))
         stuck = self._loop.time() + grace + _ANSWER_LIMIT
         while not self.gone and self.survivors() is None:
-            await self.news.wait(stuck - self._loop.time())
+            await self.wakeup.wait(stuck - self._loop.time())
             if self._loop.time() >= stuck and not self._answered():
                 self.on_stuck(self)
                 stuck = self._loop.time() + _ANSWER_LIMIT
@@ -187,7 +187,7 @@ class Child:
             self._note(*wire.unpack(record))
         else:
             self._finish()
-        self.news.tell()
+        self.wakeup.notify()
         self.on_change()
 
     def _note(self, kind: int, *numbers: int) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from toolrest.process.child import Child
-from toolrest.process.output.streams import Source, Terminal
+from toolrest.process.output.streams import PseudoTerminal, StreamReader
 from toolrest.process.wakeup import uncancelled
 
 QUIET = 0.05
@@ -20,23 +20,24 @@ STUCK = 2.0
 last of a tree that dies with its command."""
 
 
-class Running:
+class ChildReader:
     """Reads a child's outputs and knows when it is finished: exit, and the end of its output."""
 
     def __init__(self, child: Child, on_bytes: Callable[[int, bytes], None]) -> None:
         self.child = child
-        self.news = child.news
+        self.wakeup = child.wakeup
         self.started_at = self._now()
         self.last_output = self.started_at
         self.ended_at: float | None = None
         self._on_bytes = on_bytes
         typed = child.device is not None
         self.sources = [
-            Source(fd, self._reader(index), typed=typed) for index, fd in enumerate(child.outputs)
+            StreamReader(fd, self._reader(index), typed=typed)
+            for index, fd in enumerate(child.outputs)
         ]
-        self.terminal: Terminal | None = None
+        self.terminal: PseudoTerminal | None = None
         if child.device is not None:
-            self.terminal = Terminal(child.outputs[0], child.device)
+            self.terminal = PseudoTerminal(child.outputs[0], child.device)
         self.on_settled: Callable[[], None] = _nothing
         self._limit: asyncio.TimerHandle | None = None
         for source in self.sources:
@@ -51,7 +52,7 @@ class Running:
         def read(data: bytes) -> None:
             self.last_output = self._now()
             self._on_bytes(index, data)
-            self.news.tell()
+            self.wakeup.notify()
 
         return read
 
@@ -59,7 +60,7 @@ class Running:
         if self.terminal is not None:
             self.terminal.close()
         if self.child.ended is not None:  # else its end is still to come, and is what counts
-            self.news.tell()
+            self.wakeup.notify()
             self._note_change()
 
     def _note_change(self) -> None:
@@ -102,12 +103,12 @@ class Running:
         """
         while not self.finished:
             if self.ended_at is not None:
-                await self.news.wait(self._rest())
+                await self.wakeup.wait(self._rest())
                 continue
             remaining = None if deadline is None else deadline - self._now()
             if remaining is not None and remaining <= 0:
                 return False
-            await self.news.wait(remaining)
+            await self.wakeup.wait(remaining)
         return True
 
     async def kill(self, grace: float) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from toolrest.process import limits as cgroup
 from toolrest.process.child import Child, StartFailed
 from toolrest.process.command import Command
 from toolrest.process.helper import tree, wire
-from toolrest.process.wakeup import News, uncancelled
+from toolrest.process.wakeup import Wakeup, uncancelled
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper", "__main__.py")
 _REAP_MS = 3000
@@ -53,7 +53,7 @@ class Owner:
         self._dispose: weakref.finalize[..., Owner] | None = None
         self._closed = False
         self._woken: weakref.WeakSet[Child] = weakref.WeakSet()
-        self._news = News()
+        self._wakeup = Wakeup()
 
     async def prepare(self) -> None:
         """Start the helper now, in the background, so that the first command need not wait."""
@@ -126,7 +126,7 @@ class Owner:
                 self._link.shutdown(socket.SHUT_WR)
         for _ in range(2):
             if self._link is not None:
-                await self._news.wait(_EXIT_LIMIT)
+                await self._wakeup.wait(_EXIT_LIMIT)
                 self._wake_all()
         self._drop()
         return tuple(pid for left in ends for pid in left)
@@ -161,9 +161,9 @@ class Owner:
 
     async def _writable(self, link: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_writer(link.fileno(), self._news.tell)
+        loop.add_writer(link.fileno(), self._wakeup.notify)
         try:
-            await self._news.wait()
+            await self._wakeup.wait()
         finally:
             loop.remove_writer(link.fileno())
 
@@ -198,7 +198,7 @@ class Owner:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(link.fileno())
         self._dispose()
-        self._news.tell()
+        self._wakeup.notify()
 
 
 def _is_over(pid: int) -> bool:

@@ -11,7 +11,7 @@ from toolrest.process.child import StartFailed
 from toolrest.process.command import Command
 from toolrest.process.output.decode import Deltas, binary_note, decode_piece
 from toolrest.process.output.head_tail import LIMIT, HeadTail, Piece
-from toolrest.process.output_reader import Running
+from toolrest.process.output_reader import ChildReader
 from toolrest.process.owner import Owner
 from toolrest.records import dataclass, field
 
@@ -110,7 +110,7 @@ async def run(
         child = await owner.launch(command)
     except StartFailed as failure:
         return RunResult("failed_to_start", error=str(failure))
-    running = Running(child, add)
+    running = ChildReader(child, add)
     deadline = None if time_limit is None else began + max(time_limit, 0.0)
     survivors: tuple[int, ...] = ()
     try:
@@ -153,7 +153,7 @@ def _collector(
 
 
 def _result(
-    running: Running,
+    running: ChildReader,
     state: State | None,
     buffers: tuple[HeadTail, HeadTail],
     began: float,

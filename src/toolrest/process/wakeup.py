@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 
-class News:
+class Wakeup:
     """Wakes everyone who waits; whoever is woken looks again at what concerns them."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Something has changed."""
         for future in self._waiting:
             _wake(future)

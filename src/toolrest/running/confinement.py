@@ -187,14 +187,14 @@ class Enclosure:
 _IN_CONTAINER = "limits: not applied to containers; use sandbox.run_args (--memory, --pids-limit)"
 
 
-class Gaps:
+class EnforcementNotes:
     """Remembers what the session's results have said already."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._said: set[str] = set()
 
-    def news(self, confined: Confined, taken: Collection[str]) -> tuple[str, ...]:
+    def unreported(self, confined: Confined, taken: Collection[str]) -> tuple[str, ...]:
         """What is not enforced for this command and was not said before.
 
         `taken` are the limits that the session's control group holds.
@@ -215,19 +215,19 @@ class Gaps:
 _PATIENCE = 20.0
 
 
-class Stops:
+class ContainerStops:
     """Runs the commands that end containers, and waits for them at the session's end."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def now(self, argv: tuple[str, ...]) -> None:
+    async def stop(self, argv: tuple[str, ...]) -> None:
         """End it and wait for that, whoever is cancelled meanwhile; nothing for no command."""
         if argv:
             await uncancelled(asyncio.ensure_future(self._stop(argv)))
 
-    def soon(self, argv: tuple[str, ...]) -> None:
+    def stop_soon(self, argv: tuple[str, ...]) -> None:
         """End it without waiting."""
         if argv:
             task = asyncio.get_running_loop().create_task(self._stop(argv))

@@ -13,7 +13,7 @@ R = TypeVar("R", RunResult, ExecResult)
 
 
 @dataclass(slots=True)
-class Ran:
+class RunOutcome:
     """How a command went, how it was confined, and which variables it was not given."""
 
     result: RunResult
@@ -26,7 +26,7 @@ class Ran:
 
 
 @dataclass(slots=True)
-class Executed:
+class ExecOutcome:
     """What one call on an interactive command brought."""
 
     result: ExecResult

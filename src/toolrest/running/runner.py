@@ -19,9 +19,9 @@ from toolrest.process.shells.environment import Environment, build, forced
 from toolrest.process.shells.login_env import LoginShells
 from toolrest.process.shells.shells import Shell, Shells
 from toolrest.records import replace
-from toolrest.running.confinement import Confinement, Enclosure, Gaps, Stops
-from toolrest.running.results import Executed, Ran, without_launcher
-from toolrest.running.tally import Tally
+from toolrest.running.confinement import Confinement, ContainerStops, Enclosure, EnforcementNotes
+from toolrest.running.results import ExecOutcome, RunOutcome, without_launcher
+from toolrest.running.tally import CommandCount
 from toolrest.sandbox.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Runner:
         registry: str | None = None,
         thread_id: str = "",
         on_blocked: Callable[[Blocked], None] | None = None,
-        tally: Tally | None = None,
+        tally: CommandCount | None = None,
     ) -> None:
         self.files = files
         self.confinement = confinement
@@ -58,11 +58,11 @@ class Runner:
         self._session_dir = session_dir
         self._environ = dict(environ)
         self._thread_id = thread_id
-        self._tally = tally or Tally()
+        self._tally = tally or CommandCount()
         self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup())
         self.sessions = Sessions(self._owner)
-        self._stops = Stops(self._owner)
-        self._gaps = Gaps(confinement.limits)
+        self._stops = ContainerStops(self._owner)
+        self._notes = EnforcementNotes(confinement.limits)
         self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
         self._profile_releases: list[Callable[[], None]] = []
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
@@ -137,7 +137,7 @@ class Runner:
         outside: bool,
         more_env: Mapping[str, str] | None = None,
         on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
-    ) -> Ran:
+    ) -> RunOutcome:
         """Run a program to its end or its time limit; the whole tree is gone after a timeout."""
         env, withheld, _ = self.environment(unified=False)
         env.update(more_env or {})
@@ -153,7 +153,7 @@ class Runner:
         outside: bool,
         more_env: Mapping[str, str] | None = None,
         on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
-    ) -> Ran:
+    ) -> RunOutcome:
         """Run a command line in the user's shell."""
         env, withheld, fixed = self.environment(unified=False)
         argv, env = await self._prepare(
@@ -190,16 +190,16 @@ class Runner:
         seconds: float | None,
         outside: bool,
         on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None,
-    ) -> Ran:
+    ) -> RunOutcome:
         confined = await self._confined(command, outside)
         try:
             result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
             if result.state != "exited":
-                await self._stops.now(confined.stop)
+                await self._stops.stop(confined.stop)
         except SandboxUnavailable as error:
             raise self.enclosure.refusal(error) from error
         except BaseException:
-            await self._stops.now(confined.stop)
+            await self._stops.stop(confined.stop)
             raise
         finally:
             confined.release()
@@ -209,9 +209,9 @@ class Runner:
             blocked = self.enclosure.blocked(
                 confined.backend, command.cwd, result.exit_code, result.stdout, result.stderr
             )
-        gaps = self._gaps.news(confined, self._owner.limits)
+        gaps = self._notes.unreported(confined, self._owner.limits)
         gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.stderr)
-        return Ran(result, confined.backend, withheld, blocked, gaps)
+        return RunOutcome(result, confined.backend, withheld, blocked, gaps)
 
     async def execute(
         self,
@@ -228,7 +228,7 @@ class Runner:
         on_delta: Callable[[str], None] | None = None,
         on_start: Callable[[int, int], None] | None = None,
         on_end: Callable[[SessionEnd], None] | None = None,
-    ) -> Executed:
+    ) -> ExecOutcome:
         """Start a command line that may outlive the call; `on_end` hears its end, however late."""
         env, withheld, fixed = self.environment(unified=True, tty=tty)
         chosen = self.shells.named(shell) if shell else self.shells.default()
@@ -239,7 +239,7 @@ class Runner:
         def ended(end: SessionEnd) -> None:
             confined.release()
             if end.signal is not None:
-                self._stops.soon(confined.stop)
+                self._stops.stop_soon(confined.stop)
             if on_end is not None:
                 on_end(end)
 
@@ -253,7 +253,7 @@ class Runner:
                 on_end=ended,
             )
         except BaseException as error:
-            self._stops.soon(confined.stop)
+            self._stops.stop_soon(confined.stop)
             confined.release()
             if isinstance(error, SandboxUnavailable):
                 raise self.enclosure.refusal(error) from error
@@ -264,17 +264,17 @@ class Runner:
             self._sessions[result.session_id] = (confined.backend, cwd)
         result = without_launcher(result, confined.command)
         done = self._executed(result, confined.backend, cwd, withheld)
-        done.gaps = self._gaps.news(confined, self._owner.limits)
+        done.gaps = self._notes.unreported(confined, self._owner.limits)
         done.gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.text)
         return done
 
     def _executed(
         self, result: ExecResult, backend: str, cwd: str, withheld: tuple[str, ...] = ()
-    ) -> Executed:
+    ) -> ExecOutcome:
         blocked = None
         if result.exit_code:
             blocked = self.enclosure.blocked(backend, cwd, result.exit_code, "", result.text)
-        return Executed(result, backend, withheld, blocked)
+        return ExecOutcome(result, backend, withheld, blocked)
 
     def left_sandbox(self, session_id: int) -> bool:
         """Whether a command that still runs was let out of the session's sandbox."""
@@ -288,7 +288,7 @@ class Runner:
         *,
         yield_ms: int,
         on_delta: Callable[[str], None] | None = None,
-    ) -> Executed:
+    ) -> ExecOutcome:
         """Type into a command that still runs, or ask how it goes."""
         backend, cwd = self._sessions.get(session_id, ("none", self.files.cwd))
         result = await self.sessions.write(session_id, chars, yield_ms=yield_ms, on_delta=on_delta)

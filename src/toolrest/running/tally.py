@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Tally:
+class CommandCount:
     """A count that several sessions add to."""
 
     __slots__ = ("commands",)

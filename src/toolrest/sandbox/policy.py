@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from toolrest.config.schema.security import Control as Control
-from toolrest.config.schema.security import Sandbox
+from toolrest.config.schema.security import SandboxSettings
 from toolrest.errors import ConfigError, os_words
 from toolrest.policy.paths.hidden import home_folders
 from toolrest.policy.paths.names import inside, unique
@@ -26,7 +26,7 @@ Tmp: TypeAlias = Literal["private", "host"]
 Hides: TypeAlias = Callable[[str], Callable[[str], bool] | None]
 
 CONTROLS: tuple[Control, ...] = get_args(Control)
-REQUIRED = Sandbox.require
+REQUIRED = SandboxSettings.require
 """What a backend must enforce to be used at all, unless the launcher asks for more."""
 
 _NEVER_ROOTS = ("/proc", "/sys", "/dev")

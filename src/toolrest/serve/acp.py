@@ -32,7 +32,7 @@ _TITLE = 2000
 
 
 @dataclass(slots=True)
-class Opening:
+class SessionRequest:
     """What a session is to be made of."""
 
     cwd: str
@@ -42,7 +42,7 @@ class Opening:
     resume: str | None = None
 
 
-Open = Callable[[Opening], "AgentSession"]
+Open = Callable[[SessionRequest], "AgentSession"]
 
 
 class EditorAgent:
@@ -181,7 +181,7 @@ class EditorAgent:
             raise RequestError.invalid_params({"cwd": f"{cwd} is not an absolute folder"})
         channel = _FormChannel(self) if self._shows_forms else _Channel(self)
         try:
-            session = self._open(Opening(cwd, channel, folders or (), servers or (), resume))
+            session = self._open(SessionRequest(cwd, channel, folders or (), servers or (), resume))
         except ToolrestError as error:
             raise RequestError.invalid_params({"message": str(error)}) from error
         channel.session_id = session.thread_id

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Question(Generic[T]):
+class FormQuestion(Generic[T]):
     """A form that waits to be filled in; `read` says what a form, or none at all, means."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Question(Generic[T]):
             self.answered.set_result(self._read(result))
 
 
-class Call:
+class CallRound:
     """A call that was started, its result, and what it asks meanwhile.
 
     `asks` says whether whoever made it can be shown forms.
@@ -48,19 +48,19 @@ class Call:
         self.rest = rest
         self.item = item
         self.asks = asks
-        self._questions: asyncio.Queue[Question[Any]] = asyncio.Queue()
+        self._questions: asyncio.Queue[FormQuestion[Any]] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> Answered:
         async with self.rest.turn() as turn:
             return Answered(self.item, await turn.start(self.item).output())
 
-    async def ask(self, question: Question[T]) -> T:
+    async def ask(self, question: FormQuestion[T]) -> T:
         """Leave a question and wait for the answer."""
         self._questions.put_nowait(question)
         return await question.answered
 
-    async def next(self) -> Answered | Question[Any]:
+    async def next(self) -> Answered | FormQuestion[Any]:
         """The result, or the next question that has to be answered before it can come."""
         asked = asyncio.ensure_future(self._questions.get())
         try:

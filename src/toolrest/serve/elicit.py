@@ -9,7 +9,7 @@ from toolrest.gate.approval.approvals import Answer, ApprovalRequest
 from toolrest.gate.approval.user_questions import NobodyThere, UserQuestions
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.serve import user_form
-from toolrest.serve.call_rounds import Call, Question
+from toolrest.serve.call_rounds import CallRound, FormQuestion
 
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
@@ -29,7 +29,7 @@ def can_ask(capabilities: ClientCapabilities | None) -> bool:
 class ThroughClient:
     """A session's way to whoever made the call that a question is about."""
 
-    def __init__(self, running: Mapping[str, Call]) -> None:
+    def __init__(self, running: Mapping[str, CallRound]) -> None:
         self._running = running
 
     async def __call__(self, request: ApprovalRequest) -> Answer | None:
@@ -47,12 +47,12 @@ class ThroughClient:
         return await call.ask(in_words(asked))
 
 
-def approval(request: ApprovalRequest) -> Question[Answer]:
+def approval(request: ApprovalRequest) -> FormQuestion[Answer]:
     """The question whether a call may run."""
-    return Question(lambda: form(request), lambda result: answer(request, result))
+    return FormQuestion(lambda: form(request), lambda result: answer(request, result))
 
 
-def in_words(asked: UserQuestions) -> Question[dict[str, tuple[str, ...]] | None]:
+def in_words(asked: UserQuestions) -> FormQuestion[dict[str, tuple[str, ...]] | None]:
     """What a model wants to know; raises for what no form may ask."""
     user_form.check(asked)
 
@@ -67,7 +67,7 @@ def in_words(asked: UserQuestions) -> Question[dict[str, tuple[str, ...]] | None
             return None
         return user_form.answers(asked, result.content)
 
-    return Question(made, read)
+    return FormQuestion(made, read)
 
 
 def can_show(request: ApprovalRequest) -> bool:

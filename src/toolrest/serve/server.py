@@ -17,7 +17,7 @@ from toolrest.events import Event, ToolCallDelta, ToolCallProgress
 from toolrest.items import Answered, FunctionCall
 from toolrest.serve import elicit as asking
 from toolrest.serve import roots
-from toolrest.serve.call_rounds import Call, Question
+from toolrest.serve.call_rounds import CallRound, FormQuestion
 from toolrest.serve.mcp_specs import offered
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class ToolServer:
         self._open = open_session
         self._sessions: dict[tuple[str, ...] | None, Toolrest] = {}
         self._roots: dict[str, tuple[str, ...]] = {}
-        self._running: dict[str, Call] = {}
-        self._pending: dict[str, tuple[Call, Question[Any], str]] = {}
+        self._running: dict[str, CallRound] = {}
+        self._pending: dict[str, tuple[CallRound, FormQuestion[Any], str]] = {}
         self._calls_made = 0
 
     @property
@@ -128,7 +128,7 @@ class ToolServer:
         stop = _report_progress(call, ctx)
         left_open = False
         try:
-            while isinstance(found := await call.next(), Question):
+            while isinstance(found := await call.next(), FormQuestion):
                 if ctx.session.can_send_request:
                     found.answer(await _elicit(ctx, found))
                     continue
@@ -142,17 +142,17 @@ class ToolServer:
                 with anyio.CancelScope(shield=True):
                     await call.cancel()
 
-    def _start(self, rest: Toolrest, params: types.CallToolRequestParams, asks: bool) -> Call:
+    def _start(self, rest: Toolrest, params: types.CallToolRequestParams, asks: bool) -> CallRound:
         self._calls_made += 1
         call_id = f"mcp-{self._calls_made}"
         item = FunctionCall(call_id, params.name, params.arguments or {}, wire="mcp")
-        call = self._running[call_id] = Call(rest, item, asks=asks)
+        call = self._running[call_id] = CallRound(rest, item, asks=asks)
         return call
 
     # Questions
 
     def _hand_back(
-        self, call: Call, question: Question[Any], params: types.CallToolRequestParams
+        self, call: CallRound, question: FormQuestion[Any], params: types.CallToolRequestParams
     ) -> types.InputRequiredResult:
         """For clients that take no requests: the question is the result, and they call again."""
         import mcp_types as types
@@ -164,7 +164,7 @@ class ToolServer:
         wanted: Any = {_ASKED: types.ElicitRequest(params=question.form())}
         return types.InputRequiredResult(input_requests=wanted, request_state=state)
 
-    def _resume(self, params: types.CallToolRequestParams) -> Call:
+    def _resume(self, params: types.CallToolRequestParams) -> CallRound:
         import mcp_types as types
 
         call, question, identity = self._pending[params.request_state or ""]
@@ -237,7 +237,7 @@ async def _list_roots(ctx: Ctx) -> tuple[str, ...]:
     return roots.folders(str(root.uri) for root in found.roots)
 
 
-async def _elicit(ctx: Ctx, question: Question[Any]) -> types.ElicitResult | None:
+async def _elicit(ctx: Ctx, question: FormQuestion[Any]) -> types.ElicitResult | None:
     from mcp.shared.exceptions import MCPError
 
     asked = question.form()
@@ -249,7 +249,7 @@ async def _elicit(ctx: Ctx, question: Question[Any]) -> types.ElicitResult | Non
         return None
 
 
-def _report_progress(call: Call, ctx: Ctx) -> Callable[[], None]:
+def _report_progress(call: CallRound, ctx: Ctx) -> Callable[[], None]:
     """Pass on what the call says while it runs, at most a few times a second."""
     tasks: set[asyncio.Task[None]] = set()
     steps = 0

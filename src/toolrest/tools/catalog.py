@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from toolrest.gate.tool.registry import Deferred
+from toolrest.gate.tool.registry import LazyTool
 from toolrest.gate.tool.tool import Tool
 
 if TYPE_CHECKING:
     from toolrest.config.schema.families import Family, PatchForm, ShellForm
     from toolrest.config.schema.tools import Tools
-    from toolrest.tools.shell.command_tool import Surroundings
+    from toolrest.tools.shell.command_tool import SandboxDescription
     from toolrest.tools.web.web_search import SearchOptions
     from toolrest.tools.web.webfetch import WebOptions
 
@@ -29,7 +29,7 @@ FILE_TOOLS = ("read_file", "list_dir", "grep_files")
 def built_in(
     settings: Tools,
     family: Family,
-    surroundings: Callable[[], Surroundings],
+    surroundings: Callable[[], SandboxDescription],
     *,
     asks: bool = False,
 ) -> list[Tool]:
@@ -37,24 +37,24 @@ def built_in(
     wanted = FILE_TOOLS if settings.experimental_tools is None else settings.experimental_tools
     tools: list[Tool] = []
     if settings.include_plan_tool:
-        tools.append(Deferred("update_plan", "plan", _update_plan))
+        tools.append(LazyTool("update_plan", "plan", _update_plan))
     tools.append(_request_user_input(asks))
     if "list_dir" in wanted:
-        tools.append(Deferred("list_dir", "files", _list_dir))
+        tools.append(LazyTool("list_dir", "files", _list_dir))
     if "read_file" in wanted:
         images = settings.include_view_image_tool
-        tools.append(Deferred("read_file", "files", lambda: _read_file(images=images)))
+        tools.append(LazyTool("read_file", "files", lambda: _read_file(images=images)))
     if "grep_files" in wanted:
-        tools.append(Deferred("grep_files", "files", _grep_files))
-        tools.append(Deferred("glob_files", "files", _glob_files))
+        tools.append(LazyTool("grep_files", "files", _grep_files))
+        tools.append(LazyTool("glob_files", "files", _glob_files))
     if settings.include_apply_patch_tool:
-        tools.append(Deferred("apply_patch", "patch", lambda: _apply_patch(_patch_form(family))))
+        tools.append(LazyTool("apply_patch", "patch", lambda: _apply_patch(_patch_form(family))))
     tools += _edit_tools(settings, family)
     if settings.include_view_image_tool:
-        tools.append(Deferred("view_image", "images", _view_image))
+        tools.append(LazyTool("view_image", "images", _view_image))
     if settings.include_memory_tool:
-        tools.append(Deferred("get_memory", "memory", lambda: _memory("GetMemory")))
-        tools.append(Deferred("save_memory", "memory", lambda: _memory("SaveMemory")))
+        tools.append(LazyTool("get_memory", "memory", lambda: _memory("GetMemory")))
+        tools.append(LazyTool("save_memory", "memory", lambda: _memory("SaveMemory")))
     if settings.include_collab_tools:
         tools += collab_tools({}, offered=False)
     tools += _mcp_resources()
@@ -70,13 +70,13 @@ def _mcp_resources() -> list[Tool]:
         return made
 
     return [
-        Deferred("list_mcp_resources", "mcp_resources", lambda: load("ListMcpResources")),
-        Deferred(
+        LazyTool("list_mcp_resources", "mcp_resources", lambda: load("ListMcpResources")),
+        LazyTool(
             "list_mcp_resource_templates",
             "mcp_resources",
             lambda: load("ListMcpResourceTemplates"),
         ),
-        Deferred("read_mcp_resource", "mcp_resources", lambda: load("ReadMcpResource")),
+        LazyTool("read_mcp_resource", "mcp_resources", lambda: load("ReadMcpResource")),
     ]
 
 
@@ -90,7 +90,7 @@ def web_tools(
 
         return WebFetch(web())
 
-    tools: list[Tool] = [Deferred("webfetch", "web", webfetch)]
+    tools: list[Tool] = [LazyTool("webfetch", "web", webfetch)]
     if search is not None:
         options = search
 
@@ -99,7 +99,7 @@ def web_tools(
 
             return WebSearch(options())
 
-        tools.append(Deferred("web_search", "web", web_search))
+        tools.append(LazyTool("web_search", "web", web_search))
     return tools
 
 
@@ -113,11 +113,11 @@ def _request_user_input(asks: bool) -> Tool:
     """Models are told of it where somebody can answer."""
 
     def load() -> Tool:
-        from toolrest.tools.request_user_input import RequestUserInput
+        from toolrest.tools.request_user_input import RequestUserInputTool
 
-        return RequestUserInput(offered=asks)
+        return RequestUserInputTool(offered=asks)
 
-    return Deferred("request_user_input", "plan", load, offered=asks)
+    return LazyTool("request_user_input", "plan", load, offered=asks)
 
 
 def _list_dir() -> Tool:
@@ -180,8 +180,8 @@ def _edit_tools(settings: Tools, family: Family) -> list[Tool]:
         return WriteFile(offered=writes)
 
     return [
-        Deferred("edit_file", "patch", edit, offered=edits),
-        Deferred("write_file", "patch", write, offered=writes),
+        LazyTool("edit_file", "patch", edit, offered=edits),
+        LazyTool("write_file", "patch", write, offered=writes),
     ]
 
 
@@ -191,15 +191,15 @@ def _patch_form(family: Family) -> PatchForm:
     return family.patch
 
 
-def _shell_tools(form: ShellForm, surroundings: Callable[[], Surroundings]) -> list[Tool]:
+def _shell_tools(form: ShellForm, surroundings: Callable[[], SandboxDescription]) -> list[Tool]:
     """The form that the model knows; the older ones have handlers whatever is offered."""
     if form == "disabled":
         return []
 
     def array() -> Tool:
-        from toolrest.tools.shell.shell import LocalShell, Shell
+        from toolrest.tools.shell.shell import LocalShellTool, ShellTool
 
-        kind = LocalShell if form == "local_shell" else Shell
+        kind = LocalShellTool if form == "local_shell" else ShellTool
         return kind(surroundings(), offered=form in ("shell", "local_shell"))
 
     def line() -> Tool:
@@ -209,22 +209,22 @@ def _shell_tools(form: ShellForm, surroundings: Callable[[], Surroundings]) -> l
 
     names = ("local_shell", "shell") if form == "local_shell" else ("shell", "local_shell")
     tools: list[Tool] = [
-        Deferred(
+        LazyTool(
             names[0],
             "shell",
             array,
             aliases=("container.exec", names[1]),
             offered=form in ("shell", "local_shell"),
         ),
-        Deferred("shell_command", "shell", line, offered=form == "shell_command"),
+        LazyTool("shell_command", "shell", line, offered=form == "shell_command"),
     ]
     if form == "unified_exec":
-        tools.append(Deferred("exec_command", "shell", lambda: _exec_command(surroundings)))
-        tools.append(Deferred("write_stdin", "shell", _write_stdin))
+        tools.append(LazyTool("exec_command", "shell", lambda: _exec_command(surroundings)))
+        tools.append(LazyTool("write_stdin", "shell", _write_stdin))
     return tools
 
 
-def _exec_command(surroundings: Callable[[], Surroundings]) -> Tool:
+def _exec_command(surroundings: Callable[[], SandboxDescription]) -> Tool:
     from toolrest.tools.shell.exec_command import ExecCommand
 
     return ExecCommand(surroundings())
@@ -263,8 +263,8 @@ def collab_tools(roles: Mapping[str, str], *, offered: bool) -> list[Tool]:
         "close_agent": "CloseAgent",
     }
     return [
-        Deferred("spawn_agent", "agents", spawn, offered=offered),
-        *(Deferred(name, "agents", named(kind), offered=offered) for name, kind in rest.items()),
+        LazyTool("spawn_agent", "agents", spawn, offered=offered),
+        *(LazyTool(name, "agents", named(kind), offered=offered) for name, kind in rest.items()),
     ]
 
 

@@ -35,7 +35,7 @@ class Asked(Parameters):
     )
 
 
-class RequestUserInput(Tool):
+class RequestUserInputTool(Tool):
     """Blocks its call, not the session, until somebody has answered."""
 
     name = "request_user_input"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from toolrest.patch.files.policy_files import PolicyFiles
-from toolrest.patch.run import Outcome, run
+from toolrest.patch.run import PatchOutcome, run
 from toolrest.policy.paths.policy import PathPolicy
 
 Tree: TypeAlias = dict[str, Any]
@@ -38,7 +38,7 @@ def workspace(folder: Path, outside: Path) -> Path:
     return root
 
 
-def apply(workspace: Path, body: str, **rules: Any) -> Outcome:
+def apply(workspace: Path, body: str, **rules: Any) -> PatchOutcome:
     with PolicyFiles(PathPolicy(workspace, **rules)) as files:
         return run(f"*** Begin Patch\n{body}\n*** End Patch", files, str(workspace))
 

@@ -15,7 +15,7 @@ from toolrest.patch.errors import ParseError, PatchError
 from toolrest.patch.files.os_files import OsFiles
 from toolrest.patch.forms import unified
 from toolrest.patch.forms.unified_plan import patched, plan_diff
-from toolrest.patch.run import Outcome, carry_out
+from toolrest.patch.run import PatchOutcome, carry_out
 from toolrest.patch.text.diff import unified_diff
 
 Tree: TypeAlias = dict[str, Any]
@@ -26,12 +26,12 @@ text = st.lists(word, max_size=12).map(lambda w: "\n".join(w)) | st.lists(word, 
 )
 
 
-def apply(cwd: Path, diff: str) -> Outcome:
+def apply(cwd: Path, diff: str) -> PatchOutcome:
     with OsFiles() as files:
         try:
             planned = plan_diff(unified.parse(diff), files, str(cwd))
         except PatchError as error:
-            return Outcome(None, error, error.notes)
+            return PatchOutcome(None, error, error.notes)
         return carry_out(planned, files)
 
 

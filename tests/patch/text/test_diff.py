@@ -17,7 +17,7 @@ from toolrest.patch.forms import unified
 from toolrest.patch.forms.unified_plan import patched
 from toolrest.patch.plan import Record, plan
 from toolrest.patch.report.changes import Change, changes
-from toolrest.patch.report.turn_diff import TurnDiff
+from toolrest.patch.report.turn_diff import TurnDiffTracker
 from toolrest.patch.run import carry_out
 from toolrest.patch.text.diff import edits, unified_diff
 
@@ -110,7 +110,7 @@ def test_change_lists() -> None:
 class Turn:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.diff = TurnDiff(str(root))
+        self.diff = TurnDiffTracker(str(root))
 
     def patch(self, body: str) -> str:
         with OsFiles() as files:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolrest.policy.commands.purpose import MAX_LENGTH, parsed_command
-from toolrest.policy.verdict.verdict import Kind, judge
+from toolrest.policy.verdict.verdict import CommandClass, judge
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 TABLE = Path(__file__).parents[2] / "data" / "commands.jsonl"
@@ -217,7 +217,7 @@ def test_any_line_has_a_valid_description(line: str) -> None:
     assert parsed_command(("zsh", "-lc", line)) == parts
     if parts[0]["type"] != "unknown":
         # What is dangerous or cannot be read is never called a look.
-        assert judge(line, cwd="/w", home="/h").kind < Kind.UNKNOWN
+        assert judge(line, cwd="/w", home="/h").kind < CommandClass.UNKNOWN
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

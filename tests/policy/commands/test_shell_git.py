@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolrest.policy.commands.git import disarmed_git
-from toolrest.policy.verdict.verdict import Kind, judge
+from toolrest.policy.verdict.verdict import CommandClass, judge
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git on the PATH")
 
@@ -124,7 +124,7 @@ def test_nothing_runs_once_git_is_disarmed(trapped: Trapped) -> None:
     trapped.sprung()
     for line in LOOKS:
         verdict = judge(line, cwd=str(trapped.folder))
-        assert verdict.kind == Kind.SAFE
+        assert verdict.kind == CommandClass.SAFE
         assert verdict.needs_disarmed_git
         trapped.git(*line.split()[1:], env=env)
         assert trapped.sprung() == set(), line
@@ -151,4 +151,4 @@ def test_a_repository_without_traps_works_as_ever(trapped: Trapped) -> None:
 def test_folders_are_named_where_git_looks() -> None:
     verdict = judge("cd sub && git status; git log", cwd="/w")
     assert verdict.git_folders == ("/w/sub", "/w")
-    assert judge("cd $X && git status", cwd="/w").kind == Kind.RUNS
+    assert judge("cd $X && git status", cwd="/w").kind == CommandClass.RUNS

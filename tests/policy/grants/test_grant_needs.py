@@ -14,7 +14,7 @@ from toolrest.policy.grants.command_keys import command_keys, grant_words, grant
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.rules.rules import Rules
 from toolrest.policy.verdict.outcome import Outcome, Setting, outcome
-from toolrest.policy.verdict.verdict import Kind, judge
+from toolrest.policy.verdict.verdict import CommandClass, judge
 
 TABLE = Path(__file__).parents[2] / "data" / "commands.jsonl"
 COMMANDS = [json.loads(line)["command"] for line in TABLE.read_text().splitlines()]
@@ -39,12 +39,12 @@ KEYS = {command: offered(command) for command in COMMANDS if decide(command).ans
 
 
 def test_most_of_what_is_understood_can_be_remembered() -> None:
-    ordinary = [c for c in KEYS if judge(c, cwd=WORK, home="/home/u").kind <= Kind.RUNS]
+    ordinary = [c for c in KEYS if judge(c, cwd=WORK, home="/home/u").kind <= CommandClass.RUNS]
     assert sum(bool(KEYS[command]) for command in ordinary) > len(ordinary) * 0.6
 
 
-@pytest.mark.parametrize("kind", [Kind.UNKNOWN, Kind.DANGEROUS])
-def test_nothing_grave_is_ever_lifted(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [CommandClass.UNKNOWN, CommandClass.DANGEROUS])
+def test_nothing_grave_is_ever_lifted(kind: CommandClass) -> None:
     everything = [key for keys in KEYS.values() for key in keys]
     for command in COMMANDS:
         if judge(command, cwd=WORK, home="/home/u").kind == kind:

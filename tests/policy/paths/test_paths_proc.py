@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolrest.errors import Rejected
-from toolrest.policy.paths.kernel_files import Mounts
+from toolrest.policy.paths.kernel_files import DeviceTable
 
 CANARY = "canary-4711-do-not-show"
 
@@ -178,7 +178,7 @@ def test_a_proc_mounted_elsewhere_is_known_by_the_mount_table(tmp_path: Path) ->
         "27 28 0:40 / /tmp rw - tmpfs tmpfs rw\n"
         "broken line\n"
     )
-    mounts = Mounts(str(table))
+    mounts = DeviceTable(str(table))
     cases = [
         ("/srv/jail/my proc/12/environ", 77, True),
         ("/srv/jail/my proc/12/status", 77, False),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from toolrest.policy.verdict.verdict import Kind, Segment, Verdict, judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement, Segment, judge
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 LINES = 6_000 if FULL else 700
@@ -90,7 +90,7 @@ def bench(tmp_path: Path) -> Bench:
     return made
 
 
-def seen(verdict: Verdict) -> list[Segment]:
+def seen(verdict: Judgement) -> list[Segment]:
     """The programs that we say the shell itself starts."""
     found: list[Segment] = []
     inside = -1
@@ -233,7 +233,7 @@ def lines(seed: int) -> Iterator[str]:
         yield next(odd)
 
 
-def surely_all(line: str, verdict: Verdict) -> bool:
+def surely_all(line: str, verdict: Judgement) -> bool:
     """True when nothing in the line can keep a later command from running.
 
     A file that is not there, or a builtin that fails, can.
@@ -246,7 +246,7 @@ def surely_all(line: str, verdict: Verdict) -> bool:
     )
 
 
-def check(line: str, verdict: Verdict, started: list[tuple[str, ...]]) -> None:
+def check(line: str, verdict: Judgement, started: list[tuple[str, ...]]) -> None:
     said = Counter(segment.argv for segment in seen(verdict))
     did = Counter(started)
     assert did <= said, f"{line!r} started {did - said}, we saw {said}"
@@ -261,7 +261,7 @@ def test_bash_starts_exactly_what_we_saw(bench: Bench) -> None:
     allowed = 0
     for _, line in zip(range(LINES), lines(seed), strict=False):
         verdict = judge(line, cwd=str(bench.cwd), home="/home/u")
-        if verdict.kind == Kind.SAFE:
+        if verdict.kind == CommandClass.SAFE:
             allowed += 1
             check(line, verdict, bench.run(line))
     assert allowed >= LINES * 0.3, f"only {allowed} of {LINES} lines were allowed"
@@ -277,7 +277,7 @@ def test_bash_starts_nothing_whose_name_we_did_not_see(bench: Bench) -> None:
     ran = 0
     for _, line in zip(range(LINES), lines(20261115), strict=False):
         verdict = judge(line, cwd=str(bench.cwd), home="/home/u")
-        if verdict.kind not in (Kind.TOUCHES, Kind.RUNS) or set("<>&") & set(line):
+        if verdict.kind not in (CommandClass.TOUCHES, CommandClass.RUNS) or set("<>&") & set(line):
             continue
         ran += 1
         names = {segment.argv[0].rpartition("/")[2] for segment in verdict.segments if segment.argv}

@@ -9,7 +9,7 @@ from tests.clock import effort
 
 from toolrest.policy.shell.parse import parse
 from toolrest.policy.shell.script import BRACE, GLOB, SUBSTITUTION, TILDE, VARIABLE, Script
-from toolrest.policy.verdict.verdict import Kind, Verdict, judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement, judge
 
 
 def argvs(script: Script) -> list[tuple[str, ...]]:
@@ -129,7 +129,7 @@ def test_words_that_some_shell_reads_otherwise_are_not_literal(word: str) -> Non
 )
 def test_what_is_not_understood_is_said(text: str) -> None:
     assert parse(text).problems
-    assert judge(text, cwd="/w").kind == Kind.UNKNOWN
+    assert judge(text, cwd="/w").kind == CommandClass.UNKNOWN
 
 
 def test_pipelines_know_whose_output_they_read() -> None:
@@ -152,8 +152,8 @@ def test_a_variable_counts_as_known_only_from_its_one_assignment_on() -> None:
     assert parse("A=x; $A").constants == {"A": "x"}
     for text in ("A=x; A=y; $A", "A=$(id); $A", "(A=x); $A", "A=x; read A; $A", "f && A=x; $A"):
         assert parse(text).constants == {}
-    assert judge("A=ls; $A", cwd="/w").kind == Kind.RUNS
-    assert judge("$A; A=ls", cwd="/w").kind == Kind.UNKNOWN
+    assert judge("A=ls; $A", cwd="/w").kind == CommandClass.RUNS
+    assert judge("$A; A=ls", cwd="/w").kind == CommandClass.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -162,16 +162,16 @@ def test_a_variable_counts_as_known_only_from_its_one_assignment_on() -> None:
      "a|" * 5_001 + "$x", "$x;" * 100_000, "sudo " * 20 + "ls", "a=(" * 2_001],
 )  # fmt: skip
 def test_what_is_too_big_is_refused_and_not_guessed(text: str) -> None:
-    kinds: list[Kind] = []
+    kinds: list[CommandClass] = []
     assert effort(lambda: kinds.append(judge(text, cwd="/w").kind)) < 350
-    assert kinds == [Kind.REFUSED]
+    assert kinds == [CommandClass.REFUSED]
 
 
 def test_scripts_nested_too_deep_are_refused() -> None:
     script = "rm -rf /"
     for _ in range(10):
         script = "eval " + "'" + script.replace("'", "'\\''") + "'"
-    assert judge(script, cwd="/w").kind == Kind.REFUSED
+    assert judge(script, cwd="/w").kind == CommandClass.REFUSED
 
 
 @pytest.mark.parametrize("joint", ["; ", " && ", " || ", " | ", "\n", " 2>/dev/null; ", " 'x y'; "])
@@ -181,9 +181,9 @@ def test_ten_thousand_segments_take_less_than_200_ms(joint: str) -> None:
     judge("ls $x", cwd="/w")
     spent: list[float] = []
     while not spent or (spent[-1] >= 20 and len(spent) < 5):
-        found: list[Verdict] = []
+        found: list[Judgement] = []
         spent.append(effort(lambda: found.append(judge(script, cwd="/w", home="/h"))))  # noqa: B023
-        assert found[0].kind == Kind.DANGEROUS
+        assert found[0].kind == CommandClass.DANGEROUS
         assert len(found[0].segments) == 10_001
     assert min(spent) < 20
 

@@ -14,7 +14,7 @@ from toolrest.policy.effects import Risk
 from toolrest.policy.rules.rules import Rules
 from toolrest.policy.shell.parse import parse, parse_simple, parse_tree
 from toolrest.policy.verdict.outcome import Setting, outcome
-from toolrest.policy.verdict.verdict import Kind, Verdict, judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement, judge
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 MANY = settings(
@@ -54,11 +54,11 @@ FRAMES = [
 ]
 
 
-def verdict_of(command: str) -> Verdict:
+def verdict_of(command: str) -> Judgement:
     return judge(command, cwd="/home/u/proj", home="/home/u")
 
 
-def is_broken(verdict: Verdict) -> bool:
+def is_broken(verdict: Judgement) -> bool:
     return any(
         s.rule in ("unknown.syntax", "unknown.skipped", "unknown.word") for s in verdict.segments
     )
@@ -151,7 +151,7 @@ def test_a_line_reads_the_same_wherever_it_begins(base: str, start: str, more: s
 )
 def test_a_backslash_at_the_beginning_of_a_line_hides_nothing(script: str) -> None:
     assert ("rm", "-rf", "~") in [s.argv for s in verdict_of(script).segments]
-    assert verdict_of(script).kind == Kind.DANGEROUS
+    assert verdict_of(script).kind == CommandClass.DANGEROUS
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_backslash_at_the_beginning_of_a_line_hides_nothing(script: str) -> No
     ],
 )
 def test_a_wrapper_hides_no_danger(command: str) -> None:
-    assert verdict_of(command).kind == Kind.DANGEROUS
+    assert verdict_of(command).kind == CommandClass.DANGEROUS
 
 
 @pytest.mark.parametrize("script", ["echo 'a\n\\b'", 'echo "a\n\\b"', "cat <<E\nx\n\\b\nE"])
@@ -178,8 +178,8 @@ def test_a_quoted_line_with_a_backslash_stays_a_text(script: str) -> None:
 
 def test_many_lines_with_a_backslash_are_read_or_asked_about_but_soon() -> None:
     document = "cat > x.tex <<'E'\n" + "\\section{a}\n" * 5_000 + "E"
-    assert verdict_of(document).kind < Kind.UNKNOWN
-    assert verdict_of("ls\n" + "\\ls\n" * 5_000).kind == Kind.UNKNOWN
+    assert verdict_of(document).kind < CommandClass.UNKNOWN
+    assert verdict_of("ls\n" + "\\ls\n" * 5_000).kind == CommandClass.UNKNOWN
 
 
 @MANY
@@ -188,8 +188,8 @@ def test_many_lines_with_a_backslash_are_read_or_asked_about_but_soon() -> None:
 )
 def test_an_expansion_that_may_be_empty_hides_no_danger(base: str, expansion: str) -> None:
     before = verdict_of(base)
-    if before.kind == Kind.DANGEROUS and base[-1] not in ")}'\"":
-        assert verdict_of(f"{base} {expansion}").kind >= Kind.DANGEROUS
+    if before.kind == CommandClass.DANGEROUS and base[-1] not in ")}'\"":
+        assert verdict_of(f"{base} {expansion}").kind >= CommandClass.DANGEROUS
 
 
 @MANY
@@ -209,7 +209,7 @@ def test_both_readers_agree(text: str) -> None:
 @given(any_text | any_script)
 def test_safe_means_literal_and_reading_only(text: str) -> None:
     verdict = verdict_of(text)
-    if verdict.kind == Kind.SAFE:
+    if verdict.kind == CommandClass.SAFE:
         assert verdict.effects().risk == Risk.READ
         assert not verdict.writes
         assert not verdict.connects

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from toolrest.policy.verdict.verdict import Kind, Verdict, judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement, judge
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 SCRIPTS = {"/bin/bash": (15_000, 600), "/bin/dash": (5_000, 200)}
@@ -191,14 +191,14 @@ class Scripts:
         return script
 
 
-def names_of(verdict: Verdict) -> set[str]:
+def names_of(verdict: Judgement) -> set[str]:
     """The programs that we saw; what xargs starts may stand among its words alone."""
     segments = [segment for segment in verdict.segments if segment.argv]
     names = {segment.argv[0].rpartition("/")[2] for segment in segments}
     return names.union(*(segment.argv for segment in segments if segment.program == "xargs"))
 
 
-def otherwise(verdict: Verdict, started: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def otherwise(verdict: Judgement, started: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """What was started with other words than those that we saw, where these are literal."""
     open_ended = {s.program for s in verdict.segments if s.marks}
     if any(s.program == "xargs" for s in verdict.segments):
@@ -213,7 +213,7 @@ def destroys(words: tuple[str, ...]) -> bool:
     )
 
 
-def runs_a_shim(verdict: Verdict) -> bool:
+def runs_a_shim(verdict: Judgement) -> bool:
     """True for `bash wc`: what stands in a file is not for us to see, and the shims are scripts."""
     return any(
         segment.program in ("sh", "bash", ".", "source", "eval", "xargs", "find")
@@ -223,7 +223,7 @@ def runs_a_shim(verdict: Verdict) -> bool:
     )
 
 
-def wrong(bench: Bench, shell: str, script: str, verdict: Verdict) -> str:
+def wrong(bench: Bench, shell: str, script: str, verdict: Judgement) -> str:
     """What the shell did that we had not seen coming, or nothing."""
     if runs_a_shim(verdict):
         return ""
@@ -245,7 +245,7 @@ def test_a_shell_starts_only_what_we_saw(shell: str, tmp_path: Path) -> None:
     for _, script in zip(range(most), Scripts(20261115), strict=False):
         verdict = judge(script, cwd=str(bench.cwd), home=HOME)
         # dash knows no arithmetic commands; what it takes `((x))` for is what it runs.
-        if verdict.kind < Kind.UNKNOWN and not ("dash" in shell and "((" in script):
+        if verdict.kind < CommandClass.UNKNOWN and not ("dash" in shell and "((" in script):
             ran += 1
             found.append(wrong(bench, shell, script, verdict))
     assert [text for text in found if text] == []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from toolrest.policy.verdict.verdict import Kind, judge
+from toolrest.policy.verdict.verdict import CommandClass, judge
 
 
-def kind_of(script: str) -> Kind:
+def kind_of(script: str) -> CommandClass:
     return judge(script, cwd="/home/u/proj", home="/home/u").kind
 
 
@@ -33,7 +33,7 @@ def kind_of(script: str) -> Kind:
     ],
 )
 def test_a_document_hides_no_command(script: str) -> None:
-    assert kind_of(script) >= Kind.UNKNOWN
+    assert kind_of(script) >= CommandClass.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_document_hides_no_command(script: str) -> None:
     ],
 )
 def test_an_everyday_document_is_understood(script: str) -> None:
-    assert kind_of(script) < Kind.UNKNOWN
+    assert kind_of(script) < CommandClass.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_everyday_document_is_understood(script: str) -> None:
     ],
 )
 def test_an_expansion_hides_no_command(script: str) -> None:
-    assert kind_of(script) >= Kind.UNKNOWN
+    assert kind_of(script) >= CommandClass.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_an_expansion_hides_no_command(script: str) -> None:
     ],
 )
 def test_a_command_that_runs_another_hides_none(script: str) -> None:
-    assert kind_of(script) >= Kind.UNKNOWN
+    assert kind_of(script) >= CommandClass.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -171,4 +171,4 @@ def test_a_command_that_runs_another_hides_none(script: str) -> None:
     ],
 )
 def test_everyday_commands_are_still_understood(script: str) -> None:
-    assert kind_of(script) < Kind.UNKNOWN
+    assert kind_of(script) < CommandClass.UNKNOWN

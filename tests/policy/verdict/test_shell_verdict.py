@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from toolrest.policy.effects import Risk
-from toolrest.policy.verdict.verdict import Kind, Verdict, judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement, judge
 
 
-def look(command: str | list[str], **options: object) -> Verdict:
+def look(command: str | list[str], **options: object) -> Judgement:
     roots = options.get("roots", ("/home/u/proj", "/tmp"))
     assert isinstance(roots, tuple)
     return judge(command, cwd="/home/u/proj", writable_roots=roots, home="/home/u")
@@ -34,7 +34,7 @@ def look(command: str | list[str], **options: object) -> Verdict:
 )
 def test_reads_of_readers(command: str, reads: tuple[str, ...]) -> None:
     verdict = look(command)
-    assert verdict.kind == Kind.SAFE
+    assert verdict.kind == CommandClass.SAFE
     assert verdict.reads == reads
     effects = verdict.effects()
     assert effects.reads == reads
@@ -67,7 +67,7 @@ def test_reads_of_readers(command: str, reads: tuple[str, ...]) -> None:
 )
 def test_writes_that_words_tell(command: str, writes: tuple[str, ...]) -> None:
     verdict = look(command)
-    assert verdict.kind == Kind.TOUCHES
+    assert verdict.kind == CommandClass.TOUCHES
     assert verdict.writes == writes
     assert verdict.effects().risk == Risk.WRITE
     assert verdict.effects().runs_alone
@@ -98,7 +98,7 @@ def test_hosts_that_words_tell(command: str, hosts: tuple[str, ...]) -> None:
 def test_a_cd_in_a_loop_leaves_every_place_unknown() -> None:
     verdict = look("for d in a b; do touch x; cd ..; done")
     assert verdict.writes == ()
-    assert look("while :; do rm -rf x; cd ..; done").kind == Kind.DANGEROUS
+    assert look("while :; do rm -rf x; cd ..; done").kind == CommandClass.DANGEROUS
 
 
 @pytest.mark.parametrize(
@@ -149,32 +149,32 @@ def test_the_dangerous_list_names_its_rule(command: str, rule: str) -> None:
 
 
 def test_wrappers_that_move_and_pipelines_leave_no_false_place() -> None:
-    assert look("env -C / rm -rf home").kind == Kind.DANGEROUS
-    assert look("sudo --chdir=/ rm -rf home").kind == Kind.DANGEROUS
+    assert look("env -C / rm -rf home").kind == CommandClass.DANGEROUS
+    assert look("sudo --chdir=/ rm -rf home").kind == CommandClass.DANGEROUS
     assert set(look("cd sub | touch ../x").writes) == {"/home/u/x", "/home/u/proj/x"}
-    assert look("rm $A $B").kind == Kind.RUNS
-    assert look("rm $OPTIONS /").kind == Kind.DANGEROUS
+    assert look("rm $A $B").kind == CommandClass.RUNS
+    assert look("rm $OPTIONS /").kind == CommandClass.DANGEROUS
 
 
 def test_roots_decide_what_may_be_deleted() -> None:
-    assert look("rm -rf /data/a", roots=("/home/u/proj", "/data")).kind == Kind.TOUCHES
-    assert look("rm -rf /data/a").kind == Kind.DANGEROUS
-    assert look("rm -rf build", roots=()).kind == Kind.DANGEROUS
+    assert look("rm -rf /data/a", roots=("/home/u/proj", "/data")).kind == CommandClass.TOUCHES
+    assert look("rm -rf /data/a").kind == CommandClass.DANGEROUS
+    assert look("rm -rf build", roots=()).kind == CommandClass.DANGEROUS
 
 
 def test_an_argument_list_is_judged_like_its_script() -> None:
     script = look("ls | head")
     shell = look(["bash", "-lc", "ls | head"])
-    assert shell.kind == script.kind == Kind.SAFE
+    assert shell.kind == script.kind == CommandClass.SAFE
     assert [s.argv for s in shell.segments] == [s.argv for s in script.segments]
-    assert look(["/bin/sh", "-c", "rm -rf /"]).kind == Kind.DANGEROUS
-    assert look(["rm", "-rf", "/"]).kind == Kind.DANGEROUS
-    assert look(["ls", "$(id)", "*"]).kind == Kind.SAFE
-    assert look(["/tmp/bash", "-c", "ls"]).kind == Kind.RUNS
-    assert look(["./ls"]).kind == Kind.RUNS
-    assert look(["bash", "-lc", "ls", "extra"]).kind == Kind.RUNS
-    assert look([]).kind == Kind.UNKNOWN
-    assert look(["ls", "a\x00b"]).kind == Kind.UNKNOWN
+    assert look(["/bin/sh", "-c", "rm -rf /"]).kind == CommandClass.DANGEROUS
+    assert look(["rm", "-rf", "/"]).kind == CommandClass.DANGEROUS
+    assert look(["ls", "$(id)", "*"]).kind == CommandClass.SAFE
+    assert look(["/tmp/bash", "-c", "ls"]).kind == CommandClass.RUNS
+    assert look(["./ls"]).kind == CommandClass.RUNS
+    assert look(["bash", "-lc", "ls", "extra"]).kind == CommandClass.RUNS
+    assert look([]).kind == CommandClass.UNKNOWN
+    assert look(["ls", "a\x00b"]).kind == CommandClass.UNKNOWN
 
 
 def test_unknown_and_ordinary_commands_count_as_execute() -> None:
@@ -227,5 +227,5 @@ SAFE = [
 def test_of_plainly_dangerous_and_plainly_safe_commands_only_the_safe_run_unasked() -> None:
     dangerous = [line.replace(" , ", " | ") for group in DANGEROUS_LINES for line in group if line]
     assert len(dangerous) >= 33
-    assert [c for c in dangerous if look(c).kind == Kind.SAFE] == []
-    assert [c for c in SAFE if look(c).kind != Kind.SAFE] == []
+    assert [c for c in dangerous if look(c).kind == CommandClass.SAFE] == []
+    assert [c for c in SAFE if look(c).kind != CommandClass.SAFE] == []

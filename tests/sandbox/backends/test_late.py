@@ -18,10 +18,10 @@ import pytest
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
-from toolrest.sandbox.backends.argument_pipe import LONGEST, Late
+from toolrest.sandbox.backends.argument_pipe import LONGEST, ArgumentPipe
 from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
-from toolrest.sandbox.guard.guard import Guarded
+from toolrest.sandbox.guard.guard import NameGuard
 from toolrest.sandbox.policy import SandboxPolicy
 
 pytestmark = pytest.mark.needs("namespaces")
@@ -149,10 +149,10 @@ async def test_what_cannot_be_held_is_an_error_and_ends_the_launcher(
 ) -> None:
     confined = late(sandbox, "touch ran")
 
-    def fails(_: Guarded) -> None:
+    def fails(_: NameGuard) -> None:
         raise SandboxUnavailable("no room")
 
-    monkeypatch.setattr(Guarded, "hold", fails)
+    monkeypatch.setattr(NameGuard, "hold", fails)
     with pytest.raises(SandboxUnavailable, match="no room"):
         await run(owner, confined.command)
     confined.release()
@@ -166,7 +166,7 @@ async def test_a_view_that_has_grown_too_long_is_not_sent_in_parts(
     sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confined = late(sandbox, "touch ran")
-    monkeypatch.setattr(Late, "give", lambda *_: False)
+    monkeypatch.setattr(ArgumentPipe, "give", lambda *_: False)
     with pytest.raises(SandboxBusy, match=r"[Cc]all again"):
         await run(owner, confined.command)
     confined.release()
@@ -182,27 +182,29 @@ async def test_a_large_environment_goes_the_other_way(sandbox: Sandbox, owner: O
 
 
 @pytest.fixture
-def small_buffers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Late], None]], None]:
+def small_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Callable[[ArgumentPipe], None]], None]:
     """From now on the kernel takes little at once; what else is done to each one is given."""
-    real = Late.__init__
+    real = ArgumentPipe.__init__
 
-    def shrink(more: Callable[[Late], None]) -> None:
-        def small(self: Late) -> None:
+    def shrink(more: Callable[[ArgumentPipe], None]) -> None:
+        def small(self: ArgumentPipe) -> None:
             real(self)
             self._here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
             more(self)
 
-        monkeypatch.setattr(Late, "__init__", small)
+        monkeypatch.setattr(ArgumentPipe, "__init__", small)
 
     return shrink
 
 
 async def test_a_kernel_with_small_buffers_too(
-    sandbox: Sandbox, owner: Owner, small_buffers: Callable[[Callable[[Late], None]], None]
+    sandbox: Sandbox, owner: Owner, small_buffers: Callable[[Callable[[ArgumentPipe], None]], None]
 ) -> None:
     sandbox.choose()
 
-    def known(late: Late) -> None:
+    def known(late: ArgumentPipe) -> None:
         late.room = late._here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2 - 1024
 
     small_buffers(known)
@@ -231,11 +233,11 @@ async def test_commands_at_once_have_the_filter_too(sandbox: Sandbox, owner: Own
 
 
 def test_the_message_ends_although_a_fork_holds_a_copy() -> None:
-    pair = Late()
+    pair = ArgumentPipe()
     copy = os.dup(pair._here.fileno())
     try:
-        reader = os.dup(pair.waiting)
-        assert pair.give(b"--a\0b\0")
+        reader = os.dup(pair.fd)
+        assert pair.send(b"--a\0b\0")
         pair.close()
         pair.close()
         with os.fdopen(reader, "rb") as file:
@@ -245,9 +247,9 @@ def test_the_message_ends_although_a_fork_holds_a_copy() -> None:
 
 
 def test_what_is_too_long_is_not_given() -> None:
-    pair = Late()
-    assert not pair.give(b"x" * (LONGEST + 1))
-    with os.fdopen(os.dup(pair.waiting), "rb") as file:
+    pair = ArgumentPipe()
+    assert not pair.send(b"x" * (LONGEST + 1))
+    with os.fdopen(os.dup(pair.fd), "rb") as file:
         pair.close()
         assert file.read() == b""
 
@@ -282,7 +284,7 @@ def in_memory() -> int:
 
 
 async def test_a_message_that_is_cut_short_ends_the_launcher(
-    sandbox: Sandbox, owner: Owner, small_buffers: Callable[[Callable[[Late], None]], None]
+    sandbox: Sandbox, owner: Owner, small_buffers: Callable[[Callable[[ArgumentPipe], None]], None]
 ) -> None:
     sandbox.choose()
     small_buffers(lambda late: late._here.setblocking(False))

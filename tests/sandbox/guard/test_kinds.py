@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolrest.sandbox.guard.changes import Kinds
+from toolrest.sandbox.guard.changes import FileKindCache
 
 NAMES = ("a", "b", "d", "d/a", "d/e", "d/e/a", "f/a")
 STEPS = st.lists(
@@ -53,11 +53,11 @@ def test_the_answer_is_what_is_there(steps: list[tuple[str, str]], old: bool) ->
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         paths = [root / name for name in NAMES]
-        kinds = Kinds(map(str, paths))
+        kinds = FileKindCache(map(str, paths))
         for tick, (name, what) in enumerate(steps):
             if old:
                 settle(root, tick)
-                kinds.look()
+                kinds.snapshot()
             change(root / name, what)
-            seen = sorted(value for group in kinds.look() for value in group)
+            seen = sorted(value for group in kinds.snapshot() for value in group)
             assert seen == sorted(map(kind, paths))

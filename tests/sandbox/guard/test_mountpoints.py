@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from toolrest.sandbox.guard import placeholders as mountpoints
-from toolrest.sandbox.guard.placeholder_folders import Spares
+from toolrest.sandbox.guard.placeholder_folders import FolderPool
 from toolrest.sandbox.guard.placeholders import MountPoints
 from toolrest.sandbox.guard.root import at_depth, at_top
 
@@ -305,8 +305,8 @@ def test_nor_those_of_a_session_that_keeps_its_records_elsewhere(
 def test_a_record_folder_has_one_mark_for_all_its_sessions(registry: str) -> None:
     os.mkdir(registry)
     code = (
-        "import sys; from toolrest.sandbox.guard.placeholder_folders import mark_of; "
-        "print(mark_of(sys.argv[1]))"
+        "import sys; from toolrest.sandbox.guard.placeholder_folders import placeholder_mtime; "
+        "print(placeholder_mtime(sys.argv[1]))"
     )
     command = [sys.executable, "-c", code, registry]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
@@ -330,7 +330,7 @@ def test_a_kept_folder_with_its_time_set_back_is_not_handed_out(root: Path, regi
     points.release()
 
 
-def interfere(spares: Spares, folder: Path, *, made_again: bool = True) -> None:
+def interfere(spares: FolderPool, folder: Path, *, made_again: bool = True) -> None:
     """Somebody writes a file the moment before we take the folder, and makes it anew after."""
     move = spares._rename
     moved: list[bytes] = []
@@ -349,13 +349,13 @@ def interfere(spares: Spares, folder: Path, *, made_again: bool = True) -> None:
 def test_a_folder_made_again_while_its_twin_is_away_gets_what_was_in_it(
     root: Path, registry: str
 ) -> None:
-    spares = Spares(registry, 10**18)
+    spares = FolderPool(registry, 10**18)
     folder = root / ".vscode"
     folder.mkdir()
     os.utime(folder, (0, 0))
     seen = os.stat_result(folder.stat())
     interfere(spares, folder)
-    spares.take_back(str(folder), seen)
+    spares.reclaim(str(folder), seen)
     assert (folder / "settings.json").read_text() == "mine"
 
 
@@ -369,7 +369,7 @@ def test_what_comes_the_moment_before_a_known_folder_is_taken_stays(
     points.acquire([str(folder)], {})
     points.release()
     points.acquire([str(folder)], {})
-    interfere(points._spares, folder, made_again=made_again)
+    interfere(points._pool, folder, made_again=made_again)
     points.release()
     assert (folder / "settings.json").read_text() == "mine"
     points.acquire([str(folder), f"{root}/.codex"], {})
@@ -398,7 +398,7 @@ def test_what_cannot_be_given_back_holds_up_nobody(root: Path, registry: str) ->
     points.acquire(wanted, {})
     points.release()
     points.acquire(wanted, {})
-    spares = points._spares
+    spares = points._pool
     move = spares._rename
     folder = root / ".b"
 

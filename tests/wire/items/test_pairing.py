@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolrest.items import JSONObject
-from toolrest.wire.items.history_bytes import History
+from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.pairing import (
     call_id_of,
     is_call,
@@ -172,7 +172,7 @@ def as_they_are(stretch: Any) -> list[JSONObject]:
     return list(stretch)
 
 
-def whole(history: History, listed: list[JSONObject]) -> list[JSONObject]:
+def whole(history: EncodedHistory, listed: list[JSONObject]) -> list[JSONObject]:
     made = history.render(listed)
     return [*json.loads(b"[%s]" % made.settled), *made.rest]
 
@@ -183,18 +183,18 @@ def test_growing_is_the_same_as_at_once(
     history: list[JSONObject], stops: list[int], forgets: bool
 ) -> None:
     history = [dict(item) for item in history]
-    growing = History(as_they_are, forgets=forgets)
+    growing = EncodedHistory(as_they_are, forgets=forgets)
     for stop in sorted(stops):
-        at_once = whole(History(as_they_are, forgets=forgets), history[:stop])
+        at_once = whole(EncodedHistory(as_they_are, forgets=forgets), history[:stop])
         assert whole(growing, history[:stop]) == at_once
     made = whole(growing, history)
-    assert made == whole(History(as_they_are, forgets=forgets), history)
+    assert made == whole(EncodedHistory(as_they_are, forgets=forgets), history)
     assert_paired(made)
 
 
 @given(histories, histories)
 def test_another_history_starts_anew(one: list[JSONObject], two: list[JSONObject]) -> None:
-    reused = History(as_they_are)
+    reused = EncodedHistory(as_they_are)
     whole(reused, one)
     assert whole(reused, two) == paired(two)
 
@@ -206,7 +206,7 @@ def test_only_the_end_is_rendered_again() -> None:
         seen.append(len(stretch))
         return list(stretch)
 
-    history = History(count)
+    history = EncodedHistory(count)
     listed: list[JSONObject] = [dict(USER)]
     for turn in range(200):
         history.render(listed)
@@ -217,7 +217,7 @@ def test_only_the_end_is_rendered_again() -> None:
 
 
 def test_reasoning_is_forgotten_when_the_user_speaks() -> None:
-    history = History(as_they_are, forgets=True)
+    history = EncodedHistory(as_they_are, forgets=True)
     listed = [dict(USER), dict(THOUGHT), call("a"), output("a"), dict(THOUGHT), call("b")]
     assert sum(item["type"] == "reasoning" for item in whole(history, listed)) == 2
     listed += [output("b"), dict(SAID), dict(USER)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolrest.agent.conversation.events import ContextCompacted, StreamError
-from toolrest.agent.conversation.model_request import Sampled, Sampling
+from toolrest.agent.conversation.model_request import ModelReply, ModelRequestRun
 from toolrest.agent.conversation.result import TurnEnd
 from toolrest.agent.history.compaction import PROMPT, condensed, without_oldest
 from toolrest.agent.history.history import message, message_text
@@ -79,7 +79,7 @@ class Loop:
             sampled = await self._sample()
             self.text = sampled.text or self.text
             self._check_failure()
-            if not (sampled.follow_up or session.has_pending or await self._held_back()):
+            if not (sampled.follow_up or session.has_pending or await self._hook_wants_more()):
                 return TurnEnd(text=self.text)
             if session.is_full():
                 await self._compact()
@@ -91,7 +91,7 @@ class Loop:
         if runner is not None and runner.enclosure.unavailable is not None:
             raise TurnFailed("sandbox_unavailable", runner.enclosure.unavailable)
 
-    async def _held_back(self) -> bool:
+    async def _hook_wants_more(self) -> bool:
         """Whether a hook wants the model to go on; what it says is the next message."""
         hooks = self.session.hooks
         if hooks is None or self._holds >= _MOST_HOLDS:
@@ -102,12 +102,12 @@ class Loop:
             self.session.record(message("user", words))
         return bool(words)
 
-    async def _sample(self) -> Sampled:
+    async def _sample(self) -> ModelReply:
         """One answer, however often the connection breaks or the context overflows on the way."""
         attempt = compactions = 0
         while True:
             request = self.session.request(self._turn.id, self.schema)
-            sampled = await Sampling(self.session, self._turn, self.budget).run(request)
+            sampled = await ModelRequestRun(self.session, self._turn, self.budget).run(request)
             error = sampled.error
             if error is None:
                 self.budget.turns += 1
@@ -124,18 +124,18 @@ class Loop:
 
     async def _before_retry(self, error: ModelError, attempt: int) -> None:
         most = self.session.model.stream_max_retries
-        if not error.retryable or attempt > most or self._was_never_there(error):
+        if not error.retryable or attempt > most or self._is_probably_misconfigured(error):
             raise error
         words = f"Reconnecting... {attempt}/{most} ({error.message})"
         self.session.emit(StreamError(message=words))
         await asyncio.sleep(retry_delay(attempt, error))
 
-    def _was_never_there(self, error: ModelError) -> bool:
+    def _is_probably_misconfigured(self, error: ModelError) -> bool:
         """A server that nobody has heard of yet is more likely misnamed than restarting.
 
         The request itself was repeated already; whoever waits should read the reason soon.
         """
-        return error.kind == "unreachable" and not self.session.heard
+        return error.kind == "unreachable" and not self.session.server_has_answered
 
     # A conversation that grew too long
 

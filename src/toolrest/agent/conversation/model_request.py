@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
     from toolrest.agent.conversation.usage import Budget
     from toolrest.agent.turn import Turn
-    from toolrest.gate.call.turn import Running
+    from toolrest.gate.call.turn import RunningCall
     from toolrest.gate.output.redact import StreamRedactor
     from toolrest.wire.model import ModelEvent, ModelRequest
 
@@ -46,7 +46,7 @@ _STORED = frozenset(
 
 
 @dataclass(slots=True)
-class Sampled:
+class ModelReply:
     """What one request brought. `error` is set when the answer broke off."""
 
     follow_up: bool = False
@@ -60,18 +60,18 @@ class _Call:
     """A call item that was written down, and what answers it."""
 
     item: JSONObject
-    running: Running | None = None
+    running: RunningCall | None = None
     refusal: str = "not run: the turn ended"
 
 
-class Sampling:
+class ModelRequestRun:
     """One request and the calls it made."""
 
     def __init__(self, session: AgentSession, turn: Turn, budget: Budget) -> None:
         self.session = session
         self.turn = turn
         self.budget = budget
-        self.result = Sampled()
+        self.result = ModelReply()
         self._calls: list[_Call] = []
         self._recorded = 0
         # A secret may come in two pieces.
@@ -82,7 +82,7 @@ class Sampling:
         self._tells_raw = self._tells and settings.show_raw_agent_reasoning
         self._previews: dict[tuple[str, str], StreamRedactor] = {}
 
-    async def run(self, request: ModelRequest) -> Sampled:
+    async def run(self, request: ModelRequest) -> ModelReply:
         """Ask, run what the answer calls for, and record both. Cancelling leaves no call open."""
         try:
             try:
@@ -105,7 +105,7 @@ class Sampling:
     # What comes
 
     def _take(self, event: ModelEvent) -> None:
-        self.session.heard |= not isinstance(event, Retrying)
+        self.session.server_has_answered |= not isinstance(event, Retrying)
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
@@ -238,11 +238,11 @@ def reasoning_text(item: JSONObject, field: Literal["summary", "content"] = "sum
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-_HANDLERS: dict[type, Callable[[Sampling, Any], None]] = {
-    TextDelta: Sampling._text,
-    ReasoningDelta: Sampling._reasoning,
-    ArgumentsDelta: Sampling._arguments,
-    Retrying: Sampling._retrying,
-    Completed: Sampling._completed,
-    ItemDone: Sampling._item,
+_HANDLERS: dict[type, Callable[[ModelRequestRun, Any], None]] = {
+    TextDelta: ModelRequestRun._text,
+    ReasoningDelta: ModelRequestRun._reasoning,
+    ArgumentsDelta: ModelRequestRun._arguments,
+    Retrying: ModelRequestRun._retrying,
+    Completed: ModelRequestRun._completed,
+    ItemDone: ModelRequestRun._item,
 }

@@ -16,7 +16,7 @@ from toolrest.agent.conversation.preload import WarmUp
 from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult
 from toolrest.agent.conversation.usage import Accounting, Budget
 from toolrest.agent.history.history import History, message, message_text, output_item
-from toolrest.agent.history.journal import Journal, NoJournal
+from toolrest.agent.history.journal import NoJournal, SessionJournal
 from toolrest.agent.history.tokens import text_tokens, usage_json
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import Event
@@ -60,7 +60,7 @@ class AgentSession:
         rest: Toolrest,
         model: Model,
         *,
-        journal: Journal | None = None,
+        journal: SessionJournal | None = None,
         history: Iterable[JSONObject] = (),
         usage: Usage | None = None,
         opening: Opening | None = None,
@@ -89,7 +89,7 @@ class AgentSession:
 
             rest.sample_with(sampler(self))
         self.warnings: list[str] = []
-        self.heard = False  # whether the model's server has ever answered
+        self.server_has_answered = False  # whether the model's server has ever answered
         self._pending: deque[JSONObject] = deque()
         self._task: asyncio.Task[TurnEnd] | None = None
         self._stopping: StopReason | None = None
@@ -266,9 +266,9 @@ class AgentSession:
         self._opened = True
         self.journal.write("turn_context", self._context(turn_id))
         for item in said:
-            self._hear(item)
+            self._record_user_item(item)
 
-    def _hear(self, item: JSONObject) -> None:
+    def _record_user_item(self, item: JSONObject) -> None:
         self.record(item)
         if item.get("role") == "user":
             self.emit(UserMessage(message=message_text(item)))
@@ -298,7 +298,7 @@ class AgentSession:
     def take_pending(self) -> None:
         """What was said meanwhile joins the conversation."""
         while self._pending:
-            self._hear(self._pending.popleft())
+            self._record_user_item(self._pending.popleft())
 
     def request(
         self,

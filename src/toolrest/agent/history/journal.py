@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FOLDER = "sessions"
 
 
-class Journal:
+class SessionJournal:
     """Appends lines to a session's rollout. What could not be written waits for the next try.
 
     A line that cannot be written raises Fatal, so that the turn ends; the session goes on, and
@@ -147,7 +147,7 @@ class Journal:
         self._file = -1
 
 
-class NoJournal(Journal):
+class NoJournal(SessionJournal):
     """For sessions that leave nothing behind."""
 
     def write_text(self, kind: str, text: str, payload: JSONObject) -> None:

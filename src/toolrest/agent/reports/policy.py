@@ -18,11 +18,11 @@ from toolrest.policy.verdict.outcome import (
     Skip,
     outcome,
 )
-from toolrest.policy.verdict.verdict import Verdict, judge
+from toolrest.policy.verdict.verdict import Judgement, judge
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
-    from toolrest.agent.setup.assemble import Session
+    from toolrest.agent.setup.assemble import SessionParts
     from toolrest.config import Config
     from toolrest.policy.grants.key import GrantKey
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Checked:
     """The verdict on a command line, and how each of its commands came to it."""
 
-    verdict: Verdict
+    verdict: Judgement
     outcome: Outcome
     setting: Setting
     warnings: tuple[str, ...]
@@ -70,12 +70,12 @@ class Checked:
 def check_command(config: Config, command: str | Sequence[str], workspace: str) -> Checked:
     """Judge a script (one text) or an argument list as a session there would; nothing runs."""
     from toolrest.agent.path_policy import network_of, path_policy
-    from toolrest.agent.user_rules import Remembered
+    from toolrest.agent.user_rules import SessionRules
     from toolrest.tools.shell.command_tool import PRIVATE
 
     settings = config.value
     files = path_policy(config, workspace)
-    known = Remembered(config, files.workspace, "check")
+    known = SessionRules(config, files.workspace, "check")
     setting = Setting(
         settings.approval_policy,
         settings.sandbox_mode,
@@ -105,7 +105,7 @@ _SHOWN = (
 )
 
 
-def effective_policy(config: Config, session: Session) -> dict[str, Any]:
+def effective_policy(config: Config, session: SessionParts) -> dict[str, Any]:
     """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
     settings = config.value
     mode = settings.approval_policy

@@ -17,7 +17,7 @@ from toolrest.agent.setup.tools import (
     skills_folder,
     web_options,
 )
-from toolrest.agent.user_rules import Remembered
+from toolrest.agent.user_rules import SessionRules
 from toolrest.gate.approval.approvals import Approvals, OnAsk
 from toolrest.gate.bus import Bus
 from toolrest.gate.call.schedule import Scheduler
@@ -34,21 +34,21 @@ from toolrest.records import dataclass
 if TYPE_CHECKING:
     from toolrest.agent.undo.turn_checkpoint import Saver
     from toolrest.config import Config, Settings
-    from toolrest.gate.approval.pending_store import Deferring
+    from toolrest.gate.approval.pending_store import FileApprovals
     from toolrest.gate.approval.user_questions import OnQuestion, Questions
     from toolrest.gate.audit.log import AuditLog
     from toolrest.running.runner import Runner
-    from toolrest.tools.shell.command_tool import Surroundings
+    from toolrest.tools.shell.command_tool import SandboxDescription
 
 
 @dataclass(slots=True)
-class Session:
+class SessionParts:
     """A gate and what has to be closed after it."""
 
     gate: Gate
     spill: Spill
     audit: AuditLog | None
-    known: Remembered
+    known: SessionRules
     """The user's rules, overrides and earlier answers."""
     saver: Saver | None = None
     mcp: McpServers | None = None
@@ -78,7 +78,7 @@ def assemble(
     environ: Mapping[str, str],
     parent: Services | None = None,
     on_question: OnQuestion | None = None,
-) -> Session:
+) -> SessionParts:
     """Build a session. Nothing is written to disk before the first call needs it.
 
     A sub-agent's session shares its parent's MCP servers, session grants, count of commands and
@@ -115,7 +115,7 @@ def assemble(
     if settings.approval_policy in ("never", "dangerous"):
         services.approvals.silent = settings.approval_policy
     shared = None if parent is None else parent.known
-    known = services.known = Remembered(config, files.workspace, session_id, shared)
+    known = services.known = SessionRules(config, files.workspace, session_id, shared)
     services.questions = _questions(settings, bus, on_question or getattr(on_ask, "ask_user", None))
     tools = built_in(
         settings.tools,
@@ -160,10 +160,10 @@ def assemble(
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
         services.tally, services.taint = parent.tally, parent.taint
     saver = _saver(config, files, session_id if parent is None else parent.session_id)
-    return Session(gate, spill, audit, known, saver, servers, skills)
+    return SessionParts(gate, spill, audit, known, saver, servers, skills)
 
 
-def _deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> Deferring:
+def _deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> FileApprovals:
     from toolrest.agent.setup.pending_approvals import deferring
 
     return deferring(config, files, session_id, bus)
@@ -207,10 +207,10 @@ def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
     )
 
 
-def _surroundings(settings: Settings, files: PathPolicy) -> Surroundings:
-    from toolrest.tools.shell.command_tool import Surroundings
+def _surroundings(settings: Settings, files: PathPolicy) -> SandboxDescription:
+    from toolrest.tools.shell.command_tool import SandboxDescription
 
-    return Surroundings(
+    return SandboxDescription(
         settings.sandbox_mode, files.writable_roots, network_of(settings), settings.approval_policy
     )
 

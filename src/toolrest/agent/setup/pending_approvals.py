@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import Approvals
     from toolrest.gate.approval.pending import PendingApproval
-    from toolrest.gate.approval.pending_store import Deferring
+    from toolrest.gate.approval.pending_store import FileApprovals
     from toolrest.gate.approval.request import Answer
     from toolrest.gate.bus import Bus
     from toolrest.policy.paths.policy import PathPolicy
 
 
-def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> Deferring:
+def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> FileApprovals:
     """What writes this session's questions down."""
-    from toolrest.gate.approval.pending import Surroundings
-    from toolrest.gate.approval.pending_store import Deferring, PendingStore
+    from toolrest.gate.approval.pending import ApprovalScope
+    from toolrest.gate.approval.pending_store import FileApprovals, PendingStore
 
     settings = config.value
     network = settings.sandbox_workspace_write.network_access
     hosts = settings.tool_security.allowed_network_domains
-    around = Surroundings(
+    around = ApprovalScope(
         session_id,
         files.workspace,
         settings.approval_policy,
@@ -35,7 +35,9 @@ def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> D
         files.writable_roots,
     )
     store = PendingStore(config.home)
-    return Deferring(store, around, bus, settings.approvals.wait_sec, settings.approvals.expire_sec)
+    return FileApprovals(
+        store, around, bus, settings.approvals.wait_sec, settings.approvals.expire_sec
+    )
 
 
 def waiting(approvals: Approvals) -> list[PendingApproval]:

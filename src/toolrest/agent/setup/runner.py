@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.bus import Bus
     from toolrest.policy.paths.policy import PathPolicy
-    from toolrest.running.tally import Tally
+    from toolrest.running.tally import CommandCount
     from toolrest.sandbox.backends.container import ContainerOptions
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.network.tunnel import Blocked
@@ -35,7 +35,7 @@ def session_runner(
     environ: Mapping[str, str],
     confinement: Confinement,
     bus: Bus | None = None,
-    tally: Tally | None = None,
+    tally: CommandCount | None = None,
 ) -> Runner:
     """What starts a session's programs."""
 

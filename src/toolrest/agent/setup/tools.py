@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from toolrest.config.files import user_home
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.tool.registry import Deferred
+from toolrest.gate.tool.registry import LazyTool
 from toolrest.gate.tool.tool import Tool, as_tool
 from toolrest.tools.catalog import is_on
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Config, Settings
-    from toolrest.config.schema.tools import Search
+    from toolrest.config.schema.tools import SearchSettings
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.tools.skills import Skills
     from toolrest.tools.web.search_services import Backend
@@ -68,7 +68,7 @@ class SessionSkills:
 
             return ReadSkill(lambda: self.skills, offered=offered)
 
-        return Deferred("read_skill", "memory", load, offered=offered)
+        return LazyTool("read_skill", "memory", load, offered=offered)
 
 
 def skills_folder(home: str) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def offers_search(settings: Settings) -> bool:
     return settings.tools.tools_web_search_request
 
 
-def _backend(chosen: Search, environ: Mapping[str, str]) -> tuple[Backend | None, str]:
+def _backend(chosen: SearchSettings, environ: Mapping[str, str]) -> tuple[Backend | None, str]:
     from toolrest.sandbox.network.url_access import Unreachable, parse_url
     from toolrest.tools.web.search_services import ADDRESSES, KEY_VARIABLES, Brave, SearXNG, Tavily
     from toolrest.tools.web.web_search import NOT_CONFIGURED

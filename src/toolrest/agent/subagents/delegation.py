@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.subagents.roles import Role, narrowed, roles
-from toolrest.agent.subagents.subagents import Child, SubAgents
+from toolrest.agent.subagents.subagents import ChildAgent, SubAgents
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
 from toolrest.records import replace
-from toolrest.running.tally import Tally
+from toolrest.running.tally import CommandCount
 from toolrest.tools.catalog import collab_tools
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def delegate(
     if not settings.tools.include_collab_tools or depth >= settings.agents.max_depth:
         return None
     services = rest.gate.services
-    services.tally = services.tally or Tally()
+    services.tally = services.tally or CommandCount()
 
-    async def open_child(child: Child) -> AgentSession:
+    async def open_child(child: ChildAgent) -> AgentSession:
         return _session(rest, child, make_model, environ, depth + 1)
 
     agents = SubAgents(
@@ -70,7 +70,7 @@ def _budget(role: Role) -> Budget:
 
 def _session(
     parent: Toolrest,
-    child: Child,
+    child: ChildAgent,
     make_model: MakeModel,
     environ: Mapping[str, str],
     depth: int,

@@ -40,7 +40,7 @@ class AgentStatus(Event):
 
 
 @dataclass(slots=True)
-class Child:
+class ChildAgent:
     """One sub-agent, open or closed."""
 
     id: str
@@ -54,7 +54,7 @@ class Child:
     before_close: Status = "shutdown"
 
 
-Open = Callable[["Child"], Awaitable["AgentSession"]]
+Open = Callable[["ChildAgent"], Awaitable["AgentSession"]]
 """Makes a child's session; its `history` is what it remembers."""
 
 
@@ -77,7 +77,7 @@ class SubAgents:
         self._path = path
         self._emit = emit
         self._make_budget = make_budget
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, ChildAgent] = {}
         self._changed: list[asyncio.Future[None]] = []
         self._dying: set[asyncio.Task[Any]] = set()
 
@@ -102,7 +102,7 @@ class SubAgents:
         child_id = str(uuid.uuid4())
         chosen = self._roles[role]
         path = f"{self._path}/{role}-{len(self._children) + 1}"
-        child = self._children[child_id] = Child(child_id, path, chosen)
+        child = self._children[child_id] = ChildAgent(child_id, path, chosen)
         try:
             child.session = await self._open(child)
         except Exception as error:
@@ -164,7 +164,7 @@ class SubAgents:
 
     # One child's life
 
-    def _child(self, agent_id: str) -> Child:
+    def _child(self, agent_id: str) -> ChildAgent:
         if agent_id not in self._children:
             raise RespondToModel(f"agent with id {agent_id} not found")
         return self._children[agent_id]
@@ -177,12 +177,12 @@ class SubAgents:
                 "one of them, or close it"
             )
 
-    def _start(self, child: Child, message: str) -> None:
+    def _start(self, child: ChildAgent, message: str) -> None:
         child.partial = None
         self._set(child, "running")
         child.work = asyncio.ensure_future(self._work(child, message))
 
-    async def _work(self, child: Child, message: str) -> None:
+    async def _work(self, child: ChildAgent, message: str) -> None:
         session = child.session
         assert session is not None  # noqa: S101  a child that works is open
         status: Status = {"errored": "Interrupted"}
@@ -204,7 +204,7 @@ class SubAgents:
             if child.session is session:
                 self._set(child, status)
 
-    def _outcome(self, child: Child, result: TurnResult) -> Status:
+    def _outcome(self, child: ChildAgent, result: TurnResult) -> Status:
         if result.status == "completed":
             return {"completed": result.text}
         if result.status == "budget":
@@ -220,7 +220,7 @@ class SubAgents:
             return {"errored": "Interrupted"}
         return {"errored": result.error or result.reason}
 
-    async def _end(self, child: Child) -> None:
+    async def _end(self, child: ChildAgent) -> None:
         """Close a child within a bound, whatever it does; nothing it leaves is waited for."""
         session, child.session = child.session, None
         if session is None:
@@ -233,7 +233,7 @@ class SubAgents:
         closing.add_done_callback(self._dying.discard)
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
 
-    async def _shut(self, session: AgentSession, child: Child) -> None:
+    async def _shut(self, session: AgentSession, child: ChildAgent) -> None:
         with contextlib.suppress(Exception):
             await session.aclose()
         child.history = list(session.history.items)
@@ -254,7 +254,7 @@ class SubAgents:
         if changed in self._changed:
             self._changed.remove(changed)
 
-    def _set(self, child: Child, status: Status) -> None:
+    def _set(self, child: ChildAgent, status: Status) -> None:
         child.status = status
         self._emit(
             AgentStatus(agent_id=child.id, path=child.path, role=child.role.name, status=status)

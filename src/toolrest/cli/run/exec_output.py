@@ -35,7 +35,7 @@ EXIT_CODES = {
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunEnd:
     """How the run ended, for the last line and the exit code."""
 
     status: str
@@ -45,14 +45,14 @@ class Outcome:
     denials: list[JSONObject]
 
     @classmethod
-    def of(cls, result: TurnResult) -> Outcome:
+    def of(cls, result: TurnResult) -> RunEnd:
         """What a turn's result means."""
         code = EXIT_CODES.get(result.reason, 1)
         usage = usage_json(result.usage)
         return cls(result.status, result.reason, code, usage, result.denials)
 
     @classmethod
-    def failed(cls, reason: str, code: int) -> Outcome:
+    def failed(cls, reason: str, code: int) -> RunEnd:
         """A run that did not get as far as a turn."""
         return cls("failed", reason, code, usage_json(Usage()), [])
 
@@ -87,16 +87,16 @@ class Output:
         if self.as_json:
             self.thread.thread_started(thread_id)
 
-    def give_up(self, problem: object, reason: str, code: int) -> Outcome:
+    def give_up(self, problem: object, reason: str, code: int) -> RunEnd:
         """The run ends without a turn's result."""
         if self.as_json:
             if not self._opened:
                 self.open(str(uuid.uuid4()))
             self.thread.error(str(problem))
         click.echo(f"toolrest: {problem}", err=True)
-        return Outcome.failed(reason, code)
+        return RunEnd.failed(reason, code)
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: RunEnd) -> None:
         """The last line."""
         if self.as_json:
             self.thread.result(

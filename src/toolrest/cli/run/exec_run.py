@@ -13,7 +13,7 @@ import click
 from toolrest.agent.conversation.events import TaskComplete
 from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
-from toolrest.cli.run.exec_output import EXIT_CODES, Outcome, Output, read_schema, unmet
+from toolrest.cli.run.exec_output import EXIT_CODES, Output, RunEnd, read_schema, unmet
 from toolrest.cli.startup import settled, users_environment
 from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
@@ -107,7 +107,7 @@ class _Run:
         self._environ = users_environment()
         self._stops: set[asyncio.Task[None]] = set()
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RunEnd:
         """Open, work, close; a signal ends it at any point."""
         loop = asyncio.get_running_loop()
         me = asyncio.current_task()
@@ -130,7 +130,7 @@ class _Run:
         elif me is not None:
             me.cancel()
 
-    async def _work(self) -> Outcome:
+    async def _work(self) -> RunEnd:
         task = self.task
         schema = read_schema(task.output_schema) if task.output_schema else None
         if task.answer is not None:
@@ -138,9 +138,9 @@ class _Run:
         items = prompt_items(task.prompt, task.images)
         config = task.load()
         if config.warnings:
-            from toolrest.cli.terminal.notices import tell_warnings
+            from toolrest.cli.terminal.notices import print_warnings
 
-            tell_warnings(config)
+            print_warnings(config)
         if task.add_dirs and config.value.sandbox_mode == "read-only":
             words = "--add-dir has no effect while sandbox_mode is read-only"
             click.echo(f"toolrest: {words}; add: -s workspace-write", err=True)
@@ -215,8 +215,8 @@ class _Run:
         self._stops.add(stopping)
         stopping.add_done_callback(self._stops.discard)
 
-    def _conclude(self, result: TurnResult, schema: JSONObject | None) -> Outcome:
-        outcome = Outcome.of(result)
+    def _conclude(self, result: TurnResult, schema: JSONObject | None) -> RunEnd:
+        outcome = RunEnd.of(result)
         if not self.out.as_json and result.text is not None and outcome.exit_code in (0, 4):
             self.out.put(result.text)
         if outcome.exit_code == 0 and not (result.text or "").strip():

@@ -14,7 +14,7 @@ from toolrest.records import replace
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.serve.acp import EditorAgent, Opening
+    from toolrest.serve.acp import EditorAgent, SessionRequest
 
 
 _LONGEST_LINE = 50 * 1024 * 1024
@@ -33,7 +33,7 @@ def command(choices: Choices) -> None:
     """
     from toolrest.serve.acp import EditorAgent
 
-    def open_session(opening: Opening) -> AgentSession:
+    def open_session(opening: SessionRequest) -> AgentSession:
         return _open(choices, opening)
 
     for number, name in ((0, "input"), (1, "output")):
@@ -51,7 +51,7 @@ def _can_talk(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
-def _open(choices: Choices, opening: Opening) -> AgentSession:
+def _open(choices: Choices, opening: SessionRequest) -> AgentSession:
     from toolrest.agent.history.stored_sessions import find_session
     from toolrest.agent.open_session import open_session
     from toolrest.agent.setup.tools import add_user_tools
@@ -67,7 +67,7 @@ def _open(choices: Choices, opening: Opening) -> AgentSession:
     return session
 
 
-def _chosen(opening: Opening) -> dict[str, Any]:
+def _chosen(opening: SessionRequest) -> dict[str, Any]:
     """What the editor chose for a session: more folders, and MCP servers of its own."""
     from toolrest.config.keys import format_key
     from toolrest.errors import ConfigError

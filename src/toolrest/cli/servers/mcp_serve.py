@@ -38,9 +38,9 @@ def command(choices: Choices, address: str | None) -> None:
     """
     config = choices.load()
     if config.warnings:
-        from toolrest.cli.terminal.notices import tell_warnings
+        from toolrest.cli.terminal.notices import print_warnings
 
-        tell_warnings(config)
+        print_warnings(config)
     from toolrest.serve.server import ToolServer
 
     tools = ToolServer(config, config.workspace or ".", _open)

@@ -65,7 +65,7 @@ async def ask_trust(terminal: Terminal, workspace: str) -> None:
         distrust(folder)
 
 
-def tell_warnings(config: Config) -> None:
+def print_warnings(config: Config) -> None:
     """Print them on standard error."""
     for warning in _to_tell(config):
         click.echo(f"toolrest: {warning}", err=True)

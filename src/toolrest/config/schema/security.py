@@ -47,7 +47,7 @@ class ShellEnvironmentPolicy(Table):
     set: dict[str, str] = {}
 
 
-class Sandbox(Table):
+class SandboxSettings(Table):
     """`[sandbox]`: what a backend must enforce, and how docker and chroot are to be used.
 
     `image`, `engine`, `engine_args`, `run_args`, `user` and `read_only_root` are for
@@ -73,7 +73,7 @@ class CommandLimits(Table):
     file_size: Size | None = None
 
 
-class Approvals(Table):
+class ApprovalSettings(Table):
     """`[approvals]`: single tools (names or globs), MCP servers, folders, beginnings of commands.
 
     `allow` lifts an ordinary question; it lifts no denial, nothing on the dangerous list, and
@@ -123,7 +123,7 @@ class HookRow(Table):
     on_error: Literal["block", "continue", "ask"] = "block"
 
 
-class Hooks(Table):
+class HookSettings(Table):
     """`[hooks]`: programs by the event that they are run at."""
 
     PreToolUse: tuple[HookRow, ...] = ()

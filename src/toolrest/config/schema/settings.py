@@ -7,21 +7,21 @@ from typing import Annotated, Any, Literal
 from toolrest.config.schema.mcp import McpOptions, McpServer
 from toolrest.config.schema.providers import FamilyRow, ModelProvider
 from toolrest.config.schema.security import (
-    Approvals,
+    ApprovalSettings,
     CommandLimits,
     CommandRules,
-    Hooks,
+    HookSettings,
     Redact,
-    Sandbox,
+    SandboxSettings,
     SandboxWorkspaceWrite,
     ShellEnvironmentPolicy,
 )
 from toolrest.config.schema.table import Table
 from toolrest.config.schema.tools import (
-    Agents,
-    Checkpoints,
+    AgentSettings,
+    CheckpointSettings,
     Otel,
-    Search,
+    SearchSettings,
     Tools,
     ToolSecurity,
     UserInput,
@@ -76,13 +76,13 @@ class Settings(Table):
     max_tokens: Count | None = None
     approval_policy: Approval = "on-request"
     on_ask: OnAsk = "deny"
-    approvals: Approvals = Approvals()
+    approvals: ApprovalSettings = ApprovalSettings()
     rules: CommandRules = CommandRules()
     sandbox_mode: SandboxMode = "workspace-write"
     sandbox_policy: Literal["docker", "vm", "chroot"] | None = None
     sandbox_workspace_write: SandboxWorkspaceWrite = SandboxWorkspaceWrite()
     sandbox_tmp: Literal["private", "host"] = "private"
-    sandbox: Sandbox = Sandbox()
+    sandbox: SandboxSettings = SandboxSettings()
     limits: CommandLimits = CommandLimits()
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     read_roots: Texts | None = None
@@ -96,15 +96,15 @@ class Settings(Table):
     tools: Tools = Tools()
     tool_security: ToolSecurity = ToolSecurity()
     user_input: UserInput = UserInput()
-    hooks: Hooks = Hooks()
+    hooks: HookSettings = HookSettings()
     notify: Texts = ()
 
     web_search: Literal["disabled", "cached", "live"] | None = None
     web: Web = Web()
-    search: Search = Search()
-    checkpoints: Checkpoints = Checkpoints()
+    search: SearchSettings = SearchSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
     redact: Redact = Redact()
-    agents: Agents = Agents()
+    agents: AgentSettings = AgentSettings()
     otel: Otel = Otel()
     mcp_servers: dict[str, McpServer] = {}
     active_mcp_servers: Texts | None = None

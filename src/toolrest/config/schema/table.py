@@ -12,7 +12,7 @@ from toolrest.errors import ConfigError
 ProblemKind: TypeAlias = Literal["unknown", "missing", "mismatch", "refused"]
 
 
-class Problem:
+class SettingProblem:
     """One thing that is wrong with a table: where, what came, and what to say about it.
 
     `text` is what was expected of a `mismatch`, and the whole reason of what was `refused`.
@@ -37,7 +37,7 @@ class Problem:
 class TableError(ConfigError):
     """A table that cannot be used, with every problem that it has."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[SettingProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__(
             "\n".join(f"{'.'.join(map(str, each.path))}: {each}" for each in self.problems)

@@ -67,7 +67,7 @@ class Web(Table):
     timeout_sec: Seconds = 30.0
 
 
-class Search(Table):
+class SearchSettings(Table):
     """`[search]`: who answers `web_search` where the model's own server does not.
 
     `url` is a SearXNG instance, or another address of the service; the key of Brave and Tavily is
@@ -83,7 +83,7 @@ class Search(Table):
     max_results: Annotated[int, Range(1, 50)] = 10
 
 
-class Checkpoints(Table):
+class CheckpointSettings(Table):
     """`[checkpoints]`: what is saved before a turn changes the workspace, for `toolrest undo`.
 
     An untracked file over `max_file_size` is left out, and those past `max_size` in all.
@@ -114,7 +114,7 @@ class AgentRole(Table):
     max_tokens: Count | None = None
 
 
-class Agents(Table):
+class AgentSettings(Table):
     """`[agents]`: how many sub-agents may work at once, how deep they may nest, and how long.
 
     The limits hold for each sub-agent's task; a role may set its own.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from toolrest.config.schema.table import Problem, ProblemKind, Table, TableError
+from toolrest.config.schema.table import ProblemKind, SettingProblem, Table, TableError
 from toolrest.config.schema.types import Length, Range
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -63,7 +63,7 @@ class _Checking:
     """One look at what was written. What a check returns counts only where it found no problem."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[SettingProblem] = []
         self._by_origin: dict[Any, Callable[[Any, Any, Path], Any]] = {
             Annotated: self._annotated,
             Literal: self._literal,
@@ -167,4 +167,4 @@ class _Checking:
         self._add("mismatch", path, value, expected)
 
     def _add(self, kind: ProblemKind, path: Path, value: Any = None, text: str = "") -> None:
-        self.problems.append(Problem(kind, path, value, text))
+        self.problems.append(SettingProblem(kind, path, value, text))

@@ -16,7 +16,7 @@ from toolrest.gate.approval.request import Review, read_answer
 from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:
-    from toolrest.gate.approval.pending_store import Deferring
+    from toolrest.gate.approval.pending_store import FileApprovals
     from toolrest.gate.bus import Bus
     from toolrest.gate.context import Context
 
@@ -33,7 +33,7 @@ class Approvals:
         bus: Bus,
         on_ask: OnAsk = "deny",
         unasked: Unasked = "deny",
-        make_deferring: Callable[[], Deferring] | None = None,
+        make_deferring: Callable[[], FileApprovals] | None = None,
     ) -> None:
         self._bus = bus
         self.silent: str | None = None
@@ -41,11 +41,11 @@ class Approvals:
         self._approver = on_ask if callable(on_ask) else None
         self.unasked: Unasked = unasked if callable(on_ask) else on_ask
         self._make_deferring = make_deferring
-        self._deferring: Deferring | None = None
+        self._deferring: FileApprovals | None = None
         self._admitted: dict[str, tuple[str, Review]] = {}
 
     @property
-    def deferring(self) -> Deferring | None:
+    def deferring(self) -> FileApprovals | None:
         """Where questions wait for other processes, made on first use."""
         if self._deferring is None and self._make_deferring is not None:
             self._deferring = self._make_deferring()

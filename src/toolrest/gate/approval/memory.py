@@ -21,7 +21,7 @@ ONCE = "this call only"
 RETRY = "; if the sandbox blocks it, it runs once more outside without another question"
 
 
-class Kept(NamedTuple):
+class Remembering(NamedTuple):
     """What came of remembering: what the model should know, or what went wrong, in words."""
 
     note: str = ""
@@ -92,23 +92,23 @@ class Memory:
         allowed = "; ".join(key.sentence() for key in stores)
         return Choice(scope, f"{until}: {allowed}", stores)
 
-    def keep(self, request: ApprovalRequest, review: Review) -> Kept:
+    def keep(self, request: ApprovalRequest, review: Review) -> Remembering:
         """Remember what the chosen answer said it would."""
         choice = request.choice(review.answer)
         if choice is None:
-            return Kept()
+            return Remembering()
         try:
             if choice.prefix and self.save_rule is not None:
                 from toolrest.policy.rules.amendment import saved_message
 
                 self.save_rule(choice.prefix)
-                return Kept(note=saved_message(choice.prefix).replace("\n- ", " "))
+                return Remembering(note=saved_message(choice.prefix).replace("\n- ", " "))
             if choice.stores:
                 scope = "session" if choice.scope == "once" else choice.scope
                 self.grants.remember(choice.stores, cast("GrantScope", scope), request.tool)
         except ConfigError as error:
-            return Kept(problem=f"the answer counts for this call only: {error}")
-        return Kept()
+            return Remembering(problem=f"the answer counts for this call only: {error}")
+        return Remembering()
 
 
 def _rule(prefix: Sequence[str]) -> Choice:

@@ -123,7 +123,7 @@ _SHOWN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ApprovalScope:
     """Where and how a session's calls run: a yes counts for the same surroundings only."""
 
     session_id: str

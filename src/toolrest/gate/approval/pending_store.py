@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolrest.errors import Rejected
 from toolrest.events import ApprovalDeferred
-from toolrest.gate.approval.pending import PendingApproval, PendingError, Surroundings, shown_of
+from toolrest.gate.approval.pending import ApprovalScope, PendingApproval, PendingError, shown_of
 from toolrest.gate.approval.request import ANSWERS, Answer, ApprovalRequest, Review
 from toolrest.gate.bus import Bus
 from toolrest.items import JSONObject
@@ -49,7 +49,7 @@ class PendingStore:
     # Asking
 
     def add(
-        self, request: ApprovalRequest, around: Surroundings, seconds: float
+        self, request: ApprovalRequest, around: ApprovalScope, seconds: float
     ) -> PendingApproval:
         """Write a question down; the same one that still waits is not written twice."""
         pin, exact = around.pin(request), request.exact
@@ -250,11 +250,11 @@ _LOOK_EVERY = 0.2
 
 
 @dataclass(slots=True)
-class Deferring:
+class FileApprovals:
     """Asks through files: whoever answers is another process, now or later."""
 
     store: PendingStore
-    around: Surroundings
+    around: ApprovalScope
     bus: Bus
     wait: float = 0.0
     expire: float = 86_400.0

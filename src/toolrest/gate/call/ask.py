@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 
 from toolrest.errors import Rejected, ToolCallError
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact, Review
-from toolrest.gate.call.report import Source, tell_decision
+from toolrest.gate.call.report import Source, emit_decision
 from toolrest.gate.decision.decide import Decision
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import Ready
+    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Gate, Walk
 
 RETRY_REASON = "command failed; retry without sandbox?"
 
 
-async def ask(walk: Walk, call: Ready, decision: Decision, *, retry: bool = False) -> Review | None:
+async def ask(
+    walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool = False
+) -> Review | None:
     """The yes, or None when it was a hook's; anything else is raised."""
     gate = walk.gate
     request = _request_for(walk, call, decision, retry=retry)
@@ -30,7 +32,7 @@ async def ask(walk: Walk, call: Ready, decision: Decision, *, retry: bool = Fals
             by = "user"
             review = await gate.services.approvals.ask(request, walk.turn.id)
     except ToolCallError as error:
-        tell_decision(walk, call, Decision("deny", decision.rule, error.message), by)
+        emit_decision(walk, call, Decision("deny", decision.rule, error.message), by)
         error.message = call.tool.rejected_text(error.message)
         raise
     reason = decision.reason
@@ -38,11 +40,11 @@ async def ask(walk: Walk, call: Ready, decision: Decision, *, retry: bool = Fals
         kept = gate.services.memory.keep(request, review)
         reason = f"{reason}; {kept.problem}" if kept.problem else reason
         walk.note = kept.note
-    tell_decision(walk, call, Decision("allow", decision.rule, reason), by)
+    emit_decision(walk, call, Decision("allow", decision.rule, reason), by)
     return review
 
 
-async def may_leave(walk: Walk, call: Ready) -> bool:
+async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
     """Whether a call that the sandbox has blocked may be tried once more outside.
 
     Who was asked about this very call was told so, and is not asked again; a yes from
@@ -60,11 +62,13 @@ async def may_leave(walk: Walk, call: Ready) -> bool:
     return True
 
 
-def _may_retry(gate: Gate, call: Ready) -> bool:
+def _may_retry(gate: Gate, call: ResolvedCall) -> bool:
     return gate.decider.retries_outside and call.tool.may_escalate
 
 
-def _request_for(walk: Walk, call: Ready, decision: Decision, *, retry: bool) -> ApprovalRequest:
+def _request_for(
+    walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool
+) -> ApprovalRequest:
     """The question about a call; `retry`: the sandbox has blocked its first attempt."""
     redact = walk.gate.services.redactor.redact
     shown = call.tool.question(call.args, call.ctx)
@@ -92,7 +96,7 @@ def _request_for(walk: Walk, call: Ready, decision: Decision, *, retry: bool) ->
     )
 
 
-def _choices(walk: Walk, call: Ready, decision: Decision) -> tuple[Choice, ...]:
+def _choices(walk: Walk, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:
     services = walk.gate.services
     if services.memory is None:
         return ()

@@ -24,7 +24,7 @@ from toolrest.items import ToolOutput
 from toolrest.private_files import hash_file
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import Ready
+    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
     from toolrest.gate.tool.tool import Tool
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left behind"
 
 
-async def run_decided(walk: Walk, call: Ready) -> ToolOutput:
+async def run_decided(walk: Walk, call: ResolvedCall) -> ToolOutput:
     """Run a call; what may change something waits for the turn to be ready for that."""
     walk.ran = call
     if not call.effects.mutating:
@@ -51,14 +51,14 @@ async def run_decided(walk: Walk, call: Ready) -> ToolOutput:
         return await _once(walk, call)
 
 
-async def _once(walk: Walk, call: Ready) -> ToolOutput:
+async def _once(walk: Walk, call: ResolvedCall) -> ToolOutput:
     if not call.effects.writes:
         return await attempt(walk, call)
 
-    return await watched(walk, call)
+    return await attempt_hashed(walk, call)
 
 
-async def attempt(walk: Walk, call: Ready) -> ToolOutput:
+async def attempt(walk: Walk, call: ResolvedCall) -> ToolOutput:
     """Run the tool within its time limit."""
     own = call.tool.timeout
     seconds = own if own is not None else walk.gate.default_timeout
@@ -79,7 +79,7 @@ async def attempt(walk: Walk, call: Ready) -> ToolOutput:
         deadline.stop()
 
 
-async def _perform(walk: Walk, call: Ready) -> ToolOutput:
+async def _perform(walk: Walk, call: ResolvedCall) -> ToolOutput:
     try:
         value = await call.tool.run(call.args, call.ctx)
         if type(value) is not str and isinstance(value, AsyncIterator):
@@ -89,7 +89,7 @@ async def _perform(walk: Walk, call: Ready) -> ToolOutput:
         call.ctx.end_output()
 
 
-async def _collect(walk: Walk, pieces: AsyncIterator[Any], call: Ready) -> ToolOutput:
+async def _collect(walk: Walk, pieces: AsyncIterator[Any], call: ResolvedCall) -> ToolOutput:
     """A streaming tool: each piece is shown as it comes; memory stays bounded."""
     tool, ctx = call.tool, call.ctx
     collector = walk.gate.limiter.collector(walk.call_id, tool.name, tool.max_chars)
@@ -177,7 +177,7 @@ def note_written(hashes: Mapping[str, str | None], services: Services) -> None:
 _QUICK_HASH = 8 << 20
 
 
-async def watched(walk: Walk, call: Ready) -> ToolOutput:
+async def attempt_hashed(walk: Walk, call: ResolvedCall) -> ToolOutput:
     """Run it, with a hash of each file before and after."""
     paths = call.effects.writes
     services = walk.gate.services

@@ -8,7 +8,7 @@ from toolrest.errors import ToolCallError
 from toolrest.events import Verdict
 from toolrest.gate.approval.request import Choice
 from toolrest.gate.call.judge import judge_call
-from toolrest.gate.call.understand import Ready, canonical_effects, fingerprint_of, route
+from toolrest.gate.call.understand import ResolvedCall, canonical_effects, fingerprint_of, route
 from toolrest.gate.call.walk import Gate
 from toolrest.gate.context import Context
 from toolrest.items import CallItem
@@ -55,7 +55,7 @@ def explain(gate: Gate, item: CallItem) -> Explanation:
         ctx = Context(gate.services, "explain", name, "explain")
         args = found.decode().args
         effects = canonical_effects(found.tool.effects(args, ctx), ctx)
-        call = Ready(found.tool, args, ctx, effects, found.tool.level(effects))
+        call = ResolvedCall(found.tool, args, ctx, effects, found.tool.level(effects))
         decision = judge_call(gate, call, fingerprint_of(found))
     except ToolCallError as error:
         return Explanation(name, "deny", error.kind, error.message, "none")
@@ -71,7 +71,7 @@ def explain(gate: Gate, item: CallItem) -> Explanation:
     )
 
 
-def _choices(gate: Gate, call: Ready, decision: Decision) -> tuple[Choice, ...]:
+def _choices(gate: Gate, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:
     memory = gate.services.memory
     if memory is None or decision.verdict != "ask":
         return ()

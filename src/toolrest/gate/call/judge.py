@@ -8,7 +8,7 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.records import replace
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import Ready
+    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Gate
     from toolrest.policy.overrides import Said
 
@@ -16,7 +16,7 @@ _BORDERS = ("critical", "unread", "leave", "refused")
 """Rows that no override lifts."""
 
 
-def judge_call(gate: Gate, call: Ready, fingerprint: str) -> Decision:
+def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:
     """The decision on a call that was understood."""
     decision = None
     if call.tool.decides:
@@ -52,7 +52,7 @@ def _overridden(decision: Decision, said: Said, mode: str) -> Decision:
     return replace(decision, verdict="ask", rule=said.setting, reason=reason)
 
 
-def _recalled(gate: Gate, call: Ready, decision: Decision, fingerprint: str) -> Decision:
+def _recalled(gate: Gate, call: ResolvedCall, decision: Decision, fingerprint: str) -> Decision:
     """An ask that was answered before need not be asked again."""
     memory = gate.services.memory
     if memory is None or decision.keys is not None:

@@ -10,7 +10,7 @@ from toolrest.events import ToolCallBegin, ToolCallDecision, ToolCallEnd
 
 if TYPE_CHECKING:
     from toolrest.errors import ToolCallError
-    from toolrest.gate.call.understand import Ready
+    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.output.limiter import Limited
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = Literal["policy", "user", "config", "hook"]
 
 
-def tell_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
+def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
     """A call has come, with these arguments that its tool does not know."""
     walk.gate.services.bus.emit(
         ToolCallBegin(
@@ -31,7 +31,9 @@ def tell_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
     )
 
 
-def tell_decision(walk: Walk, call: Ready, decision: Decision, source: Source = "policy") -> None:
+def emit_decision(
+    walk: Walk, call: ResolvedCall, decision: Decision, source: Source = "policy"
+) -> None:
     """What was decided about a call, and by whom."""
     walk.gate.services.bus.emit(
         ToolCallDecision(
@@ -52,7 +54,7 @@ def tell_decision(walk: Walk, call: Ready, decision: Decision, source: Source = 
     )
 
 
-def tell_refusal(walk: Walk, error: ToolCallError) -> None:
+def emit_refusal(walk: Walk, error: ToolCallError) -> None:
     """A call that never came to a decision has its line in the audit log all the same."""
     services = walk.gate.services
     services.bus.emit(
@@ -70,7 +72,7 @@ def tell_refusal(walk: Walk, error: ToolCallError) -> None:
     )
 
 
-def tell_end(walk: Walk, limited: Limited) -> None:
+def emit_end(walk: Walk, limited: Limited) -> None:
     """The call has its output."""
     services = walk.gate.services
     output = limited.output

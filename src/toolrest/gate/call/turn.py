@@ -18,7 +18,7 @@ from toolrest.items import Answered, CallItem, ToolOutput
 from toolrest.policy.effects import Effects
 
 
-class Running:
+class RunningCall:
     """A call that was started: its item, and its one output when it comes."""
 
     __slots__ = ("_output", "_task", "_waiters", "_walk", "item")
@@ -89,7 +89,7 @@ class Running:
                 await self._waiter()
 
 
-class Turn:
+class CallTurn:
     """Calls that belong together. Use it as `async with rest.turn() as turn`.
 
     `before_mutation` is awaited once, before the first call of the turn that may change
@@ -106,8 +106,8 @@ class Turn:
         self.id = f"turn-{gate.turns_made}"
         self.failure: Fatal | None = None
         self._gate = gate
-        self._calls: list[Running] = []
-        self._by_id: dict[str, list[Running]] = {}
+        self._calls: list[RunningCall] = []
+        self._by_id: dict[str, list[RunningCall]] = {}
         self._prepare = before_mutation
         self._commit = commit
         self._prepared: asyncio.Future[None] | None = None
@@ -147,13 +147,13 @@ class Turn:
             return "failed"
         return "aborted" if self._aborted else "completed"
 
-    def start(self, item: CallItem) -> Running:
+    def start(self, item: CallItem) -> RunningCall:
         """Start a call now; it waits by itself for calls it conflicts with."""
         self._gate.services.bus.bind()
         call_id = item.call_id or ""
         walk = Walk(self._gate, item, self, call_id)
         walk.refused = self.failure
-        running = Running(item, walk)
+        running = RunningCall(item, walk)
         self._calls.append(running)
         self._by_id.setdefault(call_id, []).append(running)
         return running
@@ -162,7 +162,7 @@ class Turn:
         """Every call of this turn with its output, in call order."""
         return [Answered(running.item, await running.output()) for running in self._calls]
 
-    def abort(self, call_id: str) -> Running | None:
+    def abort(self, call_id: str) -> RunningCall | None:
         """Cancel one call; None when no call of this id is running."""
         for running in self._by_id.get(call_id, ()):
             if not running.done:

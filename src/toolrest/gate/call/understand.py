@@ -149,7 +149,7 @@ def _unknown(
 
 
 @dataclass(slots=True)
-class Ready:
+class ResolvedCall:
     """A call that can be decided."""
 
     tool: Tool
@@ -194,7 +194,7 @@ _decode = json.JSONDecoder().raw_decode
 _LONGEST_SHOWN = 2000
 
 
-def refuse_mended(item: CallItem, effects: Effects, arguments: str) -> None:
+def refuse_repaired(item: CallItem, effects: Effects, arguments: str) -> None:
     """Ask the model to say it exactly when the call may change something.
 
     `arguments` is what would have run, without secrets.
@@ -210,7 +210,7 @@ def refuse_mended(item: CallItem, effects: Effects, arguments: str) -> None:
     raise RespondToModel(words, kind="input_invalid", fields=("arguments",))
 
 
-def noted(item: CallItem, output: ToolOutput) -> ToolOutput:
+def with_repair_note(item: CallItem, output: ToolOutput) -> ToolOutput:
     """The output with a line that says what was put right."""
     if not isinstance(item, FunctionCall) or not item.repaired or output.failed:
         return output

@@ -16,9 +16,15 @@ from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCal
 from toolrest.gate.call.attempt import LEFT_BEHIND, run_decided, timed_out
 from toolrest.gate.call.deadlines import Deadline, Deadlines
 from toolrest.gate.call.judge import judge_call
-from toolrest.gate.call.report import tell_begin, tell_decision, tell_end, tell_refusal
+from toolrest.gate.call.report import emit_begin, emit_decision, emit_end, emit_refusal
 from toolrest.gate.call.schedule import Scheduler, Ticket
-from toolrest.gate.call.understand import Ready, Route, canonical_effects, fingerprint_of, route
+from toolrest.gate.call.understand import (
+    ResolvedCall,
+    Route,
+    canonical_effects,
+    fingerprint_of,
+    route,
+)
 from toolrest.gate.context import Context, Services
 from toolrest.gate.decision.decide import Decider, Decision
 from toolrest.gate.decision.repeated_calls import LoopWatch
@@ -33,7 +39,7 @@ from toolrest.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from toolrest.events import FileChange
-    from toolrest.gate.call.turn import Turn
+    from toolrest.gate.call.turn import CallTurn
     from toolrest.gate.hooks.around_call import HookedWalks
     from toolrest.gate.hooks.hooks import Hooked
 
@@ -71,7 +77,7 @@ class Walk:
 
     gate: Gate
     item: CallItem
-    turn: Turn
+    turn: CallTurn
     call_id: str
     started: float = field(default_factory=monotonic)
     tool: Tool | None = None
@@ -96,7 +102,7 @@ class Walk:
     """Set when the turn had already failed before this call came."""
     route: Route | None = None
     hooked: Hooked | None = None
-    ran: Ready | None = None
+    ran: ResolvedCall | None = None
     """Set when the tool itself was started."""
     parent: Walk | None = None
     """The call whose tool made this one."""
@@ -148,7 +154,7 @@ class Walk:
             self.turn.fail(error)
         if not self.decided:
             try:
-                tell_refusal(self, error)
+                emit_refusal(self, error)
             except AuditError as problem:
                 return self.fatal(problem)
         return ToolOutput.error(error.message, error.kind, error.fields)
@@ -161,7 +167,7 @@ class Walk:
 
     # 1: which tool, which arguments, what will it touch
 
-    def _enter(self) -> Ready:
+    def _enter(self) -> ResolvedCall:
         gate = self.gate
         unknown: tuple[str, ...] = ()
         try:
@@ -172,7 +178,7 @@ class Walk:
         except RecursionError:
             raise RespondToModel("arguments are nested too deeply", kind="input_invalid") from None
         finally:
-            tell_begin(self, unknown)
+            emit_begin(self, unknown)
         return self._understood(found.tool, decoded.args)
 
     def _decode(self, found: Route) -> Decoded:
@@ -181,16 +187,16 @@ class Walk:
         self.fingerprint = fingerprint_of(found)
         return found.decode()
 
-    def _understood(self, tool: Tool, args: Any) -> Ready:
+    def _understood(self, tool: Tool, args: Any) -> ResolvedCall:
         ctx = self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
         self.effects = canonical_effects(tool.effects(args, ctx), ctx)
         if getattr(self.item, "repaired", ()):
-            from toolrest.gate.call.understand import refuse_mended
+            from toolrest.gate.call.understand import refuse_repaired
 
-            refuse_mended(self.item, self.effects, self.arguments)
-        return Ready(tool, args, ctx, self.effects, tool.level(self.effects))
+            refuse_repaired(self.item, self.effects, self.arguments)
+        return ResolvedCall(tool, args, ctx, self.effects, tool.level(self.effects))
 
-    def rewrite(self, values: JSONObject) -> Ready:
+    def rewrite(self, values: JSONObject) -> ResolvedCall:
         """The call with other arguments, as if the model had sent them."""
         if self.route is None:
             raise RespondToModel("there is no call to change")
@@ -210,7 +216,7 @@ class Walk:
 
     # 2: when, and whether
 
-    async def _scheduled(self, call: Ready) -> ToolOutput:
+    async def _scheduled(self, call: ResolvedCall) -> ToolOutput:
         if not self.is_part_of_another():
             scheduler = self.gate.scheduler
             self.ticket = scheduler.enter(call.effects)
@@ -224,7 +230,7 @@ class Walk:
         decision = self._decide(call)
         if self.gate.hooks is not None:
             decision = self.gate.hooks.decided(self, call, decision)
-        tell_decision(self, call, decision)
+        emit_decision(self, call, decision)
         if decision.verdict == "deny":
             raise Rejected(decision.reason)
         if decision.verdict == "ask":
@@ -247,7 +253,7 @@ class Walk:
         """A call that a running tool makes belongs to that tool's own call: it has the place."""
         return self.parent is not None and not self.parent.ended
 
-    def _decide(self, call: Ready) -> Decision:
+    def _decide(self, call: ResolvedCall) -> Decision:
         self.decided = True
         if not call.tool.polling:
             refusal = self.gate.loops.refusal(self.fingerprint)
@@ -305,9 +311,9 @@ class Walk:
             self.gate.scheduler.release(self.ticket)
         try:
             if getattr(self.item, "repaired", ()):
-                from toolrest.gate.call.understand import noted
+                from toolrest.gate.call.understand import with_repair_note
 
-                output = noted(self.item, output)
+                output = with_repair_note(self.item, output)
             limited = self.limited or self._limit(output)
         except Exception as error:
             limited = Limited(self.fatal(error), False, 0, None)
@@ -315,7 +321,7 @@ class Walk:
             # The model has read them; whatever is told or written from here on has not.
             self.gate.services.redactor.learn(output.secrets)
         try:
-            tell_end(self, limited)
+            emit_end(self, limited)
         except AuditError as error:
             return self.fatal(error)
         return limited.output

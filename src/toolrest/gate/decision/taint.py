@@ -13,7 +13,7 @@ from toolrest.items import ToolOutput
 from toolrest.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import Ready
+    from toolrest.gate.call.understand import ResolvedCall
 
 SETTING = "tool_security.ask_after_external_content"
 
@@ -27,7 +27,7 @@ class Taint:
     """The tool that first brought somebody else's words."""
     private: bool = False
 
-    def note(self, call: Ready, output: ToolOutput) -> None:
+    def note(self, call: ResolvedCall, output: ToolOutput) -> None:
         """A call that ran is over: remember whose words it brought."""
         if not self.enabled or (self.external and self.private):
             return
@@ -38,7 +38,7 @@ class Taint:
         elif effects.reads or effects.runs or effects.is_unknown:
             self.private = True
 
-    def judge(self, call: Ready, decision: Decision, mode: str) -> Decision:
+    def judge(self, call: ResolvedCall, decision: Decision, mode: str) -> Decision:
         """The decision, or a question in its place."""
         if not (self.enabled and self.external and self.private) or mode == "dangerous":
             return decision

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolrest.errors import AuditError, Fatal, Rejected, ToolCallError
-from toolrest.gate.call.report import tell_decision
+from toolrest.gate.call.report import emit_decision
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.hooks.hooks import HookCall, Hooked, Hooks
 from toolrest.gate.output.redact import Redactor
@@ -20,7 +20,7 @@ from toolrest.records import replace
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.request import ApprovalRequest
-    from toolrest.gate.call.understand import Ready
+    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
 
 _MOST_RESPONSE = 1 << 20
@@ -58,7 +58,7 @@ class HookedWalks:
         self.hooks = hooks
         self._line = Line()
 
-    async def before(self, walk: Walk, call: Ready) -> Ready:
+    async def before(self, walk: Walk, call: ResolvedCall) -> ResolvedCall:
         """Run PreToolUse hooks; the call as it now is, or Rejected."""
         if not self.hooks.has("PreToolUse"):
             return call
@@ -67,7 +67,7 @@ class HookedWalks:
         async with self._line.place():
             return await self._before(walk, call)
 
-    async def _before(self, walk: Walk, call: Ready) -> Ready:
+    async def _before(self, walk: Walk, call: ResolvedCall) -> ResolvedCall:
         ready = [call]
 
         def rewrite(values: JSONObject) -> tuple[str, ...]:
@@ -88,7 +88,9 @@ class HookedWalks:
             hooked.notes.insert(0, "a hook of the user changed the arguments of this call")
         return call
 
-    async def answered(self, walk: Walk, call: Ready, request: ApprovalRequest) -> Hooked | None:
+    async def answered(
+        self, walk: Walk, call: ResolvedCall, request: ApprovalRequest
+    ) -> Hooked | None:
         """Run PermissionRequest hooks; what they answered, or None to ask the person."""
         if not self.hooks.has("PermissionRequest"):
             return None
@@ -108,7 +110,7 @@ class HookedWalks:
             raise kind(words, kind="approval_denied")
         return hooked if hooked.choice == "allow" else None
 
-    def decided(self, walk: Walk, call: Ready, decision: Decision) -> Decision:
+    def decided(self, walk: Walk, call: ResolvedCall, decision: Decision) -> Decision:
         """The policy's decision after what the PreToolUse hooks said."""
         if walk.hooked is None:
             return decision
@@ -133,7 +135,7 @@ class HookedWalks:
             output = await self._after(walk, walk.ran, output)
         return with_notes(output, walk.hooked)
 
-    async def _after(self, walk: Walk, call: Ready, output: ToolOutput) -> ToolOutput:
+    async def _after(self, walk: Walk, call: ResolvedCall, output: ToolOutput) -> ToolOutput:
         response = _response(walk, output)
         hooked = await self.hooks.after(_told(walk, call), response)
         if hooked.ends_turn:
@@ -171,11 +173,11 @@ def applied(decision: Decision, hooked: Hooked, risk: Risk, mode: str) -> Decisi
 
 
 def _refused(
-    walk: Walk, call: Ready, rule: str, words: str, ends_turn: bool = False
+    walk: Walk, call: ResolvedCall, rule: str, words: str, ends_turn: bool = False
 ) -> ToolCallError:
     """What to raise when a hook says no; it has its line in the audit log."""
     walk.decided = True
-    tell_decision(walk, call, Decision("deny", rule, words), "hook")
+    emit_decision(walk, call, Decision("deny", rule, words), "hook")
     return Fatal(words, kind="policy_denied") if ends_turn else Rejected(words)
 
 
@@ -185,13 +187,13 @@ def _blocked(hooked: Hooked) -> str:
     return f"blocked by a PreToolUse hook: {hooked.reason}"
 
 
-def _told(walk: Walk, call: Ready) -> HookCall:
+def _told(walk: Walk, call: ResolvedCall) -> HookCall:
     route = walk.route
     told = input_of(route.text, route.freeform) if route is not None else {}
     return HookCall(walk.call_id, walk.turn.id, call.tool.name, _names(call), told)
 
 
-def _names(call: Ready) -> tuple[str, ...]:
+def _names(call: ResolvedCall) -> tuple[str, ...]:
     return (call.tool.name, *call.tool.aliases, *call.tool.hook_names(call.effects))
 
 

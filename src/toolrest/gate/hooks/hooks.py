@@ -22,8 +22,8 @@ from toolrest.gate.hooks.program import (
     Hook,
     HookEvent,
     HookPrograms,
+    HookReply,
     HookResult,
-    Reply,
     strictest,
 )
 from toolrest.gate.output.redact import Redactor
@@ -55,7 +55,7 @@ class Hooked:
         """What hooks had to say to the model."""
         return "\n".join(self.notes)
 
-    def take(self, reply: Reply, rule: Literal["hook", "hook_error"]) -> None:
+    def take(self, reply: HookReply, rule: Literal["hook", "hook_error"]) -> None:
         """Add the answer of one more hook."""
         if reply.updated_input is not None:
             # A yes that came before was a yes to another input.
@@ -181,29 +181,31 @@ class Hooks:
 
     async def _reply(
         self, hook: Hook, call: HookCall | None, payload: JSONObject
-    ) -> tuple[Reply, Literal["hook", "hook_error"]]:
+    ) -> tuple[HookReply, Literal["hook", "hook_error"]]:
         told = {**self._facts, "hook_event_name": hook.event, **payload}
         result = await self._programs.run(hook, told)
         if result.problem is None and result.reply.updated_input and hook.event != "PreToolUse":
             problem = "only a PreToolUse hook may change the input"
-            result = replace(result, reply=Reply(), problem=problem)
+            result = replace(result, reply=HookReply(), problem=problem)
         failed = result.problem is not None
         reply = self._redacted(self._after_error(hook, result) if failed else result.reply)
         self._tell(hook, call, result, reply)
         return reply, "hook_error" if failed else "hook"
 
-    def _after_error(self, hook: Hook, result: HookResult) -> Reply:
+    def _after_error(self, hook: Hook, result: HookResult) -> HookReply:
         reason = f"the {hook.label} failed: {result.problem}"
         if hook.on_error == "continue" or hook.event == "Stop":
             self._bus.emit(events.Warning(message=f"{reason}; it was ignored"))
-            return Reply()
-        return Reply("ask" if hook.on_error == "ask" else "deny", reason)
+            return HookReply()
+        return HookReply("ask" if hook.on_error == "ask" else "deny", reason)
 
-    def _redacted(self, reply: Reply) -> Reply:
+    def _redacted(self, reply: HookReply) -> HookReply:
         redact = self._redactor.redact
         return replace(reply, reason=redact(reply.reason), context=redact(reply.context))
 
-    def _tell(self, hook: Hook, call: HookCall | None, result: HookResult, reply: Reply) -> None:
+    def _tell(
+        self, hook: Hook, call: HookCall | None, result: HookResult, reply: HookReply
+    ) -> None:
         self._bus.emit(
             events.HookRan(
                 call_id=call.call_id if call else "",

@@ -41,7 +41,7 @@ class BadReply(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HookReply:
     """What a hook said. Nothing said is an empty one: go on."""
 
     choice: Choice | None = None
@@ -54,19 +54,19 @@ class Reply:
     ends_turn: bool = False
 
 
-def read_reply(event: HookEvent, stdout: str) -> Reply:
+def read_reply(event: HookEvent, stdout: str) -> HookReply:
     """The meaning of a hook's output; BadReply when it has none."""
     text = stdout.strip()
     if not text:
-        return Reply()
+        return HookReply()
     if event == "SessionStart" and not text.startswith("{"):
-        return Reply(context=text)
+        return HookReply(context=text)
     said = _Said(_object(text), event)
     ends_turn = said.flag("continue", default=True) is False or said.interrupts
     choice = said.choice
     if ends_turn and choice is None:
         choice = "deny"
-    return Reply(
+    return HookReply(
         choice,
         said.text("permissionDecisionReason", "reason", "message", "stopReason"),
         said.table("updatedInput", "updated_input"),
@@ -210,7 +210,7 @@ class Hook:
 class HookResult:
     """How a hook went: what it said, or what was wrong with it."""
 
-    reply: Reply
+    reply: HookReply
     problem: str | None = None
     exit_code: int | None = None
     duration: float = 0.0
@@ -239,7 +239,7 @@ class HookPrograms:
         try:
             ran = await run(self._owner, command, time_limit=hook.timeout, limit=_MOST_OUTPUT)
         except ToolrestError as error:
-            return HookResult(Reply(), str(error))
+            return HookResult(HookReply(), str(error))
         return _judged(hook, ran)
 
     async def aclose(self) -> None:
@@ -251,22 +251,22 @@ class HookPrograms:
 def _judged(hook: Hook, ran: RunResult) -> HookResult:
     code, seconds = ran.exit_code, ran.duration
     if ran.state == "failed_to_start":
-        return HookResult(Reply(), ran.error or "it could not be started", None, seconds)
+        return HookResult(HookReply(), ran.error or "it could not be started", None, seconds)
     if ran.timed_out:
-        return HookResult(Reply(), f"it did not end within {hook.timeout:g} s", code, seconds)
+        return HookResult(HookReply(), f"it did not end within {hook.timeout:g} s", code, seconds)
     words = ran.stderr.strip()[:_MOST_WORDS]
     if ran.state == "exited" and code == _BLOCK:
-        return HookResult(Reply("deny", words or "it gave no reason"), None, code, seconds)
+        return HookResult(HookReply("deny", words or "it gave no reason"), None, code, seconds)
     if ran.state != "exited" or code != 0:
         how = f"signal {ran.signal} ended it" if ran.signal else f"it exited with {code}"
-        return HookResult(Reply(), f"{how}{f': {words}' if words else ''}", code, seconds)
+        return HookResult(HookReply(), f"{how}{f': {words}' if words else ''}", code, seconds)
     if ran.stdout_piece.omitted:
         problem = f"it printed more than {_MOST_OUTPUT // 1024} KiB"
-        return HookResult(Reply(), problem, code, seconds)
+        return HookResult(HookReply(), problem, code, seconds)
     try:
         return HookResult(read_reply(hook.event, ran.stdout), None, code, seconds)
     except BadReply as error:
-        return HookResult(Reply(), str(error), code, seconds)
+        return HookResult(HookReply(), str(error), code, seconds)
 
 
 def hook_environment(

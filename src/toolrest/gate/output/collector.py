@@ -29,7 +29,7 @@ NOT_KEPT = "there is no spill folder"
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedOutput:
     """What came of it. Totals count the whole text as UTF-8, after decoding and redaction.
 
     `spill_path` holds the whole text, or its first `spill_bytes` bytes when `spill_problem`
@@ -96,7 +96,7 @@ class Collector:
         self._tail_chars = 0
         self._bytes = self._chars = self._newlines = 0
         self._last = ""
-        self._result: Collected | None = None
+        self._result: CollectedOutput | None = None
 
     def __enter__(self) -> Collector:
         return self
@@ -125,7 +125,7 @@ class Collector:
             self._add(chunk)
         return chunk
 
-    def finish(self) -> Collected:
+    def finish(self) -> CollectedOutput:
         """Say what came of it; a second call gives the same answer."""
         if self._result is None:
             rest = self._decoder.decode(b"", final=True)
@@ -169,8 +169,8 @@ class Collector:
             kept = "".join(self._tail)[-self._right :] if self._right else ""
             self._tail, self._tail_chars = [kept], len(kept)
 
-    def _whole(self, held: io.StringIO) -> Collected:
-        return Collected(
+    def _whole(self, held: io.StringIO) -> CollectedOutput:
+        return CollectedOutput(
             text=held.getvalue(),
             total_bytes=self._bytes,
             total_lines=self._lines,
@@ -179,12 +179,12 @@ class Collector:
             shown_bytes=self._bytes,
         )
 
-    def _cut(self) -> Collected:
+    def _cut(self) -> CollectedOutput:
         head = keep_head(self._head, self._left, self._limit.unit)
         tail = keep_tail("".join(self._tail), self._right, self._limit.unit)
         omitted = self._chars - len(head) - len(tail)
         file = self._file
-        return Collected(
+        return CollectedOutput(
             text=head + marker(self._limit, self._bytes, omitted) + tail,
             total_bytes=self._bytes,
             total_lines=self._lines,

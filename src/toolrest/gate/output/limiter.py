@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from toolrest.errors import Failure
-from toolrest.gate.output.collector import NOT_KEPT, Collected, Collector
+from toolrest.gate.output.collector import NOT_KEPT, CollectedOutput, Collector
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill
 from toolrest.gate.output.truncate import (
@@ -30,7 +30,7 @@ from toolrest.records import dataclass, replace
 __all__ = [
     "DEFAULT_LIMIT",
     "NOTE_PREFIX",
-    "Collected",
+    "CollectedOutput",
     "Collector",
     "Limit",
     "Limited",

@@ -41,7 +41,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Truncated:
     """A text with its middle taken out."""
 
     head: str
@@ -59,7 +59,7 @@ class Cut:
         return byte_length(self.head) + byte_length(self.tail)
 
 
-def cut(text: str, limits: Sequence[Limit]) -> Cut | None:
+def cut(text: str, limits: Sequence[Limit]) -> Truncated | None:
     """Cut a text to every limit it is over; None when it is over none.
 
     Of several limits the shorter head and the shorter tail count. The marker is that of the
@@ -75,7 +75,7 @@ def cut(text: str, limits: Sequence[Limit]) -> Cut | None:
     deciding = [limit for limit, *kept in sides if list(map(len, kept)) == [len(head), len(tail)]]
     limit = deciding[0] if deciding else Limit(0)
     total = byte_length(text) if limit.unit == "tokens" else 0
-    return Cut(head, marker(limit, total, len(text) - len(head) - len(tail)), tail)
+    return Truncated(head, marker(limit, total, len(text) - len(head) - len(tail)), tail)
 
 
 def truncate(text: str, limit: Limit) -> str:

@@ -14,9 +14,9 @@ from toolrest.gate.context import Context
 from toolrest.policy.effects import Effects
 from toolrest.records import dataclass
 
-ABSENT: Any = object()
+OMITTED: Any = object()
 """An optional parameter that was left out: there is nothing to touch."""
-LOST: Any = object()
+UNKNOWN: Any = object()
 """A parameter whose value cannot be told."""
 
 
@@ -25,7 +25,7 @@ class _CannotTell(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class EffectParameters:
     """The parameters that hold paths and addresses."""
 
     reads: tuple[str, ...]
@@ -100,15 +100,15 @@ def raw_value(name: str, args: Mapping[str, Any], schema: Mapping[str, Any]) -> 
     properties = schema.get("properties")
     described = properties.get(name) if isinstance(properties, Mapping) else None
     if described is None:
-        return LOST
+        return UNKNOWN
     default = described.get("default") if isinstance(described, Mapping) else None
-    return ABSENT if default is None else default
+    return OMITTED if default is None else default
 
 
 def _many(value: Any) -> list[Any]:
-    if value is None or value is ABSENT:
+    if value is None or value is OMITTED:
         return []
-    if value is LOST or isinstance(value, Mapping | bytes):
+    if value is UNKNOWN or isinstance(value, Mapping | bytes):
         raise _CannotTell
     return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
 

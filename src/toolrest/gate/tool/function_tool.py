@@ -14,7 +14,7 @@ from toolrest.errors import ToolDefinitionError
 from toolrest.gate.context import Context
 from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.declared_effects import LOST, Places, join, raw_value
+from toolrest.gate.tool.declared_effects import UNKNOWN, EffectParameters, join, raw_value
 from toolrest.gate.tool.raw_schema import RawSchema
 from toolrest.gate.tool.tool import Grammar, Tool
 from toolrest.items import JSONObject
@@ -74,7 +74,9 @@ class FunctionTool(Tool):
             function
         )
         self._check_shape()
-        self._places = Places(self._names(reads), self._names(writes), self._names(connects))
+        self._places = EffectParameters(
+            self._names(reads), self._names(writes), self._names(connects)
+        )
         self._declared = effects
         self._mutating = mutating
         self._exclusive = None if parallel is None else not parallel
@@ -159,7 +161,7 @@ class FunctionTool(Tool):
             if name in defaults:
                 return defaults[name]
             if self._raw_schema is None:
-                return LOST
+                return UNKNOWN
             return raw_value(name, args, self._raw_schema)
 
         return value

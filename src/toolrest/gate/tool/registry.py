@@ -14,7 +14,7 @@ from toolrest.gate.tool.tool import GROUPS, Group, Tool
 from toolrest.gate.tool.wire_names import DEFAULT_NAMESPACE, NameMap, RawName
 
 
-class Deferred(Tool):
+class LazyTool(Tool):
     """Stands in for a tool until somebody needs it; the registry swaps it then."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Registry:
             return self.get(name) if namespace == DEFAULT_NAMESPACE else None
         tool = self._tools.get(name)
         if tool is not None:
-            return tool if tool.__class__ is not Deferred else self._real(name)
+            return tool if tool.__class__ is not LazyTool else self._real(name)
         if name not in self._found:
             found = self._search(name)
             if found is None:
@@ -130,7 +130,7 @@ class Registry:
     def _real(self, key: RawName) -> Tool:
         """The tool itself, loaded now if nobody needed it before."""
         tool = self._tools[key]
-        if isinstance(tool, Deferred):
+        if isinstance(tool, LazyTool):
             tool = self._tools[key] = tool.load()
         return tool
 

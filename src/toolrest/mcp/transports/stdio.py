@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from toolrest.mcp.errors import McpUnavailable
 from toolrest.process.child import Child, StartFailed
-from toolrest.process.output.streams import Source
+from toolrest.process.output.streams import StreamReader
 from toolrest.process.wakeup import uncancelled
 from toolrest.records import replace
 
@@ -187,7 +187,7 @@ class StdioWire:
         self.junk = 0
         self._junk: deque[str] = deque(maxlen=_JUNK_KEPT)
         self._stderr = b""
-        self._errors = Source(child.outputs[1], self._note_stderr)
+        self._errors = StreamReader(child.outputs[1], self._note_stderr)
 
     def _note_junk(self, line: bytes) -> None:
         self.junk += 1

@@ -33,7 +33,7 @@ class NotAFile(OSError):
     """Something that is not a regular file was to be read."""
 
 
-class TooLarge(OSError):
+class FileTooLarge(OSError):
     """The file is over the limit for reading; `limit` says which."""
 
     def __init__(self, limit: int) -> None:
@@ -80,7 +80,7 @@ class OsFiles:
             if not stat.S_ISREG(status.st_mode):
                 raise NotAFile(errno.EINVAL, "not a regular file")
             if status.st_size > self.max_read:
-                raise TooLarge(self.max_read)
+                raise FileTooLarge(self.max_read)
             return self._read_all(fd)
         finally:
             os.close(fd)
@@ -92,7 +92,7 @@ class OsFiles:
             pieces.append(piece)
             held += len(piece)
             if held > self.max_read:
-                raise TooLarge(self.max_read)
+                raise FileTooLarge(self.max_read)
         return b"".join(pieces)
 
     # Writing

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection
 
 from toolrest.errors import Rejected
-from toolrest.patch.files.os_files import OsFiles, Refused, TooLarge
+from toolrest.patch.files.os_files import FileTooLarge, OsFiles, Refused
 from toolrest.policy.paths.names import inside
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.policy.paths.rules import unreadable, unwritable
@@ -43,7 +43,7 @@ class PolicyFiles(OsFiles):
             raise Refused(error.message) from None
         try:
             if os.fstat(fd).st_size > self.max_read:
-                raise TooLarge(self.max_read)
+                raise FileTooLarge(self.max_read)
             return self._read_all(fd)
         finally:
             os.close(fd)

@@ -23,7 +23,7 @@ from toolrest.patch.files.file_system import FileSystem
 from toolrest.patch.files.paths import Target, resolve
 from toolrest.patch.plan import Plan, Planner
 from toolrest.patch.text.encoding import Unreadable, decode
-from toolrest.patch.text.rebuild import Lines
+from toolrest.patch.text.rebuild import TextLines
 from toolrest.records import dataclass
 
 
@@ -36,13 +36,13 @@ class Loose(NamedTuple):
     new: str
 
 
-def loosely(text: str, old: str, new: str) -> list[Loose]:
+def ignoring_whitespace(text: str, old: str, new: str) -> list[Loose]:
     """Every place whose lines are those of `old` but for the space around them."""
-    wanted = Lines(old).texts
+    wanted = TextLines(old).texts
     bare = [line.strip() for line in wanted]
     if not any(bare):
         return []
-    lines = Lines(text)
+    lines = TextLines(text)
     offsets = [0, *accumulate(map(len, lines.raw))]
     ended = old.endswith(("\n", "\r"))
     places = list(_windows([line.strip() for line in lines.texts], bare))
@@ -222,7 +222,7 @@ def edited(
 
 def _loose(text: str, edit: Edit, at: str) -> Loose | None:
     """The one place that fits but for white space; several are refused like exact ones."""
-    found = [] if edit.replace_all else loosely(text, edit.old, edit.new)
+    found = [] if edit.replace_all else ignoring_whitespace(text, edit.old, edit.new)
     if len(found) > 1:
         raise _not_unique(text, [(place.start, place.stop) for place in found], at)
     return found[0] if found else None
@@ -282,13 +282,13 @@ def _ending(text: str) -> str:
 
 
 def _not_found(text: str, edit: Edit, number: int, at: str, target: Target) -> EditError:
-    old, new = Lines(edit.old).texts, Lines(edit.new).texts
-    missing = Missing(target.label, Lines(text).texts, old=old, new=new, hunk=number)
+    old, new = TextLines(edit.old).texts, TextLines(edit.new).texts
+    missing = Missing(target.label, TextLines(text).texts, old=old, new=new, hunk=number)
     return EditError(f"target text not found{at}.", missing=missing)
 
 
 def _not_unique(text: str, spans: list[tuple[int, int]], at: str) -> EditError:
-    lines = [str(len(Lines(text[:start] + "x").texts)) for start, _ in spans[:_LISTED]]
+    lines = [str(len(TextLines(text[:start] + "x").texts)) for start, _ in spans[:_LISTED]]
     more = ", …" if len(spans) > _LISTED else ""
     times = f"{len(spans)} times" + (" or more" if len(spans) == _COUNTED else "")
     return EditError(

@@ -28,7 +28,7 @@ class _File(NamedTuple):
         return sha1(head + self.data, usedforsecurity=False).hexdigest()
 
 
-class TurnDiff:
+class TurnDiffTracker:
     """Accumulates over a turn. Paths are shown relative to `root`."""
 
     def __init__(self, root: str) -> None:

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import NamedTuple
 
-from toolrest.patch.text.rebuild import Lines
+from toolrest.patch.text.rebuild import TextLines
 
 _SMALL = 2_000
 _BUDGET = 400_000
 NO_NEWLINE = "\\ No newline at end of file"
 
 
-class Edit(NamedTuple):
+class LineEdit(NamedTuple):
     """Lines `start` to `stop` of the old text become lines `begin` to `end` of the new."""
 
     start: int
@@ -44,10 +44,10 @@ def unified_diff(old: str, new: str, context: int = 3, *, universal: bool = True
 
 def split_lines(text: str, universal: bool = True) -> list[str]:
     """The lines of a text with their endings."""
-    return Lines(text).raw if universal else StringIO(text, newline="\n").readlines()
+    return TextLines(text).raw if universal else StringIO(text, newline="\n").readlines()
 
 
-def edits(old: Sequence[str], new: Sequence[str]) -> list[Edit]:
+def edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
     """The differences in order; an insertion that could lie higher or lower lies low."""
     numbers: dict[str, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
@@ -58,8 +58,8 @@ def edits(old: Sequence[str], new: Sequence[str]) -> list[Edit]:
 # Showing
 
 
-def _grouped(changes: list[Edit], context: int) -> Iterator[list[Edit]]:
-    group: list[Edit] = []
+def _grouped(changes: list[LineEdit], context: int) -> Iterator[list[LineEdit]]:
+    group: list[LineEdit] = []
     for edit in changes:
         if group and edit.start - group[-1].stop > 2 * context:
             yield group
@@ -77,7 +77,7 @@ class _Text:
         self.after = after
         self.ends = ends
 
-    def hunk(self, group: list[Edit], context: int) -> Iterator[str]:
+    def hunk(self, group: list[LineEdit], context: int) -> Iterator[str]:
         lead = min(context, group[0].start)
         trail = min(context, len(self.before) - group[-1].stop)
         start, stop = group[0].start - lead, group[-1].stop + trail
@@ -108,16 +108,16 @@ def _range(start: int, stop: int) -> str:
 # Comparing
 
 
-def _pieces(a: list[int], b: list[int]) -> Iterator[Edit]:
+def _pieces(a: list[int], b: list[int]) -> Iterator[LineEdit]:
     budget = _Budget()
     if len(a) + len(b) <= _SMALL:
-        yield from _myers(a, b, Edit(0, len(a), 0, len(b)), budget)
+        yield from _myers(a, b, LineEdit(0, len(a), 0, len(b)), budget)
         return
     for piece in _between_anchors(a, b):
         yield from _myers(a, b, piece, budget)
 
 
-def _between_anchors(a: list[int], b: list[int]) -> Iterator[Edit]:
+def _between_anchors(a: list[int], b: list[int]) -> Iterator[LineEdit]:
     """The stretches between lines that are unique in both texts and in the same order."""
     once_a = {line for line, count in Counter(a).items() if count == 1}
     once = {line for line, count in Counter(b).items() if count == 1 and line in once_a}
@@ -126,9 +126,9 @@ def _between_anchors(a: list[int], b: list[int]) -> Iterator[Edit]:
     start = begin = 0
     for x, y in _rising(pairs):
         if x > start or y > begin:
-            yield Edit(start, x, begin, y)
+            yield LineEdit(start, x, begin, y)
         start, begin = x + 1, y + 1
-    yield Edit(start, len(a), begin, len(b))
+    yield LineEdit(start, len(a), begin, len(b))
 
 
 def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -153,7 +153,7 @@ def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return chosen[::-1]
 
 
-def _myers(a: list[int], b: list[int], whole: Edit, budget: _Budget) -> Iterator[Edit]:
+def _myers(a: list[int], b: list[int], whole: LineEdit, budget: _Budget) -> Iterator[LineEdit]:
     """Split at the middle of a shortest path until only pure changes are left."""
     waiting = [whole]
     while waiting:
@@ -168,10 +168,10 @@ def _myers(a: list[int], b: list[int], whole: Edit, budget: _Budget) -> Iterator
         if start < stop and begin < end:
             middle = _middle(a[start:stop], b[begin:end], budget)
         if middle is None:
-            yield Edit(start, stop, begin, end)
+            yield LineEdit(start, stop, begin, end)
             continue
         x, y = start + middle[0], begin + middle[1]
-        waiting += [Edit(x, stop, y, end), Edit(start, x, begin, y)]
+        waiting += [LineEdit(x, stop, y, end), LineEdit(start, x, begin, y)]
 
 
 class _Budget:
@@ -229,21 +229,21 @@ def _inside(x: int, y: int, n: int, m: int) -> tuple[int, int] | None:
 # Tidying
 
 
-def _joined(pieces: Iterator[Edit]) -> list[Edit]:
+def _joined(pieces: Iterator[LineEdit]) -> list[LineEdit]:
     """Neighbours without an equal line between them become one."""
-    joined: list[Edit] = []
+    joined: list[LineEdit] = []
     for edit in pieces:
         last = joined[-1] if joined else None
         if last is not None and last.stop == edit.start and last.end == edit.begin:
-            joined[-1] = Edit(last.start, edit.stop, last.begin, edit.end)
+            joined[-1] = LineEdit(last.start, edit.stop, last.begin, edit.end)
         else:
             joined.append(edit)
     return joined
 
 
-def _slid_down(changes: list[Edit], size: int, b: list[int]) -> list[Edit]:
+def _slid_down(changes: list[LineEdit], size: int, b: list[int]) -> list[LineEdit]:
     """Insertions go as far down as the equal lines behind them allow."""
-    done: list[Edit] = []
+    done: list[LineEdit] = []
     waiting = changes[::-1]
     while waiting:
         edit = waiting.pop()
@@ -252,19 +252,19 @@ def _slid_down(changes: list[Edit], size: int, b: list[int]) -> list[Edit]:
         done += left
         if waiting and edit.stop == limit:
             follower = waiting.pop()
-            waiting.append(Edit(edit.start, follower.stop, edit.begin, follower.end))
+            waiting.append(LineEdit(edit.start, follower.stop, edit.begin, follower.end))
         else:
             done.append(edit)
     return done
 
 
-def _slid(edit: Edit, room: int, b: list[int]) -> list[Edit]:
+def _slid(edit: LineEdit, room: int, b: list[int]) -> list[LineEdit]:
     """The edit after sliding; an insertion that can slide parts from its deletion."""
     start, stop, begin, end = edit
     down = 0
     while begin < end and down < room and b[begin + down] == b[end + down]:
         down += 1
-    lower = Edit(stop + down, stop + down, begin + down, end + down)
+    lower = LineEdit(stop + down, stop + down, begin + down, end + down)
     if not down:
         return [edit]
-    return [lower] if start == stop else [Edit(start, stop, begin, begin), lower]
+    return [lower] if start == stop else [LineEdit(start, stop, begin, begin), lower]

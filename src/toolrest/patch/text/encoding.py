@@ -22,7 +22,7 @@ class Unreadable(Exception):
     """Why a file's bytes are no text; the words are those of the recorded messages."""
 
 
-class Text:
+class DecodedText:
     """A file's text, and how to turn a changed text into bytes again."""
 
     __slots__ = ("encoding", "mark", "text")
@@ -56,10 +56,10 @@ class Text:
             ) from None
 
 
-def decode(data: bytes, legacy: str | None = None) -> Text:
+def decode(data: bytes, legacy: str | None = None) -> DecodedText:
     """The text of a file. Unreadable when it is none that could be written back."""
     try:
-        return Text(data.decode())
+        return DecodedText(data.decode())
     except UnicodeDecodeError as error:
         problem = _utf8_problem(error)
     wide = _utf16(data)
@@ -69,19 +69,19 @@ def decode(data: bytes, legacy: str | None = None) -> Text:
         try:
             text = data.decode(legacy)
             if text.encode(legacy) == data:
-                return Text(text, legacy)
+                return DecodedText(text, legacy)
         except (UnicodeError, LookupError):
             pass
     raise Unreadable(problem)
 
 
-def _utf16(data: bytes) -> Text | None:
+def _utf16(data: bytes) -> DecodedText | None:
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return None
     for mark, name in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
         if data.startswith(mark):
             try:
-                return Text(data[2:].decode(name), name, mark)
+                return DecodedText(data[2:].decode(name), name, mark)
             except UnicodeDecodeError:
                 return None
     return None

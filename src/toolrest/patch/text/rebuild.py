@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolrest.patch.codex_grammar import Chunk
 
 
-class Lines:
+class TextLines:
     """A text as lines: `texts` without their endings, and the ending that added lines get.
 
     Nearly every file has one kind of ending; then the endings need not be kept line by line.
@@ -94,7 +94,7 @@ def updated(data: bytes, chunks: list[Chunk], label: str, legacy: str | None = N
 
 def rewrite(text: str, chunks: list[Chunk], label: str) -> str:
     """A text after these chunks, which come in file order and never share a line."""
-    lines = Lines(text)
+    lines = TextLines(text)
     stretches = _locate(lines.texts, chunks, label)
     stretches.sort(key=lambda stretch: stretch.position)
     out: list[str] = []

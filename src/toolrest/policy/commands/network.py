@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from toolrest.policy.commands.git import git_command
 from toolrest.policy.commands.options import Options, read_options
-from toolrest.policy.shell.place import Place, Touch
+from toolrest.policy.shell.place import Touch, WorkingDirs
 from toolrest.policy.shell.script import Simple
 from toolrest.policy.shell.words import wordset
 
@@ -75,7 +75,7 @@ _CURL_LONGS = wordset(
 )
 
 
-def _curl(simple: Simple, place: Place) -> Touch:
+def _curl(simple: Simple, place: WorkingDirs) -> Touch:
     options = read_options(simple.argv, _CURL_TAKES, _CURL_LONGS)
     known = _CURL_FLAGS | _CURL_LONGS
     found = Touch(
@@ -97,13 +97,13 @@ def _curl(simple: Simple, place: Place) -> Touch:
     return found
 
 
-def _reads_file(value: str, found: Touch, place: Place) -> None:
+def _reads_file(value: str, found: Touch, place: WorkingDirs) -> None:
     _, at, path = value.partition("@")
     if at and path not in ("", "-"):
         found.reads += place.paths(path.partition(";")[0])
 
 
-def _by_url(urls: list[str], place: Place) -> list[str]:
+def _by_url(urls: list[str], place: WorkingDirs) -> list[str]:
     names = [url.partition("?")[0].rstrip("/").rpartition("/")[2] for url in urls]
     return [path for name in names if name for path in place.paths(name)]
 
@@ -118,7 +118,7 @@ _WGET_FLAGS = _WGET_LONGS | wordset(
 )
 
 
-def _wget(simple: Simple, place: Place) -> Touch:
+def _wget(simple: Simple, place: WorkingDirs) -> Touch:
     options = read_options(simple.argv, "aoeiBtTwQOUPlARDIX", _WGET_LONGS)
     found = Touch(
         sure=simple.literal
@@ -137,7 +137,7 @@ def _wget(simple: Simple, place: Place) -> Touch:
     return found
 
 
-def _git(simple: Simple, place: Place) -> Touch | None:
+def _git(simple: Simple, place: WorkingDirs) -> Touch | None:
     start = git_command(simple.argv)
     verb = simple.argv[start : start + 1]
     if verb == ("init",):
@@ -156,7 +156,7 @@ def _git(simple: Simple, place: Place) -> Touch | None:
     return found
 
 
-def _git_init(simple: Simple, place: Place, start: int) -> Touch:
+def _git_init(simple: Simple, place: WorkingDirs, start: int) -> Touch:
     """A new repository writes its `.git`; a bare one is an ordinary folder."""
     takes = wordset("--template --separate-git-dir --object-format --ref-format --initial-branch")
     options = read_options(simple.argv[start:], "b", takes)
@@ -174,10 +174,10 @@ def _git_init(simple: Simple, place: Place, start: int) -> Touch:
 _GIT_NETWORK = {(verb,) for verb in ("clone", "fetch", "pull", "push", "ls-remote", "submodule")}
 
 
-def _first_operand(takes: str) -> Callable[[Simple, Place], Touch]:
+def _first_operand(takes: str) -> Callable[[Simple, WorkingDirs], Touch]:
     """Commands whose first operand is the host."""
 
-    def touch(simple: Simple, place: Place) -> Touch:
+    def touch(simple: Simple, place: WorkingDirs) -> Touch:
         options: Options = read_options(simple.argv, takes, stop=True)
         found = Touch()
         for index in options.operands[:1]:
@@ -189,10 +189,10 @@ def _first_operand(takes: str) -> Callable[[Simple, Place], Touch]:
     return touch
 
 
-def _remotes(takes: str) -> Callable[[Simple, Place], Touch]:
+def _remotes(takes: str) -> Callable[[Simple, WorkingDirs], Touch]:
     """Commands whose operands may be `host:path`."""
 
-    def touch(simple: Simple, place: Place) -> Touch:
+    def touch(simple: Simple, place: WorkingDirs) -> Touch:
         found = Touch()
         for index in read_options(simple.argv, takes).operands:
             word = simple.argv[index]
@@ -205,7 +205,7 @@ def _remotes(takes: str) -> Callable[[Simple, Place], Touch]:
     return touch
 
 
-def _named(simple: Simple, place: Place) -> Touch:
+def _named(simple: Simple, place: WorkingDirs) -> Touch:
     found = Touch()
     for word in simple.argv[1:]:
         host = url_host(word)
@@ -214,7 +214,7 @@ def _named(simple: Simple, place: Place) -> Touch:
     return found
 
 
-NET_TOUCHES: dict[str, Callable[[Simple, Place], Touch | None]] = {
+NET_TOUCHES: dict[str, Callable[[Simple, WorkingDirs], Touch | None]] = {
     "curl": _curl,
     "wget": _wget,
     "git": _git,

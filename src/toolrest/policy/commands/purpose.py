@@ -17,7 +17,14 @@ from toolrest.policy.commands.options import Options, read_options
 from toolrest.policy.commands.read_only import FIND_TAKES, Spec, read_by, safe_reads, spec_of
 from toolrest.policy.shell.nested import SHELLS, unwrap
 from toolrest.policy.shell.parse import parse
-from toolrest.policy.shell.script import ODD, SUBSTITUTION, VARIABLE, Redirect, Script, Simple
+from toolrest.policy.shell.script import (
+    SUBSTITUTION,
+    UNREADABLE,
+    VARIABLE,
+    Redirect,
+    Script,
+    Simple,
+)
 from toolrest.policy.shell.words import is_calm, split_program, wordset
 
 if TYPE_CHECKING:
@@ -236,7 +243,7 @@ MAX_LENGTH: Final = 2_000
 """Longer ones are programs rather than looks, and are not read a second time."""
 
 _MAX_NESTING = 3
-_UNCLEAR = VARIABLE | SUBSTITUTION | ODD
+_UNCLEAR = VARIABLE | SUBSTITUTION | UNREADABLE
 _ABSOLUTE = ("/", "~")
 
 
@@ -282,7 +289,7 @@ class _Reader:
         if len(text) > MAX_LENGTH or depth > _MAX_NESTING:
             raise _Unclear
         script = parse(text)
-        if script.problems or script.too_big or script.shapes - {"comment"}:
+        if script.problems or script.too_big or script.constructs - {"comment"}:
             raise _Unclear
         folders = {0: folder}
         for simple in script.commands:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from toolrest.policy.commands.network import NET_TOUCHES
 from toolrest.policy.commands.options import read_options
-from toolrest.policy.shell.place import Place, Touch, paths_of
+from toolrest.policy.shell.place import Touch, WorkingDirs, paths_of
 from toolrest.policy.shell.script import Simple
 from toolrest.policy.shell.words import wordset
 
@@ -21,7 +21,7 @@ _NO_LONGS: frozenset[str] = frozenset()
 def _operands(takes: str, longs: frozenset[str] = _NO_LONGS, skip: int = 0) -> TouchOf:
     """Commands that write every operand, past the first `skip`."""
 
-    def touch(simple: Simple, place: Place) -> Touch:
+    def touch(simple: Simple, place: WorkingDirs) -> Touch:
         options = read_options(simple.argv, takes, longs)
         found = Touch(sure=simple.literal)
         for index in options.operands[skip:]:
@@ -31,11 +31,11 @@ def _operands(takes: str, longs: frozenset[str] = _NO_LONGS, skip: int = 0) -> T
     return touch
 
 
-TouchOf = Callable[[Simple, Place], Touch]
+TouchOf = Callable[[Simple, WorkingDirs], Touch]
 
 
 def _copy(*, moves: bool) -> TouchOf:
-    def touch(simple: Simple, place: Place) -> Touch:
+    def touch(simple: Simple, place: WorkingDirs) -> Touch:
         options = read_options(simple.argv, "tSgmoZ", wordset("--target-directory --suffix"))
         found = Touch(sure=simple.literal and not options.has("--strip-program", "s"))
         sources, target = options.operands[:-1], options.operands[-1:]
@@ -52,7 +52,7 @@ def _copy(*, moves: bool) -> TouchOf:
     return touch
 
 
-def _link(simple: Simple, place: Place) -> Touch:
+def _link(simple: Simple, place: WorkingDirs) -> Touch:
     options = read_options(simple.argv, "tS", wordset("--target-directory --suffix"))
     found = Touch(sure=simple.literal and len(options.operands) == 2)
     for index in options.operands[1:]:
@@ -67,7 +67,7 @@ _SED_PLAIN = re.compile(
 )
 
 
-def _sed(simple: Simple, place: Place) -> Touch | None:
+def _sed(simple: Simple, place: WorkingDirs) -> Touch | None:
     options = read_options(simple.argv, "efl", wordset("--expression --file --line-length"))
     if not options.has("i", "--in-place"):
         return None
@@ -82,7 +82,7 @@ def _sed(simple: Simple, place: Place) -> Touch | None:
     return found
 
 
-def _dd(simple: Simple, place: Place) -> Touch:
+def _dd(simple: Simple, place: WorkingDirs) -> Touch:
     found = Touch(sure=simple.literal)
     for index, word in enumerate(simple.argv):
         key, _, value = word.partition("=")
@@ -92,7 +92,7 @@ def _dd(simple: Simple, place: Place) -> Touch:
     return found
 
 
-TOUCHES: dict[str, Callable[[Simple, Place], Touch | None]] = {
+TOUCHES: dict[str, Callable[[Simple, WorkingDirs], Touch | None]] = {
     "touch": _operands("drt", wordset("--date --reference --time")),
     "mkdir": _operands("mZ", wordset("--mode")),
     "rmdir": _operands(""),

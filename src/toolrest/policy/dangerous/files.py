@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from toolrest.policy.commands.options import Options, read_options
 from toolrest.policy.dangerous.targets import Danger, critical_system, critical_target
-from toolrest.policy.shell.place import Place
+from toolrest.policy.shell.place import WorkingDirs
 from toolrest.policy.shell.script import FROM_SHELL, GLOB, Simple
 from toolrest.policy.shell.special_commands import find_is_narrow, find_starts
 from toolrest.policy.shell.words import wordset
 
 
-def _rm(simple: Simple, place: Place) -> Danger | None:
+def _rm(simple: Simple, place: WorkingDirs) -> Danger | None:
     options = read_options(simple.argv)
     if options.has("--no-preserve-root"):
         return Danger("rm_recursive_critical_target", "rm is told not to spare /")
@@ -34,7 +34,7 @@ def _rm(simple: Simple, place: Place) -> Danger | None:
     return _rm_elsewhere(simple, options, place) if recursive else None
 
 
-def _rm_elsewhere(simple: Simple, options: Options, place: Place) -> Danger | None:
+def _rm_elsewhere(simple: Simple, options: Options, place: WorkingDirs) -> Danger | None:
     for index in options.operands:
         text, mark = simple.argv[index], simple.mark(index)
         paths = () if mark else place.paths(text)
@@ -48,7 +48,7 @@ def _rm_elsewhere(simple: Simple, options: Options, place: Place) -> Danger | No
     return None
 
 
-def _find(simple: Simple, place: Place) -> Danger | None:
+def _find(simple: Simple, place: WorkingDirs) -> Danger | None:
     if "-delete" not in simple.argv:
         return None
     for index in find_starts(simple):
@@ -68,7 +68,7 @@ def _find(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _mv(simple: Simple, place: Place) -> Danger | None:
+def _mv(simple: Simple, place: WorkingDirs) -> Danger | None:
     options = read_options(simple.argv, "tS", wordset("--target-directory --suffix"))
     for index in options.operands:
         text, mark = simple.argv[index], simple.mark(index)
@@ -83,7 +83,7 @@ def _mv(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _truncate(simple: Simple, place: Place) -> Danger | None:
+def _truncate(simple: Simple, place: WorkingDirs) -> Danger | None:
     options = read_options(simple.argv, "sr", wordset("--size --reference"))
     for index in options.operands:
         if simple.mark(index):
@@ -94,7 +94,7 @@ def _truncate(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _permissions(simple: Simple, place: Place) -> Danger | None:
+def _permissions(simple: Simple, place: WorkingDirs) -> Danger | None:
     options = read_options(simple.argv, "", wordset("--from --reference"))
     first = 0 if options.has("--reference") else 1
     for index in options.operands[first:]:
@@ -109,7 +109,7 @@ def _permissions(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _rsync(simple: Simple, place: Place) -> Danger | None:
+def _rsync(simple: Simple, place: WorkingDirs) -> Danger | None:
     if not any(word.startswith(("--del", "--remove-source")) for word in simple.argv):
         return None
     options = read_options(simple.argv, "efTBM")
@@ -120,7 +120,7 @@ def _rsync(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _git(simple: Simple, place: Place) -> Danger | None:
+def _git(simple: Simple, place: WorkingDirs) -> Danger | None:
     from toolrest.policy.commands.git import git_command
 
     start = git_command(simple.argv)
@@ -197,7 +197,7 @@ _GIT: dict[str, Callable[[Simple, int], Danger | None]] = {
     "filter-repo": _filter,
 }
 
-FILE_CHECKS: dict[str, Callable[[Simple, Place], Danger | None]] = {
+FILE_CHECKS: dict[str, Callable[[Simple, WorkingDirs], Danger | None]] = {
     "rm": _rm,
     "find": _find,
     "mv": _mv,

@@ -7,22 +7,22 @@ from collections.abc import Callable
 
 from toolrest.policy.commands.options import read_options
 from toolrest.policy.dangerous.targets import Danger, critical_system, is_block_device
-from toolrest.policy.shell.place import Place
+from toolrest.policy.shell.place import WorkingDirs
 from toolrest.policy.shell.script import FROM_SHELL, Simple
 from toolrest.policy.shell.words import wordset
 
-Check = Callable[[Simple, Place], Danger | None]
+Check = Callable[[Simple, WorkingDirs], Danger | None]
 
 _HELP = wordset("--help --version -V -h")
 
 
-def _mkfs(simple: Simple, place: Place) -> Danger | None:
+def _mkfs(simple: Simple, place: WorkingDirs) -> Danger | None:
     if len(simple.argv) < 2 or (simple.literal and _HELP.issuperset(simple.argv[1:])):
         return None
     return Danger("mkfs_filesystem_create", f"{simple.argv[0]} makes a new, empty file system")
 
 
-def _dd(simple: Simple, place: Place) -> Danger | None:
+def _dd(simple: Simple, place: WorkingDirs) -> Danger | None:
     for index, word in enumerate(simple.argv):
         key, _, target = word.partition("=")
         if key != "of":
@@ -35,7 +35,7 @@ def _dd(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _disk_tool(simple: Simple, place: Place) -> Danger | None:
+def _disk_tool(simple: Simple, place: WorkingDirs) -> Danger | None:
     for index in range(1, len(simple.argv)):
         word, mark = simple.argv[index], simple.mark(index)
         if mark & FROM_SHELL or (mark and word.startswith("/dev/")):
@@ -47,13 +47,13 @@ def _disk_tool(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _power(simple: Simple, place: Place) -> Danger | None:
+def _power(simple: Simple, place: WorkingDirs) -> Danger | None:
     if simple.literal and simple.argv[1:] and _HELP.issuperset(simple.argv[1:]):
         return None
     return Danger("power_off", f"{simple.argv[0]} stops the machine")
 
 
-def _init(simple: Simple, place: Place) -> Danger | None:
+def _init(simple: Simple, place: WorkingDirs) -> Danger | None:
     if set(simple.argv[1:]) & set("0156sS"):
         return Danger("power_off", f"{simple.argv[0]} changes the run level")
     return None
@@ -62,12 +62,12 @@ def _init(simple: Simple, place: Place) -> Danger | None:
 _SYSTEMCTL = wordset("poweroff reboot halt kexec rescue emergency suspend hibernate isolate")
 
 
-def _systemctl(simple: Simple, place: Place) -> Danger | None:
+def _systemctl(simple: Simple, place: WorkingDirs) -> Danger | None:
     verbs = _SYSTEMCTL.intersection(simple.argv[1:])
     return Danger("power_off", f"systemctl {min(verbs)} stops the machine") if verbs else None
 
 
-def _kill(simple: Simple, place: Place) -> Danger | None:
+def _kill(simple: Simple, place: WorkingDirs) -> Danger | None:
     words = simple.argv[1:]
     if "-1" in words[1:] or words in (("-1",), ("--", "-1")):
         return Danger("kill_all", "kill -1 reaches every process of the user")
@@ -76,7 +76,7 @@ def _kill(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _killall(simple: Simple, place: Place) -> Danger | None:
+def _killall(simple: Simple, place: WorkingDirs) -> Danger | None:
     if simple.argv[0].endswith("killall5"):
         return Danger("kill_all", "killall5 reaches every process")
     options = read_options(simple.argv, "ugGPstU")
@@ -88,13 +88,13 @@ def _killall(simple: Simple, place: Place) -> Danger | None:
     return None
 
 
-def _crontab(simple: Simple, place: Place) -> Danger | None:
+def _crontab(simple: Simple, place: WorkingDirs) -> Danger | None:
     if read_options(simple.argv, "u").has("r"):
         return Danger("crontab_remove", "crontab -r removes every scheduled job")
     return None
 
 
-def _iptables(simple: Simple, place: Place) -> Danger | None:
+def _iptables(simple: Simple, place: WorkingDirs) -> Danger | None:
     options = read_options(simple.argv, "tPDAIRjpsdio")
     if options.has("F", "X", "Z", "--flush", "--delete-chain", "P", "--policy"):
         return Danger("firewall_flush", f"{simple.argv[0]} opens or closes the whole firewall")
@@ -109,7 +109,7 @@ _FIREWALL = {
 }
 
 
-def _firewall(simple: Simple, place: Place) -> Danger | None:
+def _firewall(simple: Simple, place: WorkingDirs) -> Danger | None:
     hit = _FIREWALL[simple.argv[0].rpartition("/")[2].lower()].intersection(simple.argv[1:])
     return Danger("firewall_flush", "it switches the machine's protection off") if hit else None
 
@@ -122,7 +122,7 @@ _CONTAINER_WIDE = re.compile(
 _SOURCE = re.compile(r"(?:^|,)(?:source|src)=([^,]*)")
 
 
-def _container(simple: Simple, place: Place) -> Danger | None:
+def _container(simple: Simple, place: WorkingDirs) -> Danger | None:
     argv = simple.argv
     if not {"run", "create", "exec"}.intersection(argv[1:]):
         return None
@@ -152,11 +152,11 @@ def _mounted(word: str, following: str) -> str:
     return ""
 
 
-def _account(simple: Simple, place: Place) -> Danger | None:
+def _account(simple: Simple, place: WorkingDirs) -> Danger | None:
     return Danger("account_change", f"{simple.argv[0]} changes who may log in")
 
 
-def _kernel(simple: Simple, place: Place) -> Danger | None:
+def _kernel(simple: Simple, place: WorkingDirs) -> Danger | None:
     name = simple.argv[0].rpartition("/")[2].lower()
     words = simple.argv[1:]
     if name == "sysctl":
@@ -192,7 +192,7 @@ _REMOTE: dict[str, tuple[tuple[str, ...], ...]] = {
 }  # fmt: skip
 
 
-def _irreversible(simple: Simple, place: Place) -> Danger | None:
+def _irreversible(simple: Simple, place: WorkingDirs) -> Danger | None:
     name = simple.argv[0].rpartition("/")[2].lower()
     words = tuple(word for word in simple.argv[1:] if not word.startswith("-"))
     for verbs in _REMOTE[name]:
@@ -203,7 +203,7 @@ def _irreversible(simple: Simple, place: Place) -> Danger | None:
 
 
 def _both(first: Check, second: Check) -> Check:
-    def check(simple: Simple, place: Place) -> Danger | None:
+    def check(simple: Simple, place: WorkingDirs) -> Danger | None:
         return first(simple, place) or second(simple, place)
 
     return check

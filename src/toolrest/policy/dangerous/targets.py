@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from toolrest.policy.paths.names import inside
-from toolrest.policy.shell.place import Place
+from toolrest.policy.shell.place import WorkingDirs
 from toolrest.policy.shell.script import GLOB, TILDE
 from toolrest.policy.shell.words import wordset
 
@@ -48,7 +48,7 @@ def is_block_device(path: str) -> bool:
     return _BLOCK_DEVICE.fullmatch(path) is not None
 
 
-def dangerous_write(path: str, place: Place) -> Danger | None:
+def dangerous_write(path: str, place: WorkingDirs) -> Danger | None:
     """Writing to a disk, to the kernel, to the system or to what runs at the next login."""
     if is_block_device(path):
         return Danger("redirect_block_device", f"writes to the device {path}")
@@ -72,7 +72,7 @@ _CROWDED = wordset("home users usr var etc boot lib dev proc sys system library 
 """Folders of the root whose own entries are as precious as they are."""
 
 
-def critical_system(text: str, mark: int, place: Place) -> str | None:
+def critical_system(text: str, mark: int, place: WorkingDirs) -> str | None:
     """The folder that nothing may be done to as a whole, if the word names one."""
     for path in _targets(text, mark, place):
         if _is_system(path.lower(), place):
@@ -80,7 +80,7 @@ def critical_system(text: str, mark: int, place: Place) -> str | None:
     return None
 
 
-def critical_target(text: str, mark: int, place: Place) -> str | None:
+def critical_target(text: str, mark: int, place: WorkingDirs) -> str | None:
     """As `critical_system`, and the workspace itself, what surrounds it, and `.git`."""
     for path in _targets(text, mark, place):
         if _is_system(path.lower(), place) or path.endswith("/.git"):
@@ -90,14 +90,14 @@ def critical_target(text: str, mark: int, place: Place) -> str | None:
     return None
 
 
-def _is_system(path: str, place: Place) -> bool:
+def _is_system(path: str, place: WorkingDirs) -> bool:
     depth = path.count("/")
     if depth <= 1 or (place.home and inside(place.home.lower(), path)):
         return True
     return depth == 2 and path.split("/")[1] in _CROWDED
 
 
-def _targets(text: str, mark: int, place: Place) -> tuple[str, ...]:
+def _targets(text: str, mark: int, place: WorkingDirs) -> tuple[str, ...]:
     """The folders that a word may mean, globs at its end and common variables followed."""
     if _USER_HOME.fullmatch(text.rstrip("/*")) and mark & TILDE:
         return ("/home/" + text.rstrip("/*")[1:],)

@@ -16,7 +16,7 @@ from toolrest.policy.rules.amendment import is_banned
 from toolrest.policy.rules.rules import Decision
 from toolrest.policy.shell.words import wordset
 from toolrest.policy.verdict.outcome import Granted, Outcome
-from toolrest.policy.verdict.verdict import Kind, Segment
+from toolrest.policy.verdict.verdict import CommandClass, Segment
 
 _BY_ITSELF = wordset(
     "pytest ruff mypy pyright pylint flake8 black isort bandit tox nox tsc eslint prettier"
@@ -118,7 +118,7 @@ def command_keys(found: Outcome, *, workspace: str, outside: bool) -> tuple[Gran
     depth = -1
     for decided in found.decided:
         segment = decided.segment
-        if depth >= 0 and segment.depth > depth and segment.kind <= Kind.RUNS:
+        if depth >= 0 and segment.depth > depth and segment.kind <= CommandClass.RUNS:
             continue
         depth = -1
         if decided.decision == Decision.ALLOW:
@@ -133,7 +133,7 @@ def command_keys(found: Outcome, *, workspace: str, outside: bool) -> tuple[Gran
 
 def _key(segment: Segment, workspace: str, *, outside: bool) -> GrantKey | None:
     root = _root(segment.cwds, workspace)
-    if root is None or not segment.argv or segment.kind > Kind.RUNS or segment.assigns:
+    if root is None or not segment.argv or segment.kind > CommandClass.RUNS or segment.assigns:
         return None
     words, exact = grant_words(segment.argv)
     if any(segment.marks[: len(words)]) or (exact and not segment.literal):

@@ -148,7 +148,7 @@ def refused_by_kind(mode: int) -> str | None:
 
 
 @dataclass(slots=True)
-class FileSystem:
+class MountedFileSystem:
     """One mounted file system: its type, and (mount point, folder of it that is seen there)."""
 
     kind: str
@@ -167,11 +167,11 @@ class FileSystem:
 
 
 @dataclass(slots=True)
-class Mounts:
+class DeviceTable:
     """Which file system a device number stands for; the mount table is read when first needed."""
 
     table: str = "/proc/self/mountinfo"
-    _known: dict[int, FileSystem | None] = field(default_factory=dict)
+    _known: dict[int, MountedFileSystem | None] = field(default_factory=dict)
 
     def refused(self, path: str, device: int) -> str | None:
         """Why the file system under `path` is off limits, or None."""
@@ -194,8 +194,8 @@ class Mounts:
             return f"it is in a {system.kind} file system"
         return None
 
-    def _load(self) -> dict[int, FileSystem | None]:
-        known: dict[int, FileSystem | None] = {
+    def _load(self) -> dict[int, MountedFileSystem | None]:
+        known: dict[int, MountedFileSystem | None] = {
             device: None for device, system in self._known.items() if system is None
         }
         for line in _lines(self.table):
@@ -208,7 +208,7 @@ class Mounts:
                 continue
             system = known.get(device)
             if system is None:
-                system = known[device] = FileSystem(kind)
+                system = known[device] = MountedFileSystem(kind)
             system.places.append((_plain(fields[4]), _plain(fields[3])))
         return known
 

@@ -31,7 +31,7 @@ class NoPlace(Exception):
 
 
 @dataclass(slots=True)
-class Found:
+class PinnedFile:
     """A pinned object: where it really is, and what it is. Close it when done."""
 
     real: str
@@ -62,7 +62,7 @@ class Found:
         """Let go of the object."""
         os.close(self.fd)
 
-    def __enter__(self) -> Found:
+    def __enter__(self) -> PinnedFile:
         return self
 
     def __exit__(
@@ -93,18 +93,18 @@ def tells_paths() -> bool:
         os.close(fd)
 
 
-def locate(path: str) -> Found:
+def locate(path: str) -> PinnedFile:
     """Pin what an absolute path names. Raises OSError, or NoPlace when it cannot be judged."""
     return _by_descriptor(path) if tells_paths() else _by_walk(path)
 
 
-def _by_descriptor(path: str) -> Found:
+def _by_descriptor(path: str) -> PinnedFile:
     # Another program may replace or move the file at any moment, as editors do: look again.
     for _ in range(_TRIES):
         fd = os.open(path, _O_PATH | os.O_CLOEXEC)
         try:
             real = os.readlink(f"/proc/self/fd/{fd}")
-            found = Found(real, os.fstat(fd), fd)
+            found = PinnedFile(real, os.fstat(fd), fd)
             if _leads_to(real, found.stat):
                 return found
         except BaseException:
@@ -126,7 +126,7 @@ def _leads_to(real: str, found: os.stat_result) -> bool:
         return False
 
 
-def _by_walk(path: str) -> Found:
+def _by_walk(path: str) -> PinnedFile:
     for _ in range(_TRIES):
         real = os.path.realpath(path, strict=True)
         try:
@@ -137,7 +137,7 @@ def _by_walk(path: str) -> Found:
     raise NoPlace(path)
 
 
-def _walk(real: str) -> Found:
+def _walk(real: str) -> PinnedFile:
     *folders, leaf = real.split("/")[1:]
     fd = os.open("/", _FOLDER)
     try:
@@ -149,7 +149,7 @@ def _walk(real: str) -> Found:
         status = os.stat(leaf, dir_fd=fd, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), real)
-        return Found(real, status, fd, leaf)
+        return PinnedFile(real, status, fd, leaf)
     except BaseException:
         os.close(fd)
         raise

@@ -20,7 +20,7 @@ from toolrest.errors import Rejected, RespondToModel
 from toolrest.policy.paths import kernel_files as pseudo
 from toolrest.policy.paths.atomic_write import replace
 from toolrest.policy.paths.links import HiddenFiles
-from toolrest.policy.paths.locate import Found, NoPlace, locate, real_path
+from toolrest.policy.paths.locate import NoPlace, PinnedFile, locate, real_path
 from toolrest.policy.paths.rules import (
     MAX_FILE_SIZE,
     AnyPath,
@@ -39,7 +39,15 @@ _READ = os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK
 _CHUNK = 1 << 20
 _UNKNOWN_PLACE = "where it really is cannot be told, or it keeps changing"
 
-__all__ = ["MAX_FILE_SIZE", "AnyPath", "Entry", "EntryKind", "Folder", "PathPolicy", "SandboxMode"]
+__all__ = [
+    "MAX_FILE_SIZE",
+    "AnyPath",
+    "Entry",
+    "EntryKind",
+    "OpenFolder",
+    "PathPolicy",
+    "SandboxMode",
+]
 
 
 class PathPolicy(PathRules):
@@ -51,8 +59,8 @@ class PathPolicy(PathRules):
     """
 
     @cached_property
-    def _mounts(self) -> pseudo.Mounts:
-        return pseudo.Mounts()
+    def _mounts(self) -> pseudo.DeviceTable:
+        return pseudo.DeviceTable()
 
     @cached_property
     def _links(self) -> HiddenFiles:
@@ -78,13 +86,13 @@ class PathPolicy(PathRules):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
             return found.open(_READ)
 
-    def open_dir(self, path: AnyPath) -> Folder:
+    def open_dir(self, path: AnyPath) -> OpenFolder:
         """A folder to list. Rejected when policy refuses it, else OSError."""
         full = self.resolve(path)
         with self._judged(full) as found:
             if not stat.S_ISDIR(found.stat.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), full)
-            return Folder(self, found.open(_READ | os.O_DIRECTORY), found.real)
+            return OpenFolder(self, found.open(_READ | os.O_DIRECTORY), found.real)
 
     def scan(self, path: AnyPath) -> list[Entry]:
         """The entries of a folder in no order, without the hidden ones."""
@@ -189,7 +197,7 @@ class PathPolicy(PathRules):
 
     # Judging
 
-    def _judged(self, full: str) -> Found:
+    def _judged(self, full: str) -> PinnedFile:
         """What `full` names, pinned, if it may be read."""
         try:
             found = locate(full)
@@ -213,7 +221,7 @@ class PathPolicy(PathRules):
             raise
         return found
 
-    def _object_rule(self, found: Found) -> str | None:
+    def _object_rule(self, found: PinnedFile) -> str | None:
         status = found.stat
         rule = pseudo.refused_by_kind(status.st_mode)
         if rule is not None:
@@ -227,7 +235,7 @@ class PathPolicy(PathRules):
 
 
 @dataclass(slots=True)
-class Folder:
+class OpenFolder:
     """An open folder: what is in it is listed and entered without naming it again."""
 
     policy: PathPolicy
@@ -256,11 +264,11 @@ class Folder:
             return listed
         return [entry for entry in listed if not hidden(entry[0])]
 
-    def enter(self, name: str) -> Folder:
+    def enter(self, name: str) -> OpenFolder:
         """A folder that `entries` showed; a symlink put in its place is not followed."""
         real = os.path.join(self.real, name)
         flags = _READ | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        below = Folder(self.policy, os.open(name, flags, dir_fd=self.fd), real)
+        below = OpenFolder(self.policy, os.open(name, flags, dir_fd=self.fd), real)
         rule = self.policy.folder_rule(real, os.fstat(below.fd).st_dev)
         if rule is not None:
             below.close()
@@ -271,7 +279,7 @@ class Folder:
         """Let go of it."""
         os.close(self.fd)
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> OpenFolder:
         return self
 
     def __exit__(

@@ -54,7 +54,7 @@ class Walker(CommandWalker):
 
     def _compound(self, node: Node, op: str) -> None:
         if node.children[0].type == "((":
-            self.script.shapes.add("arithmetic")
+            self.script.constructs.add("arithmetic")
             self._words.expansions(node)
         else:
             self._filled(node, op)
@@ -66,7 +66,7 @@ class Walker(CommandWalker):
 
     def _block(self, node: Node, op: str) -> None:
         """Loops and conditions: every command inside counts, whether it will run or not."""
-        self.script.shapes.add(_BLOCKS[node.type])
+        self.script.constructs.add(_BLOCKS[node.type])
         looped = self._looped
         self._looped = looped or node.type in _LOOPS
         for child in node.children:
@@ -85,7 +85,7 @@ class Walker(CommandWalker):
         self._looped = looped
 
     def _function(self, node: Node, op: str) -> None:
-        self.script.shapes.add("function")
+        self.script.constructs.add("function")
         first, backgrounds = len(self.script.commands), self._backgrounds
         looped, self._looped = self._looped, True
         outer = self._enter()
@@ -113,7 +113,7 @@ class Walker(CommandWalker):
         simple = self._add((), op)
         simple.assignments = assignments
         simple.substituted = (first, len(self.script.commands) - 1)
-        self.script.shapes.add("assignment")
+        self.script.constructs.add("assignment")
 
     def _declared(self, node: Node, op: str) -> None:
         first = len(self.script.commands)
@@ -129,7 +129,7 @@ class Walker(CommandWalker):
         marks = tuple(word.mark for word in words)
         simple = self._add(tuple(word.text for word in words), op, marks if any(marks) else ())
         simple.substituted = (first, len(self.script.commands) - 1)
-        self.script.shapes.add("declaration")
+        self.script.constructs.add("declaration")
 
     def _test(self, node: Node, op: str) -> None:
         text = self.slice(node.start_byte, node.end_byte)
@@ -139,7 +139,7 @@ class Walker(CommandWalker):
         if _COMPUTED.search(text):
             self.problem("unknown.word", "a subscript may run commands")
         first = len(self.script.commands)
-        self.script.shapes.add("test")
+        self.script.constructs.add("test")
         self._words.expansions(node)
         self._add((), op).substituted = (first, len(self.script.commands) - 1)
 

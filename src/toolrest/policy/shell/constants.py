@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from toolrest.policy.shell.script import VANISHES, VARIABLE, Script
+from toolrest.policy.shell.script import MAY_BE_EMPTY, VARIABLE, Script
 from toolrest.policy.shell.words import wordset
 
 _SETTERS = wordset(
@@ -24,9 +24,9 @@ _NAME = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 def constants_of(script: Script) -> dict[str, str]:
     """Variables assigned once, at the top level, to a literal, with nothing else setting any."""
     found: dict[str, str] = {}
-    if "assignment" not in script.shapes:
+    if "assignment" not in script.constructs:
         return found
-    if script.shapes & {"loop", "function", "arithmetic", "case"}:
+    if script.constructs & {"loop", "function", "arithmetic", "case"}:
         return found
     seen: set[str] = set()
     for simple in script.commands:
@@ -51,7 +51,7 @@ def _known(name: str, value: str, mark: int) -> dict[str, str]:
 
 def resolve(text: str, mark: int, values: Mapping[str, str]) -> str | None:
     """The value of a word that is made of plain text and known variables, else None."""
-    if mark & ~(VARIABLE | VANISHES) or not _TEMPLATE.fullmatch(text):
+    if mark & ~(VARIABLE | MAY_BE_EMPTY) or not _TEMPLATE.fullmatch(text):
         return None
     known = True
 

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from toolrest.policy.shell.script import ODD, Simple
+from toolrest.policy.shell.script import UNREADABLE, Simple
 from toolrest.policy.shell.special_commands import WRAPPERS, XARGS, Wrapper, found_by, hidden_script
 from toolrest.policy.shell.words import KEYWORDS, assigns, is_calm, wordset
 
@@ -271,7 +271,7 @@ def _xargs(simple: Simple) -> Unwrapped | None:
         return _opaque("an option of xargs is not understood")
     if start >= len(simple.argv):
         return None
-    inner = _rest(simple, start, ("{}", ODD))
+    inner = _rest(simple, start, ("{}", UNREADABLE))
     stands_in = {"{}", *_replaced(simple.argv[1:start])}
     if any(token in inner.argv[0] for token in stands_in):
         return _opaque("xargs is given the program's name")
@@ -295,9 +295,9 @@ def _parallel(simple: Simple) -> Unwrapped | None:
     start = next((i for i, word in enumerate(words) if word[:1] != "-"), end)
     if any(word[:1] == "-" for word in words[:start]) or start >= end:
         return _opaque("what parallel runs is not understood")
-    inner = _rest(simple, start + 1, ("{}", ODD))
+    inner = _rest(simple, start + 1, ("{}", UNREADABLE))
     keep = end - start
-    marks = (*(inner.marks or (0,) * len(inner.argv))[:keep], ODD)
+    marks = (*(inner.marks or (0,) * len(inner.argv))[:keep], UNREADABLE)
     return Unwrapped((Inner((*inner.argv[:keep], "{}"), marks),))
 
 
@@ -329,7 +329,7 @@ def _found_by(simple: Simple, start: int, end: int, found: str) -> Inner:
         word, mark = simple.argv[index], simple.mark(index)
         if "{}" in word:
             known = word == "{}" and found
-            word, mark = (found, 0) if known else (word, ODD)
+            word, mark = (found, 0) if known else (word, UNREADABLE)
         argv.append(word)
         marks.append(mark)
     return Inner(tuple(argv), tuple(marks) if any(marks) else ())

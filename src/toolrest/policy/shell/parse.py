@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from toolrest.policy.shell.compound import Walker
 from toolrest.policy.shell.constants import constants_of
-from toolrest.policy.shell.script import Problem, Script, Simple
+from toolrest.policy.shell.script import Script, Simple, UnreadPart
 from toolrest.policy.shell.words import SIMPLE_COMMAND, split_simple, wordset
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def parse(text: str) -> Script:
     if len(text) > MAX_LENGTH:
         return Script(too_big=f"it is longer than {MAX_LENGTH} characters")
     if _CONTROL.search(text):
-        return Script(problems=[Problem("unknown.characters", "it holds control characters")])
+        return Script(problems=[UnreadPart("unknown.characters", "it holds control characters")])
     simple = parse_simple(text)
     if simple is not None:
         return simple
@@ -108,7 +108,7 @@ def parse(text: str) -> Script:
     except Exception as error:
         # A mistake of ours must not let anything through, nor end the session.
         why = f"reading it failed: {type(error).__name__}"
-        return Script(problems=[Problem("unknown.internal", why)])
+        return Script(problems=[UnreadPart("unknown.internal", why)])
 
 
 def _too_big(text: str) -> str:
@@ -164,15 +164,15 @@ def parse_tree(text: str) -> Script:
     apart = _apart(text) if "\n\\" in text else text
     if apart is None:
         why = f"more than {_MOST_LINES} lines begin with a backslash"
-        return Script(problems=[Problem("unknown.syntax", why)])
+        return Script(problems=[UnreadPart("unknown.syntax", why)])
     walker = Walker(apart)
     root = _root(walker.source)
     script = walker.script
     if root.has_error:
-        script.problems.append(Problem("unknown.syntax", "it is not a complete shell script"))
+        script.problems.append(UnreadPart("unknown.syntax", "it is not a complete shell script"))
     if "$\\\n" in text:
         # To a shell the next line goes on with `(` or a name, also inside double quotes.
-        script.problems.append(Problem("unknown.syntax", "a line ends inside an expansion"))
+        script.problems.append(UnreadPart("unknown.syntax", "a line ends inside an expansion"))
     walker.gap(0, root.start_byte)
     walker.sequence(root, "")
     walker.gap(root.end_byte, len(walker.source))

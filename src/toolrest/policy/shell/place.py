@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 from toolrest.policy.paths.names import inside
 from toolrest.policy.shell.constants import resolve
-from toolrest.policy.shell.script import TILDE, VANISHES, VARIABLE, Script, Simple
+from toolrest.policy.shell.script import MAY_BE_EMPTY, TILDE, VARIABLE, Script, Simple
 from toolrest.records import dataclass, field, replace
 
 MAX_CWDS = 8
 
 
 @dataclass(slots=True)
-class Place:
+class WorkingDirs:
     """The working folders that are possible at a command, and what surrounds them.
 
     No working folder at all means that it is unknown. `roots` may be written to.
@@ -45,7 +45,7 @@ class Place:
     def _known(self, text: str, mark: int) -> str | None:
         if mark == TILDE and self.home and (text == "~" or text.startswith("~/")):
             return self.home + text[1:]
-        if mark & ~VANISHES == VARIABLE:
+        if mark & ~MAY_BE_EMPTY == VARIABLE:
             return resolve(text, mark, self.variables)
         return None
 
@@ -57,7 +57,7 @@ class Place:
         """True beneath a root or at it."""
         return any(inside(path, root) for root in self.roots)
 
-    def moved(self, cwds: tuple[str, ...]) -> Place:
+    def moved(self, cwds: tuple[str, ...]) -> WorkingDirs:
         """The same surroundings with other working folders."""
         return replace(self, cwds=cwds if len(cwds) <= MAX_CWDS else ())
 
@@ -78,12 +78,12 @@ def variables_of(script: Script, cwd: str, home: str) -> dict[str, str]:
 
 
 def _sets(script: Script, name: str) -> bool:
-    return "declaration" in script.shapes or any(
+    return "declaration" in script.constructs or any(
         name == assignment.name for simple in script.commands for assignment in simple.assignments
     )
 
 
-class Walk:
+class CdTracker:
     """Follows `cd` through the commands of a script.
 
     `cd x && y` surely happens in x; after `cd x; y` both folders are possible, because the
@@ -91,7 +91,7 @@ class Walk:
     in a loop or function could happen any number of times: from then on nothing is known.
     """
 
-    def __init__(self, script: Script, place: Place) -> None:
+    def __init__(self, script: Script, place: WorkingDirs) -> None:
         self._script = script
         self._wild = any(
             simple.looped and simple.argv[:1] in (("cd",), ("pushd",), ("popd",))
@@ -102,7 +102,7 @@ class Walk:
         self._group = 0
         self._moved = False
 
-    def at(self, simple: Simple) -> Place:
+    def at(self, simple: Simple) -> WorkingDirs:
         """The place of the next command in order."""
         if self._moved and not self._still_there(simple):
             self.place = self.place.moved(
@@ -154,7 +154,7 @@ class Touch:
     sure: bool = False
 
 
-def paths_of(simple: Simple, index: int, place: Place, touch: Touch, into: list[str]) -> None:
+def paths_of(simple: Simple, index: int, place: WorkingDirs, touch: Touch, into: list[str]) -> None:
     """Add the paths that a word names; a word that names none leaves the touch unsure."""
     paths = place.paths(simple.argv[index], simple.mark(index))
     if not paths:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from toolrest.policy.shell.script import ODD, Redirect, RedirectKind, Word
+from toolrest.policy.shell.script import UNREADABLE, Redirect, RedirectKind, Word
 from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Gap(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """How to look at the text of the tree, and whom to tell about what is not understood."""
 
     cut: Callable[[int, int], str]
@@ -74,7 +74,7 @@ class Source:
     problem: Callable[[str, str], None]
 
 
-def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
+def read_redirect(node: Node, words: WordReader, source: SourceText) -> Tail:
     """One redirection node, whichever kind it is."""
     position = node.start_byte
     word_before = False
@@ -105,7 +105,7 @@ def read_redirect(node: Node, words: WordReader, source: Source) -> Tail:
     return read_document(node, words, source)
 
 
-def _file(node: Node, words: WordReader, source: Source) -> Tail:
+def _file(node: Node, words: WordReader, source: SourceText) -> Tail:
     tail, op, known = Tail(), "", True
     targets: list[Word] = []
     for child in node.children:
@@ -151,7 +151,7 @@ _TABS = re.compile(r"^\t+", re.MULTILINE)
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n\t*\Z")
 
 
-def read_document(node: Node, words: WordReader, source: Source) -> Tail:
+def read_document(node: Node, words: WordReader, source: SourceText) -> Tail:
     """`<<EOF`, the document's text, and what follows on the line of the opening."""
     tail = Tail()
     quoted, tabs, body, mark, line = False, False, "", 0, []
@@ -166,7 +166,7 @@ def read_document(node: Node, words: WordReader, source: Source) -> Tail:
             body = source.cut(child.start_byte, child.end_byte)
             mark |= 0 if quoted else words.expansions(child)
         elif kind == "ERROR":
-            mark |= ODD
+            mark |= UNREADABLE
         elif kind not in ("heredoc_end", "file_descriptor", "comment", "<<"):
             line.append(child)
     _read_line(line, tail, words, source)
@@ -180,7 +180,7 @@ def read_document(node: Node, words: WordReader, source: Source) -> Tail:
     return tail
 
 
-def _read_line(line: list[Node], tail: Tail, words: WordReader, source: Source) -> None:
+def _read_line(line: list[Node], tail: Tail, words: WordReader, source: SourceText) -> None:
     """What stands behind the opening on its line: words, redirections, other commands."""
     joint = ""
     for child in line:
@@ -198,7 +198,7 @@ def _read_line(line: list[Node], tail: Tail, words: WordReader, source: Source) 
             tail.words.append(words.read(child))
 
 
-def _is_plain(node: Node, source: Source, quoted: bool, tabs: bool) -> bool:
+def _is_plain(node: Node, source: SourceText, quoted: bool, tabs: bool) -> bool:
     """True when its opening stands alone on a line and it ends where a shell ends it."""
     parts = {child.type: child for child in node.children}
     start, end = parts.get("heredoc_start"), parts.get("heredoc_end")

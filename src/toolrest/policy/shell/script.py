@@ -2,7 +2,7 @@
 
 A script is flat. Each simple command remembers how it hangs together with the others: what
 joins it to the one before, which group it stands in, whose output it reads and which commands
-its own words run first. Compound commands leave their mark in `Script.shapes`.
+its own words run first. Compound commands leave their mark in `Script.constructs`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ TILDE: Final = 2
 BRACE: Final = 4
 VARIABLE: Final = 8
 SUBSTITUTION: Final = 16
-ODD: Final = 32
-VANISHES: Final = 64
+UNREADABLE: Final = 32
+MAY_BE_EMPTY: Final = 64
 """Bits of a word's mark: why the shell may not hand it over as it is spelled. 0 is literal.
 
-`VANISHES` is an unquoted expansion alone, which may come out as no word at all.
+`MAY_BE_EMPTY` is an unquoted expansion alone, which may come out as no word at all.
 """
 
-FROM_SHELL: Final = TILDE | VARIABLE | SUBSTITUTION | ODD
+FROM_SHELL: Final = TILDE | VARIABLE | SUBSTITUTION | UNREADABLE
 """The value comes from the shell's state; globs and braces only name files."""
 
 RedirectKind: TypeAlias = Literal["read", "write", "both", "dup", "document", "string"]
@@ -53,7 +53,7 @@ class Assignment(NamedTuple):
     mark: int = 0
 
 
-class Problem(NamedTuple):
+class UnreadPart(NamedTuple):
     """A part of a script that is not understood, and why."""
 
     rule: str
@@ -109,8 +109,8 @@ class Script:
     """
 
     commands: list[Simple] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    shapes: set[str] = field(default_factory=set)
+    problems: list[UnreadPart] = field(default_factory=list)
+    constructs: set[str] = field(default_factory=set)
     functions: list[Function] = field(default_factory=list)
     parents: list[int] = field(default_factory=lambda: [0])
     constants: dict[str, str] = field(default_factory=dict)

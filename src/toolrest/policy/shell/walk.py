@@ -2,7 +2,7 @@
 
 The grammar is generous and at times skips what it cannot place, so nothing is taken on trust:
 between two pieces of the tree only blanks may stand, every kind of node has to be known here,
-and bare words are read again character by character. Whatever fails becomes a `Problem`.
+and bare words are read again character by character. Whatever fails becomes a `UnreadPart`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from toolrest.policy.shell.redirects import Source, Tail, read_redirect
+from toolrest.policy.shell.redirects import SourceText, Tail, read_redirect
 from toolrest.policy.shell.script import (
-    ODD,
+    UNREADABLE,
     Assignment,
-    Problem,
     Redirect,
     Script,
     Simple,
+    UnreadPart,
     Word,
 )
 from toolrest.policy.shell.word_nodes import WordReader
@@ -52,7 +52,7 @@ class CommandWalker:
         self._looped = False
         self._backgrounds = 0
         self._tails: dict[int, Tail] = {}
-        self._source = Source(self.slice, self.gap, self.problem)
+        self._source = SourceText(self.slice, self.gap, self.problem)
         self._words = WordReader(self.slice, self.joins, self._substitution, self.problem)
         self._kinds: dict[str, Callable[[Node, str], None]] = {
             "command": self._command,
@@ -69,7 +69,7 @@ class CommandWalker:
 
     def problem(self, rule: str, why: str) -> None:
         """Note that something is not understood."""
-        self.script.problems.append(Problem(rule, why))
+        self.script.problems.append(UnreadPart(rule, why))
 
     def gap(self, start: int, end: int, *, inline: bool = False) -> None:
         """Check that blanks and nothing else stand between two pieces.
@@ -125,7 +125,7 @@ class CommandWalker:
 
     def _in_background(self) -> None:
         self._backgrounds += 1
-        self.script.shapes.add("background")
+        self.script.constructs.add("background")
 
     def _statement(self, node: Node, op: str) -> None:
         kind = node.type
@@ -215,7 +215,7 @@ class CommandWalker:
     def _joined(self, end: int, start: int, words: bool) -> int | None:
         """The mark that joining two pieces of a command adds; None where they stand apart."""
         if words and start == end:
-            return ODD
+            return UNREADABLE
         if words and self.joins(end, start):
             return 0
         if start != end:
@@ -318,7 +318,7 @@ class CommandWalker:
                 self.gap(left.end_byte, token.start_byte, inline=True)
                 self.gap(token.end_byte, right.start_byte)
             else:
-                self.script.shapes.add("comment")
+                self.script.constructs.add("comment")
                 for child in node.children:
                     if child.type == "comment":
                         self._comment(child)

@@ -6,7 +6,15 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from toolrest.policy.shell.script import BRACE, GLOB, ODD, SUBSTITUTION, VANISHES, VARIABLE, Word
+from toolrest.policy.shell.script import (
+    BRACE,
+    GLOB,
+    MAY_BE_EMPTY,
+    SUBSTITUTION,
+    UNREADABLE,
+    VARIABLE,
+    Word,
+)
 from toolrest.policy.shell.words import bare, double_quoted, mark_of
 
 if TYPE_CHECKING:
@@ -18,16 +26,16 @@ _BODIES = frozenset(("command_substitution", "process_substitution"))
 _MARKS = {
     "simple_expansion": VARIABLE,
     "expansion": VARIABLE,
-    "arithmetic_expansion": VARIABLE | ODD,
+    "arithmetic_expansion": VARIABLE | UNREADABLE,
     "command_substitution": SUBSTITUTION,
     "process_substitution": SUBSTITUTION,
     "brace_expression": BRACE,
     "extglob_pattern": GLOB,
     "regex": GLOB,
-    "ansi_c_string": ODD,
-    "translated_string": ODD,
-    "subscript": ODD,
-    "$": ODD,
+    "ansi_c_string": UNREADABLE,
+    "translated_string": UNREADABLE,
+    "subscript": UNREADABLE,
+    "$": UNREADABLE,
 }
 _MAY_VANISH = frozenset(("simple_expansion", "expansion", "command_substitution"))
 _OPENS = re.compile(r"(?<!\\)(?:\\\\)*(`|\$\(\(|\$\(|\$\{|\$\[)")
@@ -57,7 +65,7 @@ class WordReader:
         """The word that this node spells."""
         value, skeleton, mark = self._piece(node)
         if mark & (VARIABLE | SUBSTITUTION) and _vanishes(node):
-            mark |= VANISHES
+            mark |= MAY_BE_EMPTY
         return Word(value, mark | mark_of(skeleton))
 
     def expansions(self, node: Node) -> int:
@@ -152,7 +160,7 @@ class WordReader:
         mark = _MARKS.get(kind)
         if mark is None:
             self._problem("unknown.word", f"{text!r} is not understood as a word")
-            mark = ODD
+            mark = UNREADABLE
         return text, "x", mark | self.expansions(node)
 
     def _string(self, node: Node, text: str) -> tuple[str, str, int]:
@@ -160,9 +168,9 @@ class WordReader:
         mark = self.expansions(node)
         if not mark and _EXPANDS.search(inner):
             self._problem("unknown.word", f"{text!r} is not understood as a word")
-            mark = ODD
+            mark = UNREADABLE
         if mark and "\\$" in inner:
-            mark |= ODD
+            mark |= UNREADABLE
         return double_quoted(inner), "x", mark
 
     def _concatenation(self, node: Node) -> tuple[str, str, int]:
@@ -171,7 +179,7 @@ class WordReader:
         for child in node.children:
             if child.start_byte != position and not self._joins(position, child.start_byte):
                 self._problem("unknown.skipped", "a word has a hole")
-                mark |= ODD
+                mark |= UNREADABLE
             position = child.end_byte
             value, skeleton, found = self._piece(child)
             dollars = dollars or (not found and "$" in value)
@@ -179,7 +187,7 @@ class WordReader:
             skeletons += skeleton
             mark |= found
         # A quoted `$` beside a real one: the value alone no longer says which is which.
-        return values, skeletons, mark | (ODD if mark and dollars else 0)
+        return values, skeletons, mark | (UNREADABLE if mark and dollars else 0)
 
 
 def _vanishes(node: Node) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from toolrest.policy.shell.script import BRACE, GLOB, ODD, TILDE
+from toolrest.policy.shell.script import BRACE, GLOB, TILDE, UNREADABLE
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,-]+(?:[ \t]+[A-Za-z0-9_./:@%+,-][A-Za-z0-9_./:@%+,=-]*)*")
 _QUIET = r"(?:[ \t]+(?:[12]?>>?|&>)[ \t]?/dev/null|[ \t]+[12]?>&[12])*"
@@ -86,7 +86,7 @@ def split_simple(command: str) -> tuple[str, ...]:
 
 def bare(text: str) -> tuple[str, str, int]:
     """An unquoted piece: its value, its skeleton (see `mark_of`) and what is odd about it."""
-    odd = 0 if _BARE.fullmatch(text) else ODD
+    odd = 0 if _BARE.fullmatch(text) else UNREADABLE
     if "\\" not in text:
         return text, text, odd
     return _ESCAPE.sub(r"\1", text), _ESCAPE.sub("x", text), odd
@@ -110,5 +110,5 @@ def mark_of(skeleton: str) -> int:
         mark |= BRACE
     # zsh replaces =name by a path and, with an option, ^name by other files.
     if skeleton[:1] in ("=", "^"):
-        mark |= ODD
+        mark |= UNREADABLE
     return mark

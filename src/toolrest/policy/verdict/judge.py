@@ -21,11 +21,11 @@ from toolrest.policy.dangerous.system import system_check
 from toolrest.policy.dangerous.targets import dangerous_write
 from toolrest.policy.shell.nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell.parse import parse
-from toolrest.policy.shell.place import Place, Walk, variables_of
-from toolrest.policy.shell.script import SUBSTITUTION, VANISHES, Redirect, Script, Simple
+from toolrest.policy.shell.place import CdTracker, WorkingDirs, variables_of
+from toolrest.policy.shell.script import MAY_BE_EMPTY, SUBSTITUTION, Redirect, Script, Simple
 from toolrest.policy.shell.special_commands import hidden_value, printed
 from toolrest.policy.shell.words import is_calm, split_program
-from toolrest.policy.verdict.verdict import Kind, Segment
+from toolrest.policy.verdict.verdict import CommandClass, Segment
 from toolrest.records import dataclass, replace
 
 
@@ -77,7 +77,7 @@ class Judge:
     """Judges one command line; `segments` fill up in the order of the source."""
 
     def __init__(self, cwd: str, roots: tuple[str, ...], home: str) -> None:
-        self.place = Place((cwd,), roots, home.rstrip("/"), cwd)
+        self.place = WorkingDirs((cwd,), roots, home.rstrip("/"), cwd)
         self.segments: list[Segment] = []
         self.plain = True
         self._scripts: list[Script] = []
@@ -85,7 +85,7 @@ class Judge:
     def words(self, argv: tuple[str, ...]) -> None:
         """An argument list; for `bash -c SCRIPT` the shell itself is not a segment."""
         if not argv or any("\x00" in word for word in argv):
-            self._add((), Kind.UNKNOWN, "unknown.argv", "there is no usable argument list")
+            self._add((), CommandClass.UNKNOWN, "unknown.argv", "there is no usable argument list")
             return
         simple = Simple(argv)
         folder, name = split_program(argv[0])
@@ -96,25 +96,25 @@ class Judge:
                 return
         self._command(simple, self.place, _At(Script([simple])))
 
-    def script(self, text: str, place: Place, depth: int) -> None:
+    def script(self, text: str, place: WorkingDirs, depth: int) -> None:
         """The text of a script."""
         script = parse(text)
         if script.too_big or depth > MAX_NESTING:
             why = script.too_big or f"scripts are nested more than {MAX_NESTING} deep"
-            self._add((), Kind.REFUSED, "refused.size", why, depth)
+            self._add((), CommandClass.REFUSED, "refused.size", why, depth)
         for problem in script.problems:
-            self._add((), Kind.UNKNOWN, problem.rule, problem.why, depth)
-        for shape in sorted(script.shapes):
-            self._add((), Kind.RUNS, f"shape.{shape}", _SHAPES[shape], depth)
-        if script.problems or script.shapes:
+            self._add((), CommandClass.UNKNOWN, problem.rule, problem.why, depth)
+        for shape in sorted(script.constructs):
+            self._add((), CommandClass.RUNS, f"shape.{shape}", _SHAPES[shape], depth)
+        if script.problems or script.constructs:
             self.plain = False
         bomb = fork_bomb(script) if script.functions else None
         if bomb is not None:
-            self._add((), Kind.DANGEROUS, bomb.rule, bomb.why, depth)
+            self._add((), CommandClass.DANGEROUS, bomb.rule, bomb.why, depth)
         if depth <= MAX_NESTING:
             self._commands(script, text, place, depth)
 
-    def _commands(self, script: Script, text: str, place: Place, depth: int) -> None:
+    def _commands(self, script: Script, text: str, place: WorkingDirs, depth: int) -> None:
         self._scripts.append(script)
         flow = Flow(script) if may_flow(text) else None
         known: dict[str, str] = {}
@@ -122,7 +122,9 @@ class Judge:
             cwd = place.cwds[0] if len(place.cwds) == 1 else ""
             known = variables_of(script, cwd, place.home)
             place = replace(place, variables=known)
-        walk = Walk(script, place) if "cd" in text or "pushd" in text or "popd" in text else None
+        walk = (
+            CdTracker(script, place) if "cd" in text or "pushd" in text or "popd" in text else None
+        )
         at = _At(script, 0, depth, flow)
         for at.number, simple in enumerate(script.commands):
             self._command(simple, place if walk is None else walk.at(simple), at)
@@ -131,7 +133,7 @@ class Judge:
                 known.update((name, script.constants[name]) for name in names)
 
     def _add(
-        self, argv: tuple[str, ...], kind: Kind, rule: str, why: str = "", depth: int = 0
+        self, argv: tuple[str, ...], kind: CommandClass, rule: str, why: str = "", depth: int = 0
     ) -> Segment:
         segment = Segment(argv, kind, rule, why, (), depth)
         self.segments.append(segment)
@@ -139,8 +141,8 @@ class Judge:
 
     # One simple command
 
-    def _command(self, simple: Simple, place: Place, at: _At) -> None:
-        segment = Segment(simple.argv, Kind.SAFE, "safe", "", simple.marks, at.depth)
+    def _command(self, simple: Simple, place: WorkingDirs, at: _At) -> None:
+        segment = Segment(simple.argv, CommandClass.SAFE, "safe", "", simple.marks, at.depth)
         segment.cwds = place.cwds
         self.segments.append(segment)
         if simple.marks:
@@ -149,18 +151,18 @@ class Judge:
             self._assignments(simple, segment)
         if simple.argv:
             self._program(simple, segment, place, at)
-        if simple.marks and any(mark & VANISHES for mark in simple.marks[1:]):
+        if simple.marks and any(mark & MAY_BE_EMPTY for mark in simple.marks[1:]):
             self._emptied(simple, segment, place, at)
         if simple.redirects:
             self._redirects(simple, segment, place)
         if at.flow is not None:
             danger = at.flow.see(at.number, simple)
             if danger is not None:
-                segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+                segment.raise_to(CommandClass.DANGEROUS, danger.rule, danger.why)
 
-    def _emptied(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
+    def _emptied(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
         """What is left when unquoted expansions come out empty must not be dangerous either."""
-        kept = [index for index, mark in enumerate(simple.marks) if not mark & VANISHES]
+        kept = [index for index, mark in enumerate(simple.marks) if not mark & MAY_BE_EMPTY]
         if not kept or kept[0]:
             return
         marks = tuple(simple.marks[index] for index in kept)
@@ -169,7 +171,7 @@ class Judge:
         ghost = Judge(place.start, place.roots, place.home)
         ghost._command(rest, place, at)
         for found in ghost.segments:
-            if found.kind >= Kind.DANGEROUS:
+            if found.kind >= CommandClass.DANGEROUS:
                 segment.raise_to(found.kind, found.rule, found.why)
 
     def _assignments(self, simple: Simple, segment: Segment) -> None:
@@ -177,19 +179,19 @@ class Judge:
         for name, value, mark in simple.assignments:
             if mark or not is_calm(name, value):
                 segment.assigns = True
-                segment.raise_to(Kind.RUNS, "runs.assignment", f"it sets {name}")
+                segment.raise_to(CommandClass.RUNS, "runs.assignment", f"it sets {name}")
             if hidden_value(name, value):
                 why = f"what {name} is set to may be run later"
-                segment.raise_to(Kind.UNKNOWN, "unknown.assignment", why)
+                segment.raise_to(CommandClass.UNKNOWN, "unknown.assignment", why)
 
-    def _program(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
+    def _program(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
         if simple.mark(0):
             known = place.word(simple.argv[0], simple.marks[0])
             if not known:
                 why = f"which program {simple.argv[0]!r} is, only the shell can tell"
-                segment.raise_to(Kind.UNKNOWN, "unknown.program", why)
+                segment.raise_to(CommandClass.UNKNOWN, "unknown.program", why)
                 return
-            segment.raise_to(Kind.RUNS, "runs.variable", f"the program is {known}")
+            segment.raise_to(CommandClass.RUNS, "runs.variable", f"the program is {known}")
             simple = replace(simple, argv=(known, *simple.argv[1:]), marks=(0, *simple.marks[1:]))
         name = simple.argv[0].rpartition("/")[2]
         self._dangers(simple, segment, place, name.lower())
@@ -201,12 +203,12 @@ class Judge:
             if is_fed(simple, name):
                 self._fed(simple, segment, place, at)
 
-    def _dangers(self, simple: Simple, segment: Segment, place: Place, name: str) -> None:
+    def _dangers(self, simple: Simple, segment: Segment, place: WorkingDirs, name: str) -> None:
         check = FILE_CHECKS.get(name) or system_check(name)
         if check is not None:
             danger = check(simple, place)
             if danger is not None:
-                segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+                segment.raise_to(CommandClass.DANGEROUS, danger.rule, danger.why)
 
     def _reads(self, simple: Simple, segment: Segment) -> bool:
         if simple.marks:
@@ -216,32 +218,32 @@ class Judge:
             return False
         segment.read_words = reads
         if segment.needs_disarmed_git and not segment.cwds:
-            segment.raise_to(Kind.RUNS, "runs", "it runs git, who knows where")
+            segment.raise_to(CommandClass.RUNS, "runs", "it runs git, who knows where")
         return True
 
-    def _ordinary(self, simple: Simple, segment: Segment, place: Place, name: str) -> None:
+    def _ordinary(self, simple: Simple, segment: Segment, place: WorkingDirs, name: str) -> None:
         touches = TOUCHES.get(name)
         touch = touches(simple, place) if touches is not None else None
         if touch is None:
-            segment.raise_to(Kind.RUNS, "runs", f"it runs {simple.argv[0]}")
+            segment.raise_to(CommandClass.RUNS, "runs", f"it runs {simple.argv[0]}")
             return
         segment.reads = tuple(touch.reads)
         segment.writes = tuple(touch.writes)
         segment.connects = tuple(touch.connects)
         known_folder = split_program(simple.argv[0])[0] in ("", "/bin", "/usr/bin")
         if touch.sure and known_folder:
-            segment.raise_to(Kind.TOUCHES, "touches", _touched(segment))
+            segment.raise_to(CommandClass.TOUCHES, "touches", _touched(segment))
         else:
-            segment.raise_to(Kind.RUNS, "runs", f"it runs {simple.argv[0]}")
+            segment.raise_to(CommandClass.RUNS, "runs", f"it runs {simple.argv[0]}")
         for path in segment.writes:
             danger = dangerous_write(path, place)
             if danger is not None:
-                segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+                segment.raise_to(CommandClass.DANGEROUS, danger.rule, danger.why)
 
     # Commands inside commands
 
     def _wrapper(
-        self, simple: Simple, segment: Segment, unwrapped: Unwrapped, place: Place, at: _At
+        self, simple: Simple, segment: Segment, unwrapped: Unwrapped, place: WorkingDirs, at: _At
     ) -> None:
         folder, name = split_program(simple.argv[0])
         segment.transparent = unwrapped.transparent and folder in _SHELL_FOLDERS
@@ -250,21 +252,21 @@ class Judge:
         if name == "xargs" and system and simple.literal and inner and inner[0] in HARMLESS:
             return
         if not segment.transparent:
-            segment.raise_to(Kind.RUNS, "runs.wrapper", f"it runs {simple.argv[0]}")
+            segment.raise_to(CommandClass.RUNS, "runs.wrapper", f"it runs {simple.argv[0]}")
             touches = TOUCHES.get(name)
             touch = touches(simple, place) if touches is not None else None
             if touch is not None:
                 segment.connects = tuple(touch.connects)
         self._inners(simple, unwrapped, place.moved(()) if unwrapped.moved else place, at)
 
-    def _inners(self, simple: Simple, unwrapped: Unwrapped, place: Place, at: _At) -> None:
+    def _inners(self, simple: Simple, unwrapped: Unwrapped, place: WorkingDirs, at: _At) -> None:
         depth = at.depth + 1
         for inner in unwrapped.inners:
             if inner.opaque:
-                self._add(simple.argv, Kind.UNKNOWN, "unknown.inner", inner.opaque, depth)
+                self._add(simple.argv, CommandClass.UNKNOWN, "unknown.inner", inner.opaque, depth)
             elif depth > MAX_NESTING:
                 why = f"commands are nested more than {MAX_NESTING} deep"
-                self._add(inner.argv, Kind.REFUSED, "refused.size", why, depth)
+                self._add(inner.argv, CommandClass.REFUSED, "refused.size", why, depth)
             elif inner.remote:
                 self._remote(inner, depth)
             elif inner.script is not None:
@@ -286,27 +288,27 @@ class Judge:
             segment.reads = segment.writes = segment.redirected = segment.read_words = ()
             self.segments.append(segment)
 
-    def _fed(self, simple: Simple, segment: Segment, place: Place, at: _At) -> None:
+    def _fed(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
         """A shell that reads its script from a here-document or a pipe."""
         texts = [r for r in simple.redirects if r.kind in ("document", "string")]
         for redirect in texts:
             self.script(redirect.target, place, at.depth + 1)
             if redirect.mark:
                 why = "a nested shell's script is not literal"
-                segment.raise_to(Kind.UNKNOWN, "unknown.inner", why)
+                segment.raise_to(CommandClass.UNKNOWN, "unknown.inner", why)
         if texts:
             return
         if any(word.startswith("<(") and simple.mark(i) for i, word in enumerate(simple.argv)):
             why = "it runs what another command prints"
-            segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
+            segment.raise_to(CommandClass.UNKNOWN, "unknown.piped", why)
         text = _printed(at, simple) if simple.upstream >= 0 else None
         if text is not None:
             self.script(text, place, at.depth + 1)
         elif simple.upstream >= 0 or any(map(hands_on, self._scripts)):
             why = "it runs a script that comes from another command"
-            segment.raise_to(Kind.UNKNOWN, "unknown.piped", why)
+            segment.raise_to(CommandClass.UNKNOWN, "unknown.piped", why)
 
-    def _redirects(self, simple: Simple, segment: Segment, place: Place) -> None:
+    def _redirects(self, simple: Simple, segment: Segment, place: WorkingDirs) -> None:
         self.plain = False
         reads: list[str] = []
         writes: list[str] = []
@@ -316,45 +318,47 @@ class Judge:
         segment.redirected = tuple(writes)
 
 
-def _opened(redirect: Redirect, segment: Segment, place: Place) -> tuple[str, ...]:
+def _opened(redirect: Redirect, segment: Segment, place: WorkingDirs) -> tuple[str, ...]:
     """The files that a redirection opens; the segment becomes at least as strict as that."""
     kind, _, target, mark = redirect
     if kind == "dup":
         if target not in ("0", "1", "2", "-"):
-            segment.raise_to(Kind.RUNS, "redirect.descriptor", f"it uses descriptor {target}")
+            segment.raise_to(
+                CommandClass.RUNS, "redirect.descriptor", f"it uses descriptor {target}"
+            )
         return ()
     if target in _QUIET_TARGETS and not mark:
         return ()
     if kind in ("document", "string"):
-        level = Kind.RUNS if mark else Kind.TOUCHES
+        level = CommandClass.RUNS if mark else CommandClass.TOUCHES
         segment.raise_to(level, "redirect.document", "it is given text as input")
         return ()
     socket = _SOCKET.fullmatch(target)
     if socket is not None:
         segment.connects += (socket[1],)
-        segment.raise_to(Kind.RUNS, "redirect.socket", f"it connects to {socket[1]}")
+        segment.raise_to(CommandClass.RUNS, "redirect.socket", f"it connects to {socket[1]}")
         return ()
     if mark & SUBSTITUTION and target.startswith(("<(", ">(")):
-        segment.raise_to(Kind.RUNS, "redirect.process", "it is joined to another command")
+        segment.raise_to(CommandClass.RUNS, "redirect.process", "it is joined to another command")
         return ()
     if kind == "read":
         if mark:
-            segment.raise_to(Kind.RUNS, "redirect.read", f"it reads {target!r}")
+            segment.raise_to(CommandClass.RUNS, "redirect.read", f"it reads {target!r}")
         return place.paths(target, mark)
     return _written(target, mark, segment, place)
 
 
-def _written(target: str, mark: int, segment: Segment, place: Place) -> tuple[str, ...]:
+def _written(target: str, mark: int, segment: Segment, place: WorkingDirs) -> tuple[str, ...]:
     """The files that a redirection writes to; the segment becomes at least as strict."""
     paths = place.paths(target, mark)
     if not paths:
         why = f"where {target!r} is, only the shell can tell"
-        segment.raise_to(Kind.UNKNOWN, "unknown.redirect", why)
+        segment.raise_to(CommandClass.UNKNOWN, "unknown.redirect", why)
     for path in paths:
-        segment.raise_to(Kind.TOUCHES, "redirect.write", f"it writes {path}")
+        segment.raise_to(CommandClass.TOUCHES, "redirect.write", f"it writes {path}")
         danger = dangerous_write(path, place)
         if danger is not None:
-            segment.raise_to(Kind.DANGEROUS, danger.rule, danger.why)
+            segment.raise_to(CommandClass.DANGEROUS, danger.rule, danger.why)
     return paths
 
 

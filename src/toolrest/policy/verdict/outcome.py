@@ -29,17 +29,17 @@ from toolrest.policy.verdict.requirement import Requirement as Requirement
 from toolrest.policy.verdict.requirement import SandboxMode as SandboxMode
 from toolrest.policy.verdict.requirement import Setting as Setting
 from toolrest.policy.verdict.requirement import Skip as Skip
-from toolrest.policy.verdict.verdict import Kind, Segment, Verdict
+from toolrest.policy.verdict.verdict import CommandClass, Judgement, Segment
 
 Granted: TypeAlias = Callable[[Segment], bool]
 """Whether somebody has said yes to such a command before."""
 
 NEVER = "approval required by policy, but AskForApproval is set to Never"
 DANGEROUS = "approval required by policy, but approval_policy is dangerous, which asks nobody"
-_GRAVE: dict[Kind, What] = {
-    Kind.REFUSED: "refused",
-    Kind.DANGEROUS: "critical",
-    Kind.UNKNOWN: "unread",
+_GRAVE: dict[CommandClass, What] = {
+    CommandClass.REFUSED: "refused",
+    CommandClass.DANGEROUS: "critical",
+    CommandClass.UNKNOWN: "unread",
 }
 _ROWS: dict[What, str] = {
     "refused": "refused",
@@ -52,7 +52,7 @@ FORCED_RM = "rm -f style commands are not permitted. Use a safer approach"
 
 
 def outcome(
-    verdict: Verdict,
+    verdict: Judgement,
     rules: Rules,
     setting: Setting,
     *,
@@ -84,7 +84,7 @@ def outcome(
 
 
 def _decide(
-    verdict: Verdict, rules: Rules, setting: Setting, granted: Granted | None = None
+    verdict: Judgement, rules: Rules, setting: Setting, granted: Granted | None = None
 ) -> list[Decided]:
     roots = () if setting.sandbox == "read-only" else verdict.roots
     decided: list[Decided] = []
@@ -117,7 +117,7 @@ def _one(
             if decision == Decision.ALLOW and reached:
                 return Decided(segment, Decision.PROMPT, "write.outside", matches)
             return Decided(segment, decision, "rule", matches)
-    elif covering is not None and segment.kind <= Kind.RUNS and not segment.redirected:
+    elif covering is not None and segment.kind <= CommandClass.RUNS and not segment.redirected:
         return Decided(segment, Decision.ALLOW, covering.row, covering.matches)
     decision, row = _heuristic(segment, setting)
     may_stay = need("leave", setting.mode, command=True) == "skip"
@@ -136,10 +136,10 @@ def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
     """
     if segment.assigns:
         return False
-    if segment.kind <= Kind.RUNS:
+    if segment.kind <= CommandClass.RUNS:
         return True
     spelled_out = any(len(match.prefix) == len(segment.argv) for match in matches)
-    return segment.kind == Kind.DANGEROUS and spelled_out and not segment.redirected
+    return segment.kind == CommandClass.DANGEROUS and spelled_out and not segment.redirected
 
 
 def _outside(paths: tuple[str, ...], roots: tuple[str, ...], setting: Setting) -> bool:
@@ -166,7 +166,7 @@ def _liftable(found: Decided) -> bool:
         found.decision == Decision.PROMPT
         and not found.by_rule
         and bool(segment.argv)
-        and segment.kind <= Kind.RUNS
+        and segment.kind <= CommandClass.RUNS
         and not segment.assigns
         and not segment.redirected
     )
@@ -189,7 +189,7 @@ def _what(segment: Segment, setting: Setting) -> What:
         return grave
     if setting.limited and setting.escalated:
         return "leave"
-    if segment.kind == Kind.SAFE:
+    if segment.kind == CommandClass.SAFE:
         if segment.needs_disarmed_git and not setting.confined:
             return "git"
         return "read" if segment.read_words or segment.reads else "nothing"
@@ -209,7 +209,7 @@ def _longest(decided: list[Decided], decision: Decision) -> RuleMatch | None:
     return max(matches, key=lambda match: len(match.prefix), default=None)
 
 
-def _forbidden(verdict: Verdict, decided: list[Decided]) -> Forbidden:
+def _forbidden(verdict: Judgement, decided: list[Decided]) -> Forbidden:
     text, detail = verdict.text, _detail(decided, Decision.FORBIDDEN)
     match = _longest(decided, Decision.FORBIDDEN)
     if match is not None and match.justification is not None:
@@ -224,7 +224,7 @@ def _forbidden(verdict: Verdict, decided: list[Decided]) -> Forbidden:
     return Forbidden(f"`{text}` rejected: blocked by policy", detail)
 
 
-def _prompt_reason(verdict: Verdict, decided: list[Decided]) -> str | None:
+def _prompt_reason(verdict: Judgement, decided: list[Decided]) -> str | None:
     match = _longest(decided, Decision.PROMPT)
     if match is None:
         return None
@@ -259,11 +259,11 @@ def _words(decided: Decided) -> str:
 
 
 def _usable(segment: Segment) -> bool:
-    return bool(segment.argv) and segment.literal and segment.kind <= Kind.RUNS
+    return bool(segment.argv) and segment.literal and segment.kind <= CommandClass.RUNS
 
 
 def _amendment(
-    verdict: Verdict,
+    verdict: Judgement,
     rules: Rules,
     setting: Setting,
     decided: list[Decided],
@@ -284,7 +284,7 @@ def _amendment(
     return None
 
 
-def _covers(verdict: Verdict, rules: Rules, setting: Setting, prefix: Sequence[str]) -> bool:
+def _covers(verdict: Judgement, rules: Rules, setting: Setting, prefix: Sequence[str]) -> bool:
     """True when allowing the prefix would let every segment run."""
     if is_banned(prefix) or not all(prefix):
         return False

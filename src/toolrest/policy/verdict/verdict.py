@@ -17,7 +17,7 @@ from toolrest.policy.effects import Effects
 from toolrest.records import dataclass, field
 
 
-class Kind(IntEnum):
+class CommandClass(IntEnum):
     """What is known about a command; a greater kind is stricter."""
 
     SAFE = 0
@@ -43,7 +43,7 @@ class Segment:
     """
 
     argv: tuple[str, ...]
-    kind: Kind
+    kind: CommandClass
     rule: str
     why: str = ""
     marks: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class Segment:
     connects: tuple[str, ...] = ()
     assigns: bool = False
 
-    def raise_to(self, kind: Kind, rule: str, why: str) -> None:
+    def raise_to(self, kind: CommandClass, rule: str, why: str) -> None:
         """Make the segment at least this strict."""
         if kind > self.kind:
             self.kind, self.rule, self.why = kind, rule, why
@@ -75,11 +75,11 @@ class Segment:
     @property
     def needs_disarmed_git(self) -> bool:
         """True for a git command that only looks if repository programs are switched off."""
-        return self.kind == Kind.SAFE and self.program == "git" and bool(self.read_words)
+        return self.kind == CommandClass.SAFE and self.program == "git" and bool(self.read_words)
 
 
 @dataclass(slots=True)
-class Verdict:
+class Judgement:
     """What a whole command line will do.
 
     `plain` means nothing but literal commands joined by operators. `argv` is the command as it
@@ -106,10 +106,10 @@ class Verdict:
         return self.argv[0] if self.is_script else shlex.join(self.argv)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> CommandClass:
         """The strictest kind of all segments; doing nothing at all is safe."""
         worst = self.worst
-        return Kind.SAFE if worst is None else worst.kind
+        return CommandClass.SAFE if worst is None else worst.kind
 
     @property
     def needs_disarmed_git(self) -> bool:
@@ -160,7 +160,7 @@ class Verdict:
             if depth >= 0 and segment.depth > depth:
                 continue
             depth = -1
-            if segment.kind >= Kind.RUNS and segment.argv:
+            if segment.kind >= CommandClass.RUNS and segment.argv:
                 found.append(segment.argv)
                 depth = segment.depth
         return tuple(dict.fromkeys(found))
@@ -168,12 +168,12 @@ class Verdict:
     def effects(self) -> Effects:
         """The same as effects: only a wholly safe command line may share its turn."""
         worst = self.worst
-        if worst is None or worst.kind == Kind.SAFE:
+        if worst is None or worst.kind == CommandClass.SAFE:
             return Effects(reads=self.reads)
-        critical = worst.kind >= Kind.DANGEROUS
+        critical = worst.kind >= CommandClass.DANGEROUS
         writes, connects = self.writes, self.connects
         runs = self._runs()
-        if not runs and (worst.kind >= Kind.RUNS or not (writes or connects)):
+        if not runs and (worst.kind >= CommandClass.RUNS or not (writes or connects)):
             # A loop, a condition or a document around commands that are safe by themselves.
             runs = (self.argv,)
         return Effects(
@@ -182,7 +182,7 @@ class Verdict:
             runs=runs,
             connects=connects,
             exclusive=True,
-            is_unknown=any(segment.kind == Kind.UNKNOWN for segment in self.segments),
+            is_unknown=any(segment.kind == CommandClass.UNKNOWN for segment in self.segments),
             critical=f"{worst.rule}: {worst.why}" if critical else None,
         )
 
@@ -198,7 +198,7 @@ def judge(
     cwd: str,
     writable_roots: Sequence[str] | None = None,
     home: str | None = None,
-) -> Verdict:
+) -> Judgement:
     """Judge a script (one string) or an argument list.
 
     `writable_roots` default to the working folder and `/tmp`. Never raises, and looks nothing
@@ -214,4 +214,4 @@ def judge(
     else:
         argv = tuple(command)
         judging.words(argv)
-    return Verdict(argv, tuple(judging.segments), judging.plain, roots, isinstance(command, str))
+    return Judgement(argv, tuple(judging.segments), judging.plain, roots, isinstance(command, str))

@@ -18,7 +18,7 @@ _AGAIN = 11
 _PLACES = 4096
 
 
-class Owner:
+class ProcessRoot:
     """One session's root of all processes."""
 
     def __init__(self, host: int) -> None:
@@ -178,7 +178,7 @@ def main(host: int, group: str) -> None:
     kernel.become_subreaper()
     _join(group)
     kernel.hide_memory()
-    owner = Owner(host)
+    owner = ProcessRoot(host)
     gc.disable()
     gc.freeze()
     try:

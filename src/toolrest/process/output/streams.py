@@ -15,7 +15,7 @@ CHUNK = 65_536
 _PENDING_MOST = 1 << 20
 
 
-class Source:
+class StreamReader:
     """Hands on what a pipe or terminal says, chunk by chunk, until its end."""
 
     def __init__(self, fd: int, on_data: Callable[[bytes], None], *, typed: bool = False) -> None:
@@ -54,7 +54,7 @@ class Source:
         self.on_end()
 
 
-class Terminal:
+class PseudoTerminal:
     """The master side of a pseudo-terminal: size, typing, and what to call it in /proc."""
 
     def __init__(self, master: int, device: tuple[int, int]) -> None:

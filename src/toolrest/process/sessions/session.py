@@ -8,7 +8,7 @@ from collections.abc import Callable
 from toolrest.process.child import Child
 from toolrest.process.output.decode import Deltas, decode_piece, split_incomplete
 from toolrest.process.output.head_tail import HeadTail, Piece
-from toolrest.process.output_reader import Running
+from toolrest.process.output_reader import ChildReader
 from toolrest.process.sessions.input_wait import waits_for_input
 from toolrest.records import dataclass
 
@@ -30,7 +30,7 @@ class SessionEnd:
     transcript: str
 
 
-class Session:
+class CommandSession:
     """A command that is read while it runs and asked from time to time."""
 
     def __init__(self, number: int, child: Child, argv: tuple[str, ...], call_id: str) -> None:
@@ -43,7 +43,7 @@ class Session:
         self.users = 0
         self.on_bytes: Callable[[bytes], None] | None = None
         self.on_end: Callable[[SessionEnd], None] | None = None
-        self.running = Running(child, self._add)
+        self.running = ChildReader(child, self._add)
         self.running.on_settled = self._tell_end
         self.last_used = self.running.started_at
         self._deltas: Deltas | None = None
@@ -92,7 +92,7 @@ class Session:
                     look = now + pause
                 elif now >= look:
                     look = max(running.last_output, since) + LOOK_FIRST
-                await running.news.wait(min(deadline, look) - now)
+                await running.wakeup.wait(min(deadline, look) - now)
             else:
                 await running.until(deadline)
         return False

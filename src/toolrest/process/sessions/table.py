@@ -13,7 +13,7 @@ from toolrest.process.command import Command
 from toolrest.process.output.decode import binary_note, decode_piece
 from toolrest.process.owner import Owner
 from toolrest.process.run import GRACE, State
-from toolrest.process.sessions.session import Session, SessionEnd
+from toolrest.process.sessions.session import CommandSession, SessionEnd
 from toolrest.records import dataclass, replace
 
 FIRST_ID, LAST_ID = 1000, 99_999
@@ -106,7 +106,7 @@ class Sessions:
         self._ordered = ordered
         self._most_poll = most_poll
         self._reserved: set[int] = set()
-        self._stored: dict[int, Session] = {}
+        self._stored: dict[int, CommandSession] = {}
 
     def reserve(self) -> int:
         """Take a free number; `release` gives it back when no session comes of it."""
@@ -153,7 +153,7 @@ class Sessions:
         except BaseException:
             self.release(number)
             raise
-        session = Session(number, child, command.argv, call_id)
+        session = CommandSession(number, child, command.argv, call_id)
         session.on_end, session.on_bytes = on_end, on_bytes
         if on_start is not None:
             on_start(number, child.pid)
@@ -249,7 +249,7 @@ class Sessions:
             session.running.close()
 
     async def _answer(
-        self, session: Session, wait_ms: int, on_delta: Callable[[str], None] | None
+        self, session: CommandSession, wait_ms: int, on_delta: Callable[[str], None] | None
     ) -> ExecResult:
         began = self._now()
         session.listen(on_delta)
@@ -281,7 +281,7 @@ class Sessions:
             binary=binary_note(piece),
         )
 
-    async def _store(self, session: Session, result: ExecResult) -> ExecResult:
+    async def _store(self, session: CommandSession, result: ExecResult) -> ExecResult:
         evicted = await self._make_room()
         self._stored[session.id] = session
         warning = None
@@ -306,7 +306,7 @@ class Sessions:
             return session.id
         return None
 
-    def _type(self, session: Session, chars: str) -> None:
+    def _type(self, session: CommandSession, chars: str) -> None:
         running = session.running
         if running.terminal is None:
             if chars != INTERRUPT:
@@ -315,7 +315,7 @@ class Sessions:
         elif not running.terminal.type(chars.encode("utf-8", "surrogatepass")):
             raise StdinFailed
 
-    def _find(self, session_id: int) -> Session:
+    def _find(self, session_id: int) -> CommandSession:
         session = self._stored.get(session_id)
         if session is None:
             raise UnknownSession(session_id)

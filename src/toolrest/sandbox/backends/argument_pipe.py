@@ -16,18 +16,18 @@ LONGEST = 32_000
 _OVERHEAD = 1024
 
 
-class Late:
+class ArgumentPipe:
     """Arguments that a launcher waits for; `waiting` is the descriptor it is given."""
 
     def __init__(self) -> None:
         self._here, there = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self.waiting = there.detach()
+        self.fd = there.detach()
         self._open = True
         buffer = self._here.getsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF)
         self.room = min(LONGEST, buffer // 2 - _OVERHEAD)
         """How many bytes can be handed over whole."""
 
-    def give(self, arguments: bytes) -> bool:
+    def send(self, arguments: bytes) -> bool:
         """Let the launcher go on; False when they did not go over whole: then it must be ended."""
         if len(arguments) > self.room:
             return False
@@ -47,4 +47,4 @@ class Late:
         if self._open:
             self._open = False
             self._here.close()
-            os.close(self.waiting)
+            os.close(self.fd)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from toolrest.policy.paths.links import Links
 from toolrest.process.command import Command, Linked
 from toolrest.records import dataclass
-from toolrest.sandbox.backends.argument_pipe import Late
+from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
 from toolrest.sandbox.backends.bubblewrap_args import (
     Blanks,
     environment,
@@ -25,12 +25,12 @@ from toolrest.sandbox.backends.bubblewrap_args import (
     wrap,
 )
 from toolrest.sandbox.backends.chroot import check_rootfs
-from toolrest.sandbox.backends.engine import Prepared
+from toolrest.sandbox.backends.engine import PreparedCommand
 from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Show, View
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
-from toolrest.sandbox.guard.changes import Kinds, NewlyHidden
-from toolrest.sandbox.guard.guard import Guarded, let_go
+from toolrest.sandbox.guard.changes import FileKindCache, NewlyHidden
+from toolrest.sandbox.guard.guard import NameGuard, let_go
 from toolrest.sandbox.guard.placeholders import MountPoints
 from toolrest.sandbox.guard.symlinks import by_folder, check, linked
 from toolrest.sandbox.kernel import landlock_rules as landlock
@@ -86,7 +86,7 @@ class BubblewrapEngine:
         self._own = own_files_in(policy.roots)
         self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
         deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
-        self._kinds = Kinds((*self._hidden, *deeper, *policy.exceptions))
+        self._kinds = FileKindCache((*self._hidden, *deeper, *policy.exceptions))
         self._newly_hidden = NewlyHidden(policy)
         self._mounts = Mounts()
         self._overlaid = Overlays([], [])
@@ -97,7 +97,7 @@ class BubblewrapEngine:
         self._covered: tuple[str, ...] = ()
         """Placeholders and new files that the view masks."""
         self._arguments = b""
-        self._guarded = Guarded(policy, registry)
+        self._guarded = NameGuard(policy, registry)
         self._links = self._guarded.links()
         self._linked: Linked = ()
         for path in own_files_around(policy.roots):
@@ -123,7 +123,7 @@ class BubblewrapEngine:
             return 0
         return landlock.scopes()
 
-    def confine(self, command: Command, *, late: bool = False) -> Prepared:
+    def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
         """The same command, confined.
 
         With `late` the view is worked out while bubblewrap is starting, if that can be told in
@@ -131,29 +131,31 @@ class BubblewrapEngine:
         """
         variables = self._variables_of(command)
         if late:
-            pair = Late()
+            pair = ArgumentPipe()
             room = pair.room - 2 * (len(self._arguments) + len(variables))  # it may have grown
             if room > 0 and not self._links.held:  # which the launcher itself must know
                 return self._confine_late(command, variables, pair)
             pair.close()
         return self._confine_now(command, variables)
 
-    def _confine_now(self, command: Command, variables: bytes) -> Prepared:
+    def _confine_now(self, command: Command, variables: bytes) -> PreparedCommand:
         arguments, links, held = self._join(variables)
         try:
             wrapped = self._wrap(command, arguments, links)
         except BaseException:
             self._release(held)
             raise
-        return Prepared(wrapped, _once(lambda: self._release(held)))
+        return PreparedCommand(wrapped, _once(lambda: self._release(held)))
 
-    def _confine_late(self, command: Command, variables: bytes, late: Late) -> Prepared:
+    def _confine_late(
+        self, command: Command, variables: bytes, late: ArgumentPipe
+    ) -> PreparedCommand:
         held: list[MountPoints] | None = None
 
         def ready() -> None:
             nonlocal held
             arguments, links, held = self._join(variables)
-            if links or not late.give(arguments):
+            if links or not late.send(arguments):
                 raise SandboxBusy(
                     "sandbox: what the command may see changed while it was starting, so nothing"
                     " was run.",
@@ -167,7 +169,7 @@ class BubblewrapEngine:
                 self._release(held)
 
         try:
-            return Prepared(self._wrap(command, late, ready=ready), _once(release))
+            return PreparedCommand(self._wrap(command, late, ready=ready), _once(release))
         except BaseException:
             late.close()
             raise
@@ -175,7 +177,7 @@ class BubblewrapEngine:
     def _join(self, variables: bytes) -> tuple[bytes, Linked, list[MountPoints]]:
         """One more command runs: what bubblewrap is told, which links stay, what to let go."""
         with self._mutex:
-            looked = self._guarded.look_and_hold if self._running == 0 else self._guarded.hold
+            looked = self._guarded.refresh_and_claim if self._running == 0 else self._guarded.hold
             present, held = looked()
             try:
                 if self._running == 0:
@@ -201,7 +203,7 @@ class BubblewrapEngine:
     def _wrap(
         self,
         command: Command,
-        arguments: bytes | Late,
+        arguments: bytes | ArgumentPipe,
         links: Linked = (),
         ready: Callable[[], None] | None = None,
     ) -> Command:
@@ -232,7 +234,7 @@ class BubblewrapEngine:
         kinds, links = self._guarded.look(present)
         check(links, self.policy.roots, present)
         hidden = self._newly_hidden.look(present)
-        seen = (present, sockets, kinds, links, hidden, self._kinds.look(), self._mounts.points)
+        seen = (present, sockets, kinds, links, hidden, self._kinds.snapshot(), self._mounts.points)
         if seen != self._seen:
             self._seen = None
             self._arguments, self._linked = self._build(present, sockets, hidden, links)

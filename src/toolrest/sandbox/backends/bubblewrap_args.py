@@ -16,7 +16,7 @@ from itertools import count
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command, Linked
 from toolrest.records import dataclass
-from toolrest.sandbox.backends.argument_pipe import Late
+from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
 from toolrest.sandbox.backends.chroot import base_arguments
 from toolrest.sandbox.backends.view import Mount, Show
 from toolrest.sandbox.policy import SandboxPolicy
@@ -120,7 +120,7 @@ def _is_open(mount: Mount, blanks: Blanks, inner: bool) -> bool:
     """Whether a mount is made writable for the mounts inside it, and closed at the end."""
     if mount.show == Show.OVERLAY:
         return inside(blanks.empty, mount.path)
-    return mount.show == Show.LEAD or (mount.show == Show.HIDE and inner)
+    return mount.show == Show.PARENT_OF_MOUNT or (mount.show == Show.HIDE and inner)
 
 
 def _base(policy: SandboxPolicy, mounts: Sequence[Mount]) -> Iterable[str]:
@@ -149,9 +149,9 @@ def _mount(mount: Mount, blanks: Blanks, inner: bool) -> Sequence[str]:
             return ("--symlink", mount.source, path)
         case Show.OVERLAY:
             return _overlay(path, blanks)
-        case Show.EMPTY | Show.LEAD:
+        case Show.SCRATCH | Show.PARENT_OF_MOUNT:
             return ("--perms", "0755", "--tmpfs", path)
-        case Show.BLANK:
+        case Show.EMPTY_READ_ONLY:
             return _blank(blanks.other, path, blanks)
     return _hidden(mount, blanks, inner)
 
@@ -181,7 +181,7 @@ def wrap(
     command: Command,
     launcher: Sequence[str],
     seccomp: bytes,
-    arguments: bytes | Late,
+    arguments: bytes | ArgumentPipe,
     *,
     signals: tuple[Sequence[str], Sequence[str]] | None = None,
     inner: Sequence[str] = (),
@@ -219,8 +219,8 @@ def wrap(
         *command.argv,
     )
     files, fds = (*command.files, (filter_fd, seccomp)), command.fds
-    if isinstance(arguments, Late):
-        fds = (*fds, (arguments_fd, arguments.waiting))
+    if isinstance(arguments, ArgumentPipe):
+        fds = (*fds, (arguments_fd, arguments.fd))
     else:
         files = (*files, (arguments_fd, arguments))
     return Command(

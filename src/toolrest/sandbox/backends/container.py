@@ -16,7 +16,7 @@ from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command
 from toolrest.records import dataclass, replace
-from toolrest.sandbox.backends.engine import Controls, Enforced, Prepared, all_full
+from toolrest.sandbox.backends.engine import Controls, Enforced, PreparedCommand, all_full
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.guard.git_dirs import git_plan
 from toolrest.sandbox.policy import SandboxPolicy
@@ -103,7 +103,7 @@ class ContainerEngine:
         self.program = program
         self._mounts = tuple(_mounts(policy))
 
-    def confine(self, command: Command, *, late: bool = False) -> Prepared:
+    def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
         """The client's command; its death alone does not end the container, `stop` does."""
         name = f"toolrest-{uuid4().hex}"
         env_fd = 3 + max([-1, *(fd - 3 for fd, _ in (*command.files, *command.fds))]) + 1
@@ -135,7 +135,7 @@ class ContainerEngine:
         # Removing it also takes away what a killed client leaves of it.
         now = ("--time", "0") if self._is_podman else ()
         stop = (self.program, *self.options.engine_args, "rm", "--force", *now, name)
-        return Prepared(confined, stop=stop)
+        return PreparedCommand(confined, stop=stop)
 
     @property
     def _is_podman(self) -> bool:

@@ -18,7 +18,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedCommand:
     """A confined command, what to call when its tree has ended, and what ends it for sure."""
 
     command: Command
@@ -31,7 +31,7 @@ class Engine(Protocol):
 
     name: str
 
-    def confine(self, command: Command, *, late: bool = False) -> Prepared:
+    def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
         """The same command, confined; with `late`, some of the work may be left to its `ready`."""
         ...
 

@@ -11,7 +11,7 @@ import os
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command
 from toolrest.records import replace
-from toolrest.sandbox.backends.engine import Enforced, Prepared, all_full
+from toolrest.sandbox.backends.engine import Enforced, PreparedCommand, all_full
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.kernel import landlock_rules as landlock
@@ -43,7 +43,7 @@ class LandlockEngine:
         setpriv = find_program("setpriv", policy.roots) if os.geteuid() == 0 else None
         self._drop = () if setpriv is None else (setpriv, *_DROP)
 
-    def confine(self, command: Command, *, late: bool = False) -> Prepared:
+    def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
         """The same command, confined."""
         confined = replace(
             command,
@@ -54,7 +54,7 @@ class LandlockEngine:
             landlock_scoped=landlock.scopes(),
             seccomp=self._filter,
         )
-        return Prepared(confined)
+        return PreparedCommand(confined)
 
 
 def controls(policy: SandboxPolicy) -> dict[Control, Enforced]:

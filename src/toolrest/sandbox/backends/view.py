@@ -27,16 +27,16 @@ class Show(IntEnum):
     """How a path is shown; of two wishes for the same path the greater wins."""
 
     OVERLAY = 0
-    LEAD = 1
+    PARENT_OF_MOUNT = 1
     """A folder that only leads to mounts further in."""
-    EMPTY = 2
+    SCRATCH = 2
     """A new folder in memory, writable, gone with the command."""
     WRITE = 3
     PRIVATE = 4
     """Another folder in its place, writable."""
     LINK = 5
     READ = 6
-    BLANK = 7
+    EMPTY_READ_ONLY = 7
     """An empty folder to which nothing can be written: the cheapest mount that there is."""
     HIDE = 8
     ROOT = 9
@@ -61,7 +61,7 @@ _DEEPEST = 120
 _WRITABLE = (Show.ROOT, Show.WRITE)
 BINDS = (*_WRITABLE, Show.READ)
 """What shows the host's own files."""
-_REPLACED = (Show.PRIVATE, Show.EMPTY, Show.LEAD, Show.HIDE)
+_REPLACED = (Show.PRIVATE, Show.SCRATCH, Show.PARENT_OF_MOUNT, Show.HIDE)
 _DEAF = (*_REPLACED, Show.OVERLAY)
 _RUN_KEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
 """Where NixOS and Guix keep the programs themselves."""
@@ -96,9 +96,9 @@ class View:
             if os.path.realpath(TMP) == TMP:
                 self.put(TMP, Show.PRIVATE, tmp)
             if os.path.realpath(VAR_TMP) == VAR_TMP and os.path.isdir(VAR_TMP):
-                self.put(VAR_TMP, Show.EMPTY)
+                self.put(VAR_TMP, Show.SCRATCH)
         if os.path.realpath(RUN) == RUN and os.path.isdir(RUN):
-            self.put(RUN, Show.EMPTY)
+            self.put(RUN, Show.SCRATCH)
             for path in (*_RUN_KEPT, *self._resolver()):
                 self._keep(path)
         for path in kept:
@@ -132,7 +132,7 @@ class View:
         if info is None or os.path.realpath(path) != path:
             return
         if stat.S_ISDIR(info.st_mode) and not os.listdir(path):
-            self.put(path, Show.BLANK)
+            self.put(path, Show.EMPTY_READ_ONLY)
         else:
             self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
 
@@ -252,7 +252,7 @@ class View:
             for step in steps:
                 self.put(step, Show.WRITE)
         elif holder.show == Show.PRIVATE and steps:
-            self.put(steps[0], Show.LEAD)
+            self.put(steps[0], Show.PARENT_OF_MOUNT)
 
     def _holder(self, path: str) -> Mount | None:
         """The innermost mount strictly above a path."""

@@ -43,7 +43,7 @@ class _Folder:
         """Where the folder was not there: what its parent looked like then."""
 
 
-class Kinds:
+class FileKindCache:
     """File types of a fixed list of names, 0 for what is not there."""
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -53,7 +53,7 @@ class Kinds:
         # Parents before what is in them.
         self._folders = [_Folder(path, names) for path, names in sorted(folders.items())]
 
-    def look(self) -> tuple[tuple[int, ...], ...]:
+    def snapshot(self) -> tuple[tuple[int, ...], ...]:
         """The types now, folder by folder."""
         settled = time.time_ns() - _GRAIN_NS
         same: dict[str, _Stamp] = {}

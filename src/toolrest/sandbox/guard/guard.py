@@ -16,7 +16,7 @@ from toolrest.sandbox.guard.root import Root
 from toolrest.sandbox.policy import SandboxPolicy
 
 
-class Guarded:
+class NameGuard:
     """The protected names of all roots: holds the missing ones, and looks at the others."""
 
     def __init__(self, policy: SandboxPolicy, registry: str) -> None:
@@ -29,13 +29,13 @@ class Guarded:
         self._points: dict[str, MountPoints] = {}
         """By the folder that the placeholders are in."""
         self._planned: list[GitPlan] = []
-        self._ways: list[str] = []
+        self._parents: list[str] = []
 
-    def look_and_hold(self) -> tuple[tuple[str, ...], list[MountPoints]]:
+    def refresh_and_claim(self) -> tuple[tuple[str, ...], list[MountPoints]]:
         """As `hold`, when nothing runs that could be in the way of a look."""
         for root in self.roots:
             root.look()
-        self._check_ways()
+        self._check_parents()
         try:
             return self.hold()
         except SandboxUnavailable as error:
@@ -45,15 +45,15 @@ class Guarded:
             root.look(again=True)
         return self.hold()
 
-    def _check_ways(self) -> None:
+    def _check_parents(self) -> None:
         """Raises where a folder of a guarded or hidden name cannot be looked into.
 
         A command that makes one so would have its name count as missing.
         """
         plans = [root.git for root in self.roots]
         if plans != self._planned:
-            self._planned, self._ways = plans, self._find_ways()
-        for folder in self._ways:
+            self._planned, self._parents = plans, self._find_parents()
+        for folder in self._parents:
             try:
                 os.stat(folder + "/.")
             except PermissionError as error:
@@ -61,7 +61,7 @@ class Guarded:
             except OSError:
                 continue
 
-    def _find_ways(self) -> list[str]:
+    def _find_parents(self) -> list[str]:
         names = [*self._policy.protected, *self._policy.hidden, *self._policy.exceptions]
         for root in self.roots:
             names += (*root.git.read_only, *root.git.writable, *root.missing, *root.top)

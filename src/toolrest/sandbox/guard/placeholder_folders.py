@@ -34,7 +34,7 @@ _FILE = "mark"
 
 
 @cache
-def mark_of(registry: str) -> int:
+def placeholder_mtime(registry: str) -> int:
     """The time by which placeholders of the sessions that share this folder are known.
 
     In whole seconds, and an even number of them, which every file system can store.
@@ -72,14 +72,14 @@ _NO_REPLACE = 1
 Identity = tuple[int, int]
 
 
-class Kept(NamedTuple):
+class PooledFolder(NamedTuple):
     """A folder of ours, where it lies between uses, and how to know it again."""
 
     place: bytes
     identity: Identity
 
 
-class Spares:
+class FolderPool:
     """A folder full of empty folders, shared by every session of this user."""
 
     def __init__(self, home: str, mark: int) -> None:
@@ -88,12 +88,12 @@ class Spares:
         self._home = os.fsencode(home)
         self._device = os.stat(home).st_dev
         self._free = [os.path.join(self._home, name) for name in os.listdir(self._home)]
-        self._used: dict[str, Kept] = {}
+        self._used: dict[str, PooledFolder] = {}
         """By path: the folder that was there last, which goes there again."""
         self._rename = _renamer()
         self._names = (f"/{token_hex(4)}-{number}".encode() for number in count())
 
-    def put(self, folder: int, path: str, name: str) -> Identity | None:
+    def place(self, folder: int, path: str, name: str) -> Identity | None:
         """An empty folder of this name; FileExistsError when the name is taken.
 
         Its identity where that is known without looking.
@@ -129,11 +129,11 @@ class Spares:
                 raise
             except OSError:
                 break
-            self._used[path] = Kept(place, (info.st_dev, info.st_ino))
+            self._used[path] = PooledFolder(place, (info.st_dev, info.st_ino))
             return True
         return False
 
-    def take_back(self, path: str, seen: os.stat_result) -> None:
+    def reclaim(self, path: str, seen: os.stat_result) -> None:
         """Remove an empty folder; one that is in use stays where it is."""
         if not self._is_ours(seen) and os.listdir(path):
             return
@@ -143,7 +143,7 @@ class Spares:
         identity = (seen.st_dev, seen.st_ino)
         kept = self._used.get(path)
         if kept is None or kept.identity != identity:
-            kept = Kept(self._home + next(self._names), identity)
+            kept = PooledFolder(self._home + next(self._names), identity)
         source = os.fsencode(path)
         try:
             self._rename(source, _AT_FDCWD, kept.place)
@@ -157,9 +157,9 @@ class Spares:
         try:
             self._rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
         except FileExistsError:  # and, as it was gone for a moment, made the folder again
-            self._pour_back(kept.place, source)
+            self._merge_back(kept.place, source)
 
-    def _pour_back(self, place: bytes, path: bytes) -> None:
+    def _merge_back(self, place: bytes, path: bytes) -> None:
         folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             for name in os.listdir(place):

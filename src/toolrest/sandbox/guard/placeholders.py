@@ -24,7 +24,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from toolrest.policy.paths.names import inside
-from toolrest.sandbox.guard.placeholder_folders import Spares, mark, mark_of
+from toolrest.sandbox.guard.placeholder_folders import FolderPool, mark, placeholder_mtime
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATIENCE = 5.0
@@ -33,7 +33,7 @@ _NOTHING: Mapping[str, bytes | None] = {}
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Entry(NamedTuple):
+class PlaceholderEntry(NamedTuple):
     """A placeholder that we made, and how to know it again."""
 
     path: str
@@ -53,19 +53,19 @@ class MountPoints:
         os.makedirs(registry, mode=0o700, exist_ok=True)
         name = sha256(os.fsencode(folder or root)).hexdigest()[:32]
         self._root = root
-        self._mark = mark_of(registry)
-        self._spares = Spares(os.path.join(registry, "spare"), self._mark)
+        self._mark = placeholder_mtime(registry)
+        self._pool = FolderPool(os.path.join(registry, "spare"), self._mark)
         self._guard_path = os.path.join(registry, f"{name}.lock")
         self._record_path = os.path.join(registry, f"{name}.json")
         self._record = -1
         self._guard = -1
-        self._read: dict[bytes, list[Entry]] = {}
-        self._written: tuple[list[Entry], bytes] = ([], b"[]")
+        self._read: dict[bytes, list[PlaceholderEntry]] = {}
+        self._written: tuple[list[PlaceholderEntry], bytes] = ([], b"[]")
         self._taken: set[str] = set()
         """Names that existed when they were last asked for: looked at before anything is made."""
         self._size = 0
         """Of the record, as it was when it was last read."""
-        self._before: list[Entry] = []
+        self._before: list[PlaceholderEntry] = []
         """What the record said when the names of one command were about to be taken."""
         self._users = 0
         self._mutex = threading.Lock()
@@ -92,7 +92,7 @@ class MountPoints:
         with self._mutex, self._guarded():
             before = self._before = self._open() if self._users == 0 else self._load()
             self._users += 1
-            made: list[Entry] = []
+            made: list[PlaceholderEntry] = []
             try:
                 self._make_all({**unless_there, **wanted}, made)
             except OSError:
@@ -115,7 +115,7 @@ class MountPoints:
             if self._users == 0:
                 self._close()
 
-    def _open(self) -> list[Entry]:
+    def _open(self) -> list[PlaceholderEntry]:
         """Join the users of the record; the first one removes what a crash left behind."""
         if self._record < 0:
             self._record = self._opened(self._record_path)
@@ -139,20 +139,23 @@ class MountPoints:
         weakref.finalize(self, os.close, fd)
         return fd
 
-    def _sweep(self, entries: list[Entry]) -> list[Entry]:
+    def _sweep(self, entries: list[PlaceholderEntry]) -> list[PlaceholderEntry]:
         for entry in reversed(entries):
             self._remove(entry)
         if entries:
             self._save([])
         return []
 
-    def _load(self) -> list[Entry]:
+    def _load(self) -> list[PlaceholderEntry]:
         self._size = os.fstat(self._record).st_size
         data = os.pread(self._record, self._size, 0)
         found = self._read.get(data)
         if found is None:
             try:
-                found = [Entry(str(p), int(d), int(i), int(n)) for p, d, i, n in json.loads(data)]
+                found = [
+                    PlaceholderEntry(str(p), int(d), int(i), int(n))
+                    for p, d, i, n in json.loads(data)
+                ]
             except (ValueError, TypeError):
                 found = []
             if len(self._read) > _REMEMBERED:
@@ -160,7 +163,7 @@ class MountPoints:
             self._read[data] = found
         return found
 
-    def _save(self, entries: list[Entry]) -> None:
+    def _save(self, entries: list[PlaceholderEntry]) -> None:
         """Overwritten in place and never shortened: freeing blocks is slow on some disks."""
         if entries and entries != self._written[0]:
             self._written = (entries, json.dumps(entries).encode())
@@ -182,7 +185,7 @@ class MountPoints:
         finally:
             fcntl.flock(self._guard, fcntl.LOCK_UN)
 
-    def _make_all(self, wanted: Mapping[str, bytes | None], made: list[Entry]) -> None:
+    def _make_all(self, wanted: Mapping[str, bytes | None], made: list[PlaceholderEntry]) -> None:
         """Folders, and files with their content; nothing where a name is taken.
 
         The way there is walked without following links: a command may have put one anywhere it
@@ -207,7 +210,9 @@ class MountPoints:
             if fd >= 0:
                 os.close(fd)
 
-    def _make(self, folder: int, path: str, name: str, content: bytes | None) -> Entry | None:
+    def _make(
+        self, folder: int, path: str, name: str, content: bytes | None
+    ) -> PlaceholderEntry | None:
         try:
             try:
                 known = self._create(folder, path, name, content)
@@ -226,13 +231,13 @@ class MountPoints:
             if _beyond_reach(folder):
                 return None
             raise
-        return Entry(path, *known, 0 if content is None else len(content))
+        return PlaceholderEntry(path, *known, 0 if content is None else len(content))
 
     def _create(
         self, folder: int, path: str, name: str, content: bytes | None
     ) -> tuple[int, int] | None:
         if content is None:
-            return self._spares.put(folder, path, name)
+            return self._pool.place(folder, path, name)
         fd = os.open(name, _NEW_FLAGS, 0o644, dir_fd=folder)
         try:
             os.write(fd, content)
@@ -241,7 +246,9 @@ class MountPoints:
             os.close(fd)
         return None
 
-    def _orphan(self, folder: int, path: str, name: str, content: bytes | None) -> Entry | None:
+    def _orphan(
+        self, folder: int, path: str, name: str, content: bytes | None
+    ) -> PlaceholderEntry | None:
         """A placeholder that a session of ours made and, killed in that moment, did not record."""
         try:
             info = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -254,16 +261,16 @@ class MountPoints:
             ours = content is None and not os.listdir(path)
         else:
             ours = stat.S_ISREG(info.st_mode) and content is not None and info.st_size == size
-        return Entry(path, info.st_dev, info.st_ino, size) if ours else None
+        return PlaceholderEntry(path, info.st_dev, info.st_ino, size) if ours else None
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: PlaceholderEntry) -> None:
         """Take a placeholder away if it is still the one we made and nothing was put into it."""
         try:
             info = os.lstat(entry.path)
             if (info.st_dev, info.st_ino) != (entry.device, entry.inode):
                 return
             if stat.S_ISDIR(info.st_mode):
-                self._spares.take_back(entry.path, info)
+                self._pool.reclaim(entry.path, info)
             elif info.st_size == entry.size:
                 os.unlink(entry.path)
         except OSError:

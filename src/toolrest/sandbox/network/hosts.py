@@ -77,7 +77,7 @@ def is_public(address: Address) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HostEntry:
     """One line of an allowlist."""
 
     labels: tuple[str, ...] = ()
@@ -137,19 +137,21 @@ class Allowlist:
         )
 
 
-def _entry(text: str, setting: str) -> Entry:
+def _entry(text: str, setting: str) -> HostEntry:
     try:
         rest, port = _split_port(text.strip())
         if rest == "*":
-            return Entry(below=True, port=port)
+            return HostEntry(below=True, port=port)
         if _looks_like_range(rest):
-            return Entry(ranges=(ipaddress.ip_network(rest.strip("[]"), strict=False),), port=port)
+            return HostEntry(
+                ranges=(ipaddress.ip_network(rest.strip("[]"), strict=False),), port=port
+            )
         below = rest.startswith("*.")
         name = parse_host(rest[2:] if below else rest)
         if parse_address(name) is not None:
             raise BadHost("`*.` needs a name")
         ranges = _LOOPBACK if name == "localhost" and not below else ()
-        return Entry(tuple(name.split(".")), below, ranges, port)
+        return HostEntry(tuple(name.split(".")), below, ranges, port)
     except ValueError as problem:
         raise ConfigError(
             f"{setting}: {text!r} is not a host, `*.` and a host, an address or a range ({problem})"

@@ -17,7 +17,7 @@ from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.agents.events import told
+from toolrest.tools.agents.events import reporting
 
 Status: TypeAlias = "str | dict[str, str | None]"
 """`"running"`, `{"completed": "last message"}` and the others of the contract."""
@@ -105,7 +105,7 @@ class SpawnAgent(Collab):
         if role not in ctx.agents.roles:
             known = ", ".join(ctx.agents.roles)
             raise RespondToModel(f"unknown agent_type '{role}'; there are {known}")
-        with told(ctx, self.name, prompt=args.message) as end:
+        with reporting(ctx, self.name, prompt=args.message) as end:
             agent_id = await ctx.agents.spawn(args.message, role)
             end.receivers, end.statuses = (agent_id,), {agent_id: "running"}
         return _dumps({"agent_id": agent_id})
@@ -138,7 +138,7 @@ class SendInput(Collab):
         """Pass it on."""
         agent_id = _checked_id(args.id)
         _check_message(args.message)
-        with told(ctx, self.name, (agent_id,), args.message) as end:
+        with reporting(ctx, self.name, (agent_id,), args.message) as end:
             sent = await ctx.agents.send(agent_id, args.message, interrupt=args.interrupt)
             end.statuses = {agent_id: "running"}
         return _dumps({"submission_id": sent})
@@ -177,7 +177,7 @@ class Wait(Collab):
         if asked <= 0:
             raise RespondToModel("timeout_ms must be greater than zero")
         seconds = min(max(asked, SHORTEST_WAIT_MS), LONGEST_WAIT_MS) / 1000
-        with told(ctx, self.name, tuple(ids)) as end:
+        with reporting(ctx, self.name, tuple(ids)) as end:
             found, partial = await ctx.agents.wait(ids, seconds)
             end.statuses = dict(found)
         answer: dict[str, Any] = {"status": found, "timed_out": not found}
@@ -203,7 +203,7 @@ class OneAgent(Collab):
     async def run(self, args: Args, ctx: Context) -> str:
         """Do it, and tell whoever listens."""
         agent_id = _checked_id(args.id)
-        with told(ctx, self.name, (agent_id,)) as end:
+        with reporting(ctx, self.name, (agent_id,)) as end:
             status = await self.turn(agent_id, ctx)
             end.statuses = {agent_id: status}
         return _dumps({"status": status})

@@ -100,7 +100,7 @@ PAIRS: dict[str, tuple[type[CollabBegin], type[CollabEnd]]] = {
 
 
 @dataclass(slots=True)
-class Told:
+class CollabReport:
     """What the end will tell; the tool fills it in as it learns it."""
 
     receivers: tuple[str, ...] = ()
@@ -108,9 +108,9 @@ class Told:
 
 
 @contextmanager
-def told(
+def reporting(
     ctx: Context, tool: str, receivers: tuple[str, ...] = (), prompt: str | None = None
-) -> Iterator[Told]:
+) -> Iterator[CollabReport]:
     """Tell the begin now and the end when the work is over, however it ends."""
     begin, end = PAIRS[tool]
     common: dict[str, Any] = {
@@ -119,7 +119,7 @@ def told(
         "prompt": prompt,
     }
     ctx.emit(begin(receiver_thread_ids=receivers, **common))
-    known = Told(receivers)
+    known = CollabReport(receivers)
     success = False
     try:
         yield known

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolrest.patch.plan import Record
     from toolrest.patch.report.changes import Change
     from toolrest.patch.request import Request
-    from toolrest.patch.run import Outcome
+    from toolrest.patch.run import PatchOutcome
 
 OUTSIDE = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
@@ -232,15 +232,15 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
     try:
         return request.verify(_files(ctx), cwd, ctx.legacy_encoding)
     except PatchError as error:
-        raise failed(error, request.refusal) from None
+        raise failed(error, request.error_prefix) from None
 
 
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     """Write it, all or nothing, and say what came of it."""
     from toolrest.patch.errors import PatchError
     from toolrest.patch.report.changes import changes
-    from toolrest.patch.report.turn_diff import TurnDiff as Diff
-    from toolrest.patch.run import Outcome, carry_out
+    from toolrest.patch.report.turn_diff import TurnDiffTracker
+    from toolrest.patch.run import PatchOutcome, carry_out
     from toolrest.patch.text import diagnose
 
     files = _files(ctx)
@@ -249,7 +249,7 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
         plan = request.plan(files, cwd, ctx.legacy_encoding)
     except PatchError as error:
         # It passed verification, so this is something that only shows when it is carried out.
-        return _ran(Outcome(None, error, diagnose.notes(error)), started)
+        return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
     if plan is None:
         return ToolOutput("No changes made.")
     listed = {
@@ -257,7 +257,7 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     }
     listed = ctx.redact_json(listed)
     ctx.emit(PatchApplyBegin(call_id=ctx.call_id, auto_approved=not ctx.outside, changes=listed))
-    diff: Diff = ctx.turn_state.setdefault("diff", Diff(ctx.workspace))
+    diff: TurnDiffTracker = ctx.turn_state.setdefault("diff", TurnDiffTracker(ctx.workspace))
     diff.watch(plan, files)
     outcome = carry_out(plan, files)
     ctx.emit(
@@ -273,7 +273,7 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     return _ran(outcome, started)
 
 
-def _ran(outcome: Outcome, started: float) -> ToolOutput:
+def _ran(outcome: PatchOutcome, started: float) -> ToolOutput:
     from toolrest.patch import run as summary
 
     seconds = time.monotonic() - started

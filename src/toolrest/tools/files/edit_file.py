@@ -118,13 +118,13 @@ def _edit(request: Request, ctx: Context) -> ToolOutput:
     records = apply_patch.verify(request, ctx.cwd, ctx)
     if not records:
         return ToolOutput(NO_CHANGES)
-    return told(apply_patch.apply(request, ctx.cwd, ctx), request, fenced_diff(records, ctx))
+    return reporting(apply_patch.apply(request, ctx.cwd, ctx), request, fenced_diff(records, ctx))
 
 
-def told(output: ToolOutput, request: Request, text: str) -> ToolOutput:
+def reporting(output: ToolOutput, request: Request, text: str) -> ToolOutput:
     """What apply_patch said, in the words of a tool that is not apply_patch."""
     if output.failure is not None:
-        message = f"{request.refusal}: {output.failure.message.rstrip()}"
+        message = f"{request.error_prefix}: {output.failure.message.rstrip()}"
         failed = ToolOutput.error(message, output.failure.kind, output.failure.fields)
         failed.notes = output.notes
         return failed

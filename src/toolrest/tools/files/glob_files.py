@@ -8,7 +8,7 @@ from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.files.ripgrep import Names, Ripgrep, one_line_each, place
+from toolrest.tools.files.ripgrep import PathNames, Ripgrep, one_line_each, place
 
 NOTHING = "No files found."
 MOST = 2000
@@ -57,7 +57,7 @@ class GlobFiles(Tool):
             raise _wrong("path", f"`{where.shown}` is not a directory")
         if pattern.startswith("/"):
             pattern = _below(pattern, where.shown, where.real)
-        names = Names(where, ctx.files, 0, min(args.limit, MOST))
+        names = PathNames(where, ctx.files, 0, min(args.limit, MOST))
         hidden = ["--hidden"] if any(p.startswith(".") for p in pattern.split("/")) else []
         arguments = ["--files", "--null", "--color=never", "--sortr=modified", "--no-messages"]
         arguments += [*hidden, f"--glob={pattern}", "--", where.real]

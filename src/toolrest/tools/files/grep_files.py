@@ -13,7 +13,14 @@ from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.records import dataclass, field
 from toolrest.tools.files import grep_matches as matches
-from toolrest.tools.files.ripgrep import Ended, Names, Place, Ripgrep, one_line_each, place
+from toolrest.tools.files.ripgrep import (
+    PathNames,
+    Ripgrep,
+    SearchEnd,
+    SearchRoot,
+    one_line_each,
+    place,
+)
 
 NOTHING = "No matches found."
 MOST = 2000
@@ -70,14 +77,14 @@ class GrepFiles(Tool):
         return await ctx.in_thread(self._lines, search, ctx, args.output_mode == "count")
 
     def _files(self, search: Search, ctx: Context) -> ToolOutput:
-        names = Names(search.where, ctx.files, search.offset - 1, search.limit)
+        names = PathNames(search.where, ctx.files, search.offset - 1, search.limit)
         ended = self._run(["--files-with-matches"], search, ctx, names.take)
         lines = list(one_line_each(names.kept))
         return search.output(lines, len(lines), ended, more=names.more)
 
     def _lines(self, search: Search, ctx: Context, counted: bool) -> ToolOutput:
         skipped, limit = search.offset - 1, search.limit
-        found = matches.Found(search.where, ctx.files, skipped, limit, counted=counted)
+        found = matches.GrepMatches(search.where, ctx.files, skipped, limit, counted=counted)
         # The text of a line comes from the file, by way of the policy; its number is enough here.
         flags = ["--count"] if counted else ["--line-number", "--max-columns=1", "--no-heading"]
         ended = self._run(["--with-filename", *flags], search, ctx, found.take)
@@ -89,7 +96,7 @@ class GrepFiles(Tool):
 
     def _run(
         self, flags: list[str], search: Search, ctx: Context, take: Callable[[bytes], bool]
-    ) -> Ended:
+    ) -> SearchEnd:
         arguments = [
             *flags,
             "--null",
@@ -112,13 +119,13 @@ class Search:
 
     pattern: str
     include: str
-    where: Place
+    where: SearchRoot
     limit: int
     offset: int
     context: int
     notes: list[str] = field(default_factory=list)
 
-    def output(self, lines: list[str], shown: int, ended: Ended, *, more: bool) -> ToolOutput:
+    def output(self, lines: list[str], shown: int, ended: SearchEnd, *, more: bool) -> ToolOutput:
         """The page, and what a reader has to know about it."""
         if ended.incomplete:
             self.notes.append(_INCOMPLETE)

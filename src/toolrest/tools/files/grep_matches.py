@@ -13,23 +13,23 @@ from toolrest.errors import Rejected
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.tools.files import text_lines
 from toolrest.tools.files.file_types import HEAD_BYTES, readable_as
-from toolrest.tools.files.ripgrep import Judge, Place, one_line_each
+from toolrest.tools.files.ripgrep import PathFilter, SearchRoot, one_line_each
 
 _APART = "--"
 
 
-class Found:
+class GrepMatches:
     """Gathers `PATH NUL NUMBER…` records until `limit` results after the skipped ones are held.
 
     A result is a matching line, or with `counted` a file.
     """
 
     def __init__(
-        self, where: Place, files: PathPolicy, skip: int, limit: int, *, counted: bool
+        self, where: SearchRoot, files: PathPolicy, skip: int, limit: int, *, counted: bool
     ) -> None:
         self.taken = 0
         self.more = False
-        self._judge = Judge(where, files)
+        self._judge = PathFilter(where, files)
         self._files = files
         self._skip = skip
         self._limit = limit
@@ -111,7 +111,7 @@ def _numbered(
         encoding = readable_as(head, legacy) or "utf-8"
         last = max(wanted)
         source = text_lines.pieces(fd, head, encoding, lambda total: files.check_size(total, path))
-        for number, raw in enumerate(text_lines.Lines(source), 1):
+        for number, raw in enumerate(text_lines.CutLines(source), 1):
             if number in wanted:
                 yield number, text_lines.shown(raw)[0]
             if number >= last:

@@ -34,7 +34,7 @@ class Shape:
     header: bool = True
 
 
-class Row(NamedTuple):
+class IndentedLine(NamedTuple):
     """A line with its number, its effective indentation, and what else counts about it."""
 
     number: int
@@ -44,13 +44,15 @@ class Row(NamedTuple):
     comment: bool
 
 
-def around(source: Iterable[bytes], anchor: int, most: int, kept: int) -> tuple[list[Row], int]:
+def around(
+    source: Iterable[bytes], anchor: int, most: int, kept: int
+) -> tuple[list[IndentedLine], int]:
     """The anchor's row and up to `most` - 1 rows on each side, and the anchor's place in them.
 
     Of each line `kept` bytes stay. Reading stops as soon as no further line can matter. An
     anchor past the end gives no rows.
     """
-    rows: list[Row] = []
+    rows: list[IndentedLine] = []
     first, last = anchor - most + 1, anchor + most - 1
     solid = b""  # the latest line that is not blank: blank ones inherit its indentation
     for number, raw in enumerate(source, 1):
@@ -64,7 +66,7 @@ def around(source: Iterable[bytes], anchor: int, most: int, kept: int) -> tuple[
         blank, comment = _look(raw)
         if not blank:
             solid = raw
-        rows.append(Row(number, raw[:kept], columns(solid), blank, comment))
+        rows.append(IndentedLine(number, raw[:kept], columns(solid), blank, comment))
     if not rows or rows[-1].number < anchor:
         return [], 0
     return rows, anchor - rows[0].number
@@ -94,7 +96,7 @@ class _Edge:
     takes_header: bool
     met: bool = False
 
-    def admits(self, row: Row) -> bool:
+    def admits(self, row: IndentedLine) -> bool:
         if row.indent < self.least:
             return False
         if row.indent > self.least or self.shape.siblings:
@@ -103,7 +105,7 @@ class _Edge:
         return first or (self.takes_header and row.comment)
 
 
-def block(rows: list[Row], anchor: int, most: int, shape: Shape) -> list[Row]:
+def block(rows: list[IndentedLine], anchor: int, most: int, shape: Shape) -> list[IndentedLine]:
     """The rows of the block around `rows[anchor]`, at most `most`, without blank ends."""
     if most == 1 or len(rows) == 1:
         return [rows[anchor]]
@@ -122,6 +124,6 @@ def block(rows: list[Row], anchor: int, most: int, shape: Shape) -> list[Row]:
     return _trimmed(rows[first : last + 1])
 
 
-def _trimmed(rows: list[Row]) -> list[Row]:
+def _trimmed(rows: list[IndentedLine]) -> list[IndentedLine]:
     solid = [index for index, row in enumerate(rows) if not row.blank]
     return rows[solid[0] : solid[-1] + 1] if solid else []

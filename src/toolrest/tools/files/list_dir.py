@@ -14,7 +14,7 @@ from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.policy.paths.policy import Entry, Folder, PathPolicy
+from toolrest.policy.paths.policy import Entry, OpenFolder, PathPolicy
 from toolrest.records import dataclass, field
 
 FAILED = "failed to read directory: "
@@ -118,7 +118,7 @@ class Listing:
             raise Rejected(FAILED + error.message, kind=error.kind) from None
 
     def _inside(
-        self, folder: Folder, entries: list[Entry], top: Folder, level: int
+        self, folder: OpenFolder, entries: list[Entry], top: OpenFolder, level: int
     ) -> Generator[Run, None, None]:
         run: list[Entry] = []
         count = len(entries)

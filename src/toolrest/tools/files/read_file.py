@@ -251,7 +251,7 @@ class Job:
         assert isinstance(wanted, Slice)  # noqa: S101 - finish() looked
         shown: list[str] = []
         size = 0
-        lines = text_lines.Lines(text_lines.skip(source, wanted.offset - 1))
+        lines = text_lines.CutLines(text_lines.skip(source, wanted.offset - 1))
         for number, raw in enumerate(lines, wanted.offset):
             shown.append(self._line(number, raw))
             size += len(shown[-1])
@@ -269,7 +269,7 @@ class Job:
         wanted = self.plan
         assert isinstance(wanted, Block)  # noqa: S101 - finish() looked
         rows, anchor = indentation.around(
-            text_lines.Lines(source, indentation.MEASURED_BYTES),
+            text_lines.CutLines(source, indentation.MEASURED_BYTES),
             wanted.anchor,
             wanted.most,
             text_lines.KEPT_BYTES,

@@ -37,7 +37,7 @@ def find_rg(roots: Sequence[str] = ()) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SearchEnd:
     """How a search ended; `stopped` when the caller had enough."""
 
     code: int
@@ -65,7 +65,7 @@ class Ripgrep:
 
     def run(
         self, arguments: Sequence[str], take: Callable[[bytes], bool], *, cwd: str, ctx: Context
-    ) -> Ended:
+    ) -> SearchEnd:
         """Hand each piece of output to `take` until it returns False; ends with ripgrep dead.
 
         Blocks, so it belongs in a thread; gives up when the call is cancelled.
@@ -84,7 +84,7 @@ class Ripgrep:
 
     def _read(
         self, process: Popen[bytes], take: Callable[[bytes], bool], stopped: Callable[[], bool]
-    ) -> Ended:
+    ) -> SearchEnd:
         out, err = process.stdout, process.stderr
         if out is None or err is None:
             raise RuntimeError("rg was started without its pipes")
@@ -105,8 +105,8 @@ class Ripgrep:
                     elif key.fileobj is err:
                         errors = (errors + piece)[:_MOST_ERROR_BYTES]
                     elif not take(piece):
-                        return Ended(0, stopped=True)
-        return Ended(process.wait(), errors.decode("utf-8", "replace").strip())
+                        return SearchEnd(0, stopped=True)
+        return SearchEnd(process.wait(), errors.decode("utf-8", "replace").strip())
 
 
 def _start(argv: list[str], cwd: str) -> Popen[bytes]:
@@ -142,7 +142,7 @@ def _end(process: Popen[bytes]) -> None:
 
 
 @dataclass(slots=True)
-class Place:
+class SearchRoot:
     """Where to search: as it is shown, as it really is, and whether it is a folder."""
 
     shown: str
@@ -150,7 +150,7 @@ class Place:
     is_folder: bool
 
 
-def place(given: str | None, ctx: Context) -> Place:
+def place(given: str | None, ctx: Context) -> SearchRoot:
     """The place to search, if it is there and may be read; RespondToModel says why not."""
     shown = ctx.cwd if given is None else ctx.resolve(given)
     try:
@@ -160,22 +160,22 @@ def place(given: str | None, ctx: Context) -> Place:
             ctx.files.open_dir(real).close()
         except NotADirectoryError:
             os.close(ctx.files.open_read(real))
-            return Place(shown, real, False)
+            return SearchRoot(shown, real, False)
     except OSError as error:
         raise RespondToModel(f"unable to access `{shown}`: {os_words(error)}") from None
     except Rejected as error:
         raise Rejected(f"unable to access `{shown}`: {error.message}", kind=error.kind) from None
-    return Place(shown, real, True)
+    return SearchRoot(shown, real, True)
 
 
-class Judge:
+class PathFilter:
     """Tells which of the paths that ripgrep prints may be shown, each folder looked at once.
 
     A plain file in a folder that is what its name says needs no more than its own name judged;
     whatever is special goes the policy's long way.
     """
 
-    def __init__(self, where: Place, files: PathPolicy) -> None:
+    def __init__(self, where: SearchRoot, files: PathPolicy) -> None:
         self._where = where
         self._files = files
         self._plain: dict[str, bool] = {}
@@ -208,17 +208,17 @@ class Judge:
         return self._files.read_denied(path) is None
 
 
-class Names:
+class PathNames:
     """Gathers paths that end in NUL, as `--null` prints them, and keeps what may be shown.
 
     `enough` names are kept and one more is looked for, so that a caller can say that there are
     more. What is no UTF-8 is left out, and so is what the policy hides.
     """
 
-    def __init__(self, where: Place, files: PathPolicy, skip: int, enough: int) -> None:
+    def __init__(self, where: SearchRoot, files: PathPolicy, skip: int, enough: int) -> None:
         self.kept: list[str] = []
         self.more = False
-        self._judge = Judge(where, files)
+        self._judge = PathFilter(where, files)
         self._skip = skip
         self._enough = enough
         self._rest = b""
@@ -248,4 +248,13 @@ def one_line_each(paths: Sequence[str]) -> Iterator[str]:
     return (path if path.isprintable() else one_line(path) for path in paths)
 
 
-__all__ = ["Ended", "Judge", "Names", "Place", "Ripgrep", "find_rg", "one_line_each", "place"]
+__all__ = [
+    "PathFilter",
+    "PathNames",
+    "Ripgrep",
+    "SearchEnd",
+    "SearchRoot",
+    "find_rg",
+    "one_line_each",
+    "place",
+]

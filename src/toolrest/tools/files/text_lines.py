@@ -51,7 +51,7 @@ def skip(source: Iterator[bytes], count: int) -> Iterator[bytes]:
         return
 
 
-class Lines:
+class CutLines:
     """Each line's first `keep` bytes, without its end."""
 
     def __init__(self, source: Iterator[bytes], keep: int = KEPT_BYTES) -> None:

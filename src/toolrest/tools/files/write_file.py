@@ -10,7 +10,7 @@ from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
-from toolrest.tools.files.edit_file import NO_CHANGES, told
+from toolrest.tools.files.edit_file import NO_CHANGES, reporting
 
 if TYPE_CHECKING:
     from toolrest.patch.request import Request
@@ -73,4 +73,4 @@ def _write(request: Request, ctx: Context) -> ToolOutput:
     (record,) = records
     size = len(record.after or b"")
     done = "Created" if record.before is None else "Replaced"
-    return told(output, request, f"{done} {record.path} ({size:,} bytes)")
+    return reporting(output, request, f"{done} {record.path} ({size:,} bytes)")

@@ -55,7 +55,7 @@ _BMP_HEADERS = tuple(size.to_bytes(4, "little") for size in (12, 16, 40, 52, 56,
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedImage:
     """A picture as it is sent, and how large the file's own was."""
 
     data: bytes
@@ -99,7 +99,7 @@ def _fits(width: int, height: int) -> bool:
     return math.ceil(width / PATCH) * math.ceil(height / PATCH) <= MOST_PATCHES
 
 
-def prepare(data: bytes, stopped: Callable[[], bool] = lambda: False) -> Prepared:
+def prepare(data: bytes, stopped: Callable[[], bool] = lambda: False) -> PreparedImage:
     """Make a file's bytes ready to send; RespondToModel when they are no picture to be shown."""
     kind = format_of(data[:32])
     if kind is None:
@@ -148,7 +148,7 @@ def _decoder(kind: str) -> Callable[[BytesIO], Any]:
     return Decoder
 
 
-def _ready(picture: Any, data: bytes, kind: str) -> Prepared:
+def _ready(picture: Any, data: bytes, kind: str) -> PreparedImage:
     turned = picture.getexif().get(_ORIENTATION, 1) in range(2, 9)
     original = picture.size
     across = original[0] > original[1]
@@ -162,11 +162,11 @@ def _ready(picture: Any, data: bytes, kind: str) -> Prepared:
     size = fitted(*original)
     as_is = size == original and not turned and kind in ("png", "jpeg")
     if as_is and len(data) <= MOST_SENT_BYTES:
-        return Prepared(data, kind, *size, original, kind)
+        return PreparedImage(data, kind, *size, original, kind)
     if upright.size != size:
         upright = _plain(upright).resize(size, _bilinear(), reducing_gap=2.0)
     encoded, target = _encoded(upright, "jpeg" if kind == "jpeg" else "png")
-    return Prepared(encoded, target, *size, original, kind)
+    return PreparedImage(encoded, target, *size, original, kind)
 
 
 def _upright(picture: Picture) -> Picture:

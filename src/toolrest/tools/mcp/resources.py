@@ -14,7 +14,7 @@ from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError
 from toolrest.policy.effects import Effects
-from toolrest.tools.mcp.result import told
+from toolrest.tools.mcp.result import reporting
 
 if TYPE_CHECKING:
     from toolrest.mcp.pool import Pool
@@ -173,7 +173,7 @@ async def _told(
     ctx: Context, server: str | None, tool: str, arguments: JSONObject, ask: Any
 ) -> ToolOutput:
     """Ask between the two events; the answer as JSON."""
-    with told(ctx, server or _NO_SERVER, tool, arguments) as outcome:
+    with reporting(ctx, server or _NO_SERVER, tool, arguments) as outcome:
         text = json.dumps(await ask(), ensure_ascii=False, separators=(",", ":"))
         outcome.ok({"content": [{"type": "text", "text": text}]})
     return ToolOutput(text, provenance="external")

@@ -135,7 +135,7 @@ def _compact(value: Any) -> str:
 
 
 @dataclass(slots=True)
-class Told:
+class McpReport:
     """What the second event will say."""
 
     result: JSONObject = field(default_factory=lambda: {"Err": "cancelled"})
@@ -146,12 +146,12 @@ class Told:
 
 
 @contextmanager
-def told(ctx: Context, server: str, tool: str, arguments: JSONObject) -> Iterator[Told]:
+def reporting(ctx: Context, server: str, tool: str, arguments: JSONObject) -> Iterator[McpReport]:
     """Tell of an invocation when it begins and when it has ended, however that was."""
     invocation: JSONObject = {"server": server, "tool": tool, "arguments": arguments}
     began = monotonic()
     ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))
-    outcome = Told()
+    outcome = McpReport()
     try:
         yield outcome
     except RespondToModel as error:

@@ -17,7 +17,7 @@ from toolrest.gate.tool.wire_names import full_name
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError, McpTimeout
 from toolrest.policy.effects import Effects
-from toolrest.tools.mcp.result import output_of, told
+from toolrest.tools.mcp.result import output_of, reporting
 
 if TYPE_CHECKING:
     from toolrest.mcp.definitions import Definition
@@ -102,7 +102,7 @@ class McpTool(Tool):
         """Call it; an error of the server is an answer, not an exception."""
         server, tool = self.definition.key
         pool: Pool = ctx.mcp
-        with told(ctx, server, tool, args) as outcome:
+        with reporting(ctx, server, tool, args) as outcome:
             try:
                 result = await pool.call(
                     server, tool, args, known=self.definition, on_progress=_progress(ctx)

@@ -23,9 +23,9 @@ from toolrest.tools.files.apply_patch import (
 
 if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
-    from toolrest.gate.output.limiter import Collected
+    from toolrest.gate.output.limiter import CollectedOutput
     from toolrest.patch.request import Request
-    from toolrest.policy.verdict.verdict import Verdict
+    from toolrest.policy.verdict.verdict import Judgement
 
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
@@ -35,7 +35,7 @@ _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SandboxDescription:
     """What the session lets commands do, for descriptions that tell the model the truth."""
 
     mode: str
@@ -100,20 +100,22 @@ def refuse_escalation(args: Escalation, ctx: Context, tool: str) -> None:
 
 
 def command_effects(
-    argv: tuple[str, ...], args: Escalation, ctx: Context, verdict: Verdict
+    argv: tuple[str, ...], args: Escalation, ctx: Context, verdict: Judgement
 ) -> Effects:
     """Runs one program; inside the sandbox unless the model asks otherwise.
 
     Only a command that is proven to read and nothing else may share its turn.
     """
-    from toolrest.policy.verdict.verdict import Kind
+    from toolrest.policy.verdict.verdict import CommandClass
 
     confined = ctx.runner.is_confined
     if confined and args.asks_to_leave():
         return Effects(runs=(argv,), escalates=args.justification or "")
     worst = verdict.worst
-    critical = f"{worst.rule}: {worst.why}" if worst and worst.kind >= Kind.DANGEROUS else None
-    looks_only = confined and verdict.kind == Kind.SAFE
+    critical = (
+        f"{worst.rule}: {worst.why}" if worst and worst.kind >= CommandClass.DANGEROUS else None
+    )
+    looks_only = confined and verdict.kind == CommandClass.SAFE
     return Effects(
         runs=(argv,),
         confined=confined,
@@ -172,9 +174,9 @@ class CommandTool(Tool):
             return patch_effects(patch.request, patch.cwd, ctx)
         return command_effects(argv, args, ctx, self.verdict(args, ctx))
 
-    def verdict(self, args: Any, ctx: Context) -> Verdict:
+    def verdict(self, args: Any, ctx: Context) -> Judgement:
         """What the command will do, judged piece by piece; once a call."""
-        found: Verdict | None = ctx.memo.get("verdict")
+        found: Judgement | None = ctx.memo.get("verdict")
         if found is None:
             from toolrest.policy.verdict.verdict import judge
             from toolrest.tools.shell.decision import expose
@@ -340,7 +342,7 @@ def finish(
     backend: str,
     notes: list[str],
     blocked: str | None,
-    collected: Collected | None = None,
+    collected: CollectedOutput | None = None,
 ) -> ToolOutput:
     """The output of a command; SandboxDenied when the sandbox is what stopped it."""
     metadata: dict[str, Any] = {"exit_code": code, "sandbox": backend}

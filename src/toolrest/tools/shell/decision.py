@@ -24,7 +24,7 @@ from toolrest.policy.verdict.outcome import (
     Skip,
     outcome,
 )
-from toolrest.policy.verdict.verdict import Kind
+from toolrest.policy.verdict.verdict import CommandClass
 from toolrest.records import replace
 from toolrest.sandbox.programs import path_entries_inside
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 
     from toolrest.gate.context import Context
     from toolrest.policy.grants.key import GrantKey
-    from toolrest.policy.verdict.verdict import Segment, Verdict
+    from toolrest.policy.verdict.verdict import Judgement, Segment
     from toolrest.tools.shell.command_tool import Escalation
 
 
 RULE = "path.planted"
 
 
-def expose(verdict: Verdict, ctx: Context) -> None:
+def expose(verdict: Judgement, ctx: Context) -> None:
     """Commands that seemed harmless and may be such files no longer seem so."""
-    if any(segment.kind < Kind.RUNS for segment in verdict.segments):
-        planted(verdict, ctx)
+    if any(segment.kind < CommandClass.RUNS for segment in verdict.segments):
+        path_hijack(verdict, ctx)
 
 
-def planted(verdict: Verdict, ctx: Context) -> bool:
+def path_hijack(verdict: Judgement, ctx: Context) -> bool:
     """Whether one of the commands may be such a file; looked at once a call, if anybody asks."""
-    found: bool | None = ctx.memo.get("planted")
+    found: bool | None = ctx.memo.get("path_hijack")
     if found is None:
-        found = ctx.memo["planted"] = _search(verdict, ctx)
+        found = ctx.memo["path_hijack"] = _search(verdict, ctx)
     return found
 
 
-def _search(verdict: Verdict, ctx: Context) -> bool:
+def _search(verdict: Judgement, ctx: Context) -> bool:
     environment, _, _ = ctx.runner.environment(unified=False)
     path = environment.get("PATH", os.defpath)
     roots = unique(root for root in (ctx.workspace, *ctx.files.writable_roots) if root != "/")
@@ -67,7 +67,7 @@ def _search(verdict: Verdict, ctx: Context) -> bool:
         if instead is not None:
             found = True
             why = f"PATH finds {instead} before the system's {segment.program}"
-            segment.raise_to(Kind.RUNS, RULE, why)
+            segment.raise_to(CommandClass.RUNS, RULE, why)
     return found
 
 
@@ -101,7 +101,7 @@ def setting_of(args: Escalation, ctx: Context) -> Setting:
     )
 
 
-def decision_on(verdict: Verdict, args: Escalation, ctx: Context) -> Decision:
+def decision_on(verdict: Judgement, args: Escalation, ctx: Context) -> Decision:
     """The decision on a command line."""
     setting = setting_of(args, ctx)
     found = outcome(verdict, ctx.rules, setting, prefix_rule=args.prefix_rule)
@@ -112,13 +112,15 @@ def decision_on(verdict: Verdict, args: Escalation, ctx: Context) -> Decision:
     if isinstance(required, Skip):
         # Only where rules allow every single command does the first attempt leave the sandbox.
         # Nor does it where a name means a file that the project or a tool has put there.
-        leaves = required.bypass_sandbox and ctx.runner.is_confined and not planted(verdict, ctx)
+        leaves = (
+            required.bypass_sandbox and ctx.runner.is_confined and not path_hijack(verdict, ctx)
+        )
         return Decision("allow", f"command.{_row(found)}", leaves=leaves)
     return _asked(verdict, found, required, setting, args, ctx)
 
 
 def _asked(
-    verdict: Verdict,
+    verdict: Judgement,
     found: Outcome,
     required: NeedsApproval,
     setting: Setting,
@@ -154,7 +156,7 @@ def _asked(
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
         return memory.grants.covering(need, real(cwds)) is not None
 
-    kept = not (leaves and planted(verdict, ctx))
+    kept = not (leaves and path_hijack(verdict, ctx))
     if kept and allowed(granted_by(stored, outside=leaves)):
         return Decision("allow", "grant", "granted before", leaves=leaves)
     keys = command_keys(found, workspace=ctx.workspace, outside=leaves)
@@ -167,7 +169,7 @@ def _asked(
 
 def _lasting(found: Outcome, prefix: tuple[str, ...]) -> tuple[str, ...]:
     """The prefix that may become a rule: not of a command whose next word is one more file."""
-    touching = {d.segment.argv for d in found.decided if d.segment.kind == Kind.TOUCHES}
+    touching = {d.segment.argv for d in found.decided if d.segment.kind == CommandClass.TOUCHES}
     return () if any(argv[: len(prefix)] == prefix for argv in touching) else prefix
 
 

@@ -16,7 +16,7 @@ from toolrest.tools.shell.command_tool import (
     CommandTool,
     Escalation,
     Permissions,
-    Surroundings,
+    SandboxDescription,
     finish,
     parsed_command,
     withheld_notes,
@@ -24,7 +24,7 @@ from toolrest.tools.shell.command_tool import (
 
 if TYPE_CHECKING:
     from toolrest.process.sessions.session import SessionEnd
-    from toolrest.running.results import Executed
+    from toolrest.running.results import ExecOutcome
 
 DEFAULT_TOKENS = 10_000
 _SOURCE = "unified_exec_startup"
@@ -36,7 +36,7 @@ class ExecCommand(CommandTool):
     name = "exec_command"
     typical = Effects(runs=(("<cmd>",),), confined=True)
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: SandboxDescription) -> None:
         self.description = (
             "Run a command line. If it has not finished after yield_time_ms it goes on, and the "
             "result names a session ID for write_stdin. " + surroundings.words()
@@ -148,7 +148,7 @@ class ExecCommand(CommandTool):
         return answer(done, args.max_output_tokens)
 
 
-def answer(done: Executed, tokens: int) -> ToolOutput:
+def answer(done: ExecOutcome, tokens: int) -> ToolOutput:
     """The layout that exec_command and write_stdin share."""
     result = done.result
     shown = formatted_truncate(result.text, Limit(tokens, "tokens"))
@@ -170,7 +170,7 @@ def answer(done: Executed, tokens: int) -> ToolOutput:
     )
 
 
-def _notes(done: Executed) -> list[str]:
+def _notes(done: ExecOutcome) -> list[str]:
     result = done.result
     notes = []
     if result.signal is not None:

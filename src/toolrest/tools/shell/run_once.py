@@ -15,7 +15,7 @@ from toolrest.tools.shell.command_tool import finish, parsed_command, withheld_n
 
 if TYPE_CHECKING:
     from toolrest.process.run import RunResult
-    from toolrest.running.results import Ran
+    from toolrest.running.results import RunOutcome
 
 Delta = Callable[[Literal["stdout", "stderr"], str], None]
 
@@ -31,7 +31,7 @@ class Finished:
 
 async def run_once(
     ctx: Context,
-    start: Callable[[Delta], Awaitable[Ran]],
+    start: Callable[[Delta], Awaitable[RunOutcome]],
     *,
     command: tuple[str, ...],
     cwd: str,
@@ -74,7 +74,7 @@ async def run_once(
     )
 
 
-def _notes(ran: Ran, output: str, code: int) -> list[str]:
+def _notes(ran: RunOutcome, output: str, code: int) -> list[str]:
     result = ran.result
     notes: list[str] = []
     if result.signal is not None and not result.timed_out:

@@ -8,17 +8,17 @@ from toolrest.gate.output.limiter import formatted_truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.process.output import layout
-from toolrest.tools.shell.command_tool import OneShot, OneShotTool, Surroundings
+from toolrest.tools.shell.command_tool import OneShot, OneShotTool, SandboxDescription
 from toolrest.tools.shell.run_once import Finished, run_once
 
 
-class Shell(OneShotTool):
+class ShellTool(OneShotTool):
     """The array form: nothing is added to the argument vector."""
 
     name = "shell"
     aliases = ("container.exec", "local_shell")
 
-    def __init__(self, surroundings: Surroundings, *, offered: bool = True) -> None:
+    def __init__(self, surroundings: SandboxDescription, *, offered: bool = True) -> None:
         self.offered = offered
         self.description = (
             "Run a program and return its output. `command` is the exact argument vector; use "
@@ -70,7 +70,7 @@ def _structured(done: Finished, ctx: Context) -> str:
     return layout.structured(shown, done.code, done.seconds)
 
 
-class LocalShell(Shell):
+class LocalShellTool(ShellTool):
     """The hosted kind: offered by type alone, called with `local_shell_call` items."""
 
     name = "local_shell"

@@ -7,7 +7,7 @@ from toolrest.gate.output.limiter import truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.process.output import layout
-from toolrest.tools.shell.command_tool import OneShot, OneShotTool, Surroundings
+from toolrest.tools.shell.command_tool import OneShot, OneShotTool, SandboxDescription
 from toolrest.tools.shell.run_once import Finished, run_once
 
 
@@ -16,7 +16,7 @@ class ShellCommand(OneShotTool):
 
     name = "shell_command"
 
-    def __init__(self, surroundings: Surroundings, *, offered: bool = True) -> None:
+    def __init__(self, surroundings: SandboxDescription, *, offered: bool = True) -> None:
         self.offered = offered
         self.description = (
             "Run a command line in the user's shell and return its output. Set workdir instead "

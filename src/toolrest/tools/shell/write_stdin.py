@@ -27,11 +27,11 @@ def _danger(chars: str, ctx: Context) -> str | None:
     """What is typed may be read by a shell: as such it must not be on the dangerous list."""
     if chars in _LOOKS:
         return None
-    from toolrest.policy.verdict.verdict import Kind, judge
+    from toolrest.policy.verdict.verdict import CommandClass, judge
 
     roots = (*ctx.files.writable_roots, *PRIVATE)
     worst = judge(chars, cwd=ctx.cwd, writable_roots=roots).worst
-    if worst is None or worst.kind != Kind.DANGEROUS:
+    if worst is None or worst.kind != CommandClass.DANGEROUS:
         return None
     return f"{worst.rule}: {worst.why}"
 

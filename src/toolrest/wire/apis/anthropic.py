@@ -18,7 +18,7 @@ from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat import schemas_of
 from toolrest.wire.apis.chat_messages import leading_words
 from toolrest.wire.client import HttpModel, Parser, array
-from toolrest.wire.items.history_bytes import History, Rendered
+from toolrest.wire.items.history_bytes import EncodedHistory, Rendered
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import word_id
 from toolrest.wire.items.parts import speaks
@@ -49,7 +49,7 @@ class AnthropicModel(HttpModel):
         super().__init__(provider, name, context_window=context_window)
         self._info = model_info(name) if info is None else info
         images = provider.profile.images
-        self._history = History(
+        self._history = EncodedHistory(
             lambda items: anthropic_messages(items, images=images),
             speaks=lambda item: "anthropic" in item or speaks(item),
             legal=word_id,

@@ -49,17 +49,17 @@ class TextCall(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
+class CallInText(NamedTuple):
     """The calls, and the text that was before them."""
 
     text: str
     calls: list[TextCall]
 
 
-def text_calls(text: str, schemas: Schemas) -> Found:
+def text_calls(text: str, schemas: Schemas) -> CallInText:
     """The calls that a text ends with; none when any of them is not of an offered tool."""
     if not schemas or len(text) > _MOST_CHARS:
-        return Found(text, [])
+        return CallInText(text, [])
     for pattern, read in _FORMS:
         found = _at_the_end(text, pattern, read, schemas)
         if found.calls:
@@ -69,8 +69,8 @@ def text_calls(text: str, schemas: Schemas) -> Found:
 
 def _at_the_end(
     text: str, pattern: re.Pattern[str], read: Callable[..., Any], schemas: Schemas
-) -> Found:
-    nothing = Found(text, [])
+) -> CallInText:
+    nothing = CallInText(text, [])
     matches = list(pattern.finditer(text))
     if not matches or len(matches) > _MOST_CALLS:
         return nothing
@@ -86,7 +86,7 @@ def _at_the_end(
             return nothing
         calls += made
     before = re.sub(r"<(?:\w+:)?(?:function_calls|tool_calls)>\s*\Z", "", text[: starts[0]])
-    return Found(before.rstrip(), calls)
+    return CallInText(before.rstrip(), calls)
 
 
 def _tagged(match: re.Match[str], schemas: Schemas) -> list[TextCall]:
@@ -112,14 +112,14 @@ _FORMS: Final = (
 )
 
 
-def _all_json(text: str, schemas: Schemas) -> Found:
+def _all_json(text: str, schemas: Schemas) -> CallInText:
     """A message that is nothing but a call in JSON, in a fence or bare."""
     fenced = _FENCED.fullmatch(text)
     inside = fenced[1] if fenced is not None else text.strip()
     if not inside.startswith(("{", "[")):
-        return Found(text, [])
+        return CallInText(text, [])
     calls = _json_calls(inside, schemas)
-    return Found("", calls) if calls else Found(text, [])
+    return CallInText("", calls) if calls else CallInText(text, [])
 
 
 def _json_calls(text: str, schemas: Schemas) -> list[TextCall]:

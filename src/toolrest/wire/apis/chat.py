@@ -9,7 +9,7 @@ from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages, leading_words
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.client import HttpModel, Parser, array
-from toolrest.wire.items.history_bytes import History
+from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.parts import speaks
 from toolrest.wire.model import ModelRequest
 from toolrest.wire.provider import Provider
@@ -24,7 +24,7 @@ class ChatModel(HttpModel):
     def __init__(self, provider: Provider, name: str, *, context_window: int | None = None) -> None:
         super().__init__(provider, name, context_window=context_window)
         profile = provider.profile
-        self._history = History(
+        self._history = EncodedHistory(
             lambda items: chat_messages(items, profile),
             speaks=speaks,
             forgets=profile.reasoning == "turn",

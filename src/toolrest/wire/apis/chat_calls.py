@@ -39,7 +39,7 @@ def is_object(text: str) -> bool:
         return False
 
 
-class Assembler:
+class CallAssembler:
     """Takes `tool_calls` deltas.
 
     Which call a delta belongs to is told by its id, else by its index, else it is the last one.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from toolrest.items import JSONObject
 from toolrest.wire.apis.calls_in_text import text_calls
-from toolrest.wire.apis.chat_calls import Assembler, Slot, is_object
+from toolrest.wire.apis.chat_calls import CallAssembler, Slot, is_object
 from toolrest.wire.apis.responses import count
 from toolrest.wire.client import Parser
 from toolrest.wire.http.error_bodies import error_in_stream
@@ -46,7 +46,7 @@ class ChatParser(Parser):
         self._thoughts: list[str] = []
         self._field = ""
         self._details: list[Any] = []
-        self._calls = Assembler()
+        self._calls = CallAssembler()
         self._finish: str | None = None
         self._flushed = False
         self._id = ""

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeGuard
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.http.error_bodies import error_in_stream
-from toolrest.wire.items.history_bytes import History
+from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.parts import without_images
 from toolrest.wire.model import (
     ArgumentsDelta,
@@ -83,7 +83,7 @@ class ResponsesModel(HttpModel):
         super().__init__(provider, name, context_window=context_window)
         self._reasons = reasons
         profile = provider.profile
-        self._history = History(lambda items: input_items(items, images=profile.images))
+        self._history = EncodedHistory(lambda items: input_items(items, images=profile.images))
         self._turn_state: tuple[str, str] | None = None
 
     @property

@@ -62,14 +62,14 @@ _WAIT: Final = re.compile(r"try again in\s*(\d+(?:\.\d+)?)\s*(ms|s|seconds?)\b",
 _VAGUE: Final = frozenset({"invalid_request", "server"})
 
 
-class Told(NamedTuple):
+class ErrorBody(NamedTuple):
     """What the body of an error says."""
 
     message: str
     codes: tuple[str, ...] = ()
 
 
-def read_error(body: bytes | str | Any) -> Told:
+def read_error(body: bytes | str | Any) -> ErrorBody:
     """The words and codes in an error's body; plain text is its own words."""
     value = body
     if isinstance(body, bytes | str):
@@ -77,25 +77,25 @@ def read_error(body: bytes | str | Any) -> Told:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            return Told(_short(text))
+            return ErrorBody(_short(text))
     return _told(value)
 
 
-def _told(value: Any) -> Told:
+def _told(value: Any) -> ErrorBody:
     if isinstance(value, list) and value:
         return _told(value[0])
     if not isinstance(value, Mapping):
-        return Told(_short(value if isinstance(value, str) else json.dumps(value)))
+        return ErrorBody(_short(value if isinstance(value, str) else json.dumps(value)))
     inner = value.get("error")
     if isinstance(inner, str):
-        return Told(_short(inner))
+        return ErrorBody(_short(inner))
     source = inner if isinstance(inner, Mapping) else value
     codes = tuple(c for key in ("code", "type") if isinstance(c := source.get(key), str))
     for key in ("message", "detail", "msg", "title"):
         words = source.get(key)
         if words:
-            return Told(_short(words if isinstance(words, str) else json.dumps(words)), codes)
-    return Told(_short(json.dumps(value, ensure_ascii=False)), codes)
+            return ErrorBody(_short(words if isinstance(words, str) else json.dumps(words)), codes)
+    return ErrorBody(_short(json.dumps(value, ensure_ascii=False)), codes)
 
 
 def _short(text: str) -> str:
@@ -145,7 +145,7 @@ def _is_retryable(kind: ModelErrorKind, wait: float | None, wire: Wire) -> bool:
     return kind == "server"
 
 
-def _kind(told: Told, otherwise: ModelErrorKind) -> ModelErrorKind:
+def _kind(told: ErrorBody, otherwise: ModelErrorKind) -> ModelErrorKind:
     kinds = [_CODES[code] for code in told.codes if code in _CODES]
     kind = next((kind for kind in kinds if kind not in _VAGUE), kinds[0] if kinds else otherwise)
     if kind in ("invalid_request", "server", "stream", "not_found"):

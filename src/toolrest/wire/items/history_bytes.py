@@ -14,8 +14,8 @@ from toolrest.items import JSONObject
 from toolrest.records import dataclass
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import (
+    CallIds,
     Legal,
-    Names,
     answers,
     call_id_of,
     is_call,
@@ -44,7 +44,7 @@ class Rendered:
     last_size: int = 0
 
 
-class History:
+class EncodedHistory:
     """Renders a growing list of items. Give it the same item objects, unchanged, every time.
 
     `speaks` says which of the model's items make a message on the wire at all. `forgets` is for
@@ -68,7 +68,7 @@ class History:
     def _reset(self) -> None:
         self._settled: list[JSONObject] = []
         self._joined = bytearray()
-        self._names = Names(self._legal)
+        self._names = CallIds(self._legal)
         self._aborted: set[str] = set()
         self._remembers = False
         self._last: JSONObject | None = None

@@ -85,18 +85,18 @@ class _Open(NamedTuple):
     position: int
 
 
-class Names:
+class CallIds:
     """Gives every call its own id: servers that count from zero in each answer repeat theirs."""
 
-    def __init__(self, legal: Legal = printable_id, before: Names | None = None) -> None:
+    def __init__(self, legal: Legal = printable_id, before: CallIds | None = None) -> None:
         self._legal = legal
         self._before = before
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
 
-    def copy(self) -> Names:
+    def copy(self) -> CallIds:
         """Names that continue from here and leave no trace."""
-        return Names(self._legal, self)
+        return CallIds(self._legal, self)
 
     def _is_taken(self, name: str) -> bool:
         return name in self._taken or (self._before is not None and self._before._is_taken(name))
@@ -143,15 +143,15 @@ def answers(items: Sequence[JSONObject]) -> dict[int, JSONObject]:
     return found
 
 
-def paired(items: Sequence[JSONObject], names: Names | None = None) -> list[JSONObject]:
+def paired(items: Sequence[JSONObject], names: CallIds | None = None) -> list[JSONObject]:
     """The items with the invariant: outputs moved, made up (`aborted`) or dropped; ids unique.
 
     Items are not changed; where one has to differ it is copied.
     """
-    return [item for item, _ in traced(items, Names() if names is None else names)]
+    return [item for item, _ in traced(items, CallIds() if names is None else names)]
 
 
-def traced(items: Sequence[JSONObject], names: Names) -> list[tuple[JSONObject, int]]:
+def traced(items: Sequence[JSONObject], names: CallIds) -> list[tuple[JSONObject, int]]:
     """What `paired` makes, each with its position in the original; -1 for outputs."""
     found = answers(items)
     made: list[tuple[JSONObject, int]] = []

@@ -17,7 +17,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Function(NamedTuple):
+class FunctionForm(NamedTuple):
     """A call in the form of the wires that have functions only."""
 
     call_id: str
@@ -76,19 +76,21 @@ def output_parts(item: JSONObject) -> list[Content]:
     return parts_of(item.get("output"))
 
 
-def as_function(item: JSONObject) -> Function:
+def as_function(item: JSONObject) -> FunctionForm:
     """Any call as a function's: freeform input under `input`, the hosted shell as `shell`."""
     kind, call_id = item.get("type"), str(item.get("call_id"))
     if kind == "custom_tool_call":
-        return Function(call_id, legal_name(item.get("name")), dumps({"input": item.get("input")}))
+        return FunctionForm(
+            call_id, legal_name(item.get("name")), dumps({"input": item.get("input")})
+        )
     if kind == "local_shell_call":
-        return Function(call_id, "shell", dumps(_shell(item.get("action"))))
+        return FunctionForm(call_id, "shell", dumps(_shell(item.get("action"))))
     if kind == "view_image_call":
         path = item.get("image_path", item.get("path"))
-        return Function(call_id, "view_image", dumps({"path": path}))
+        return FunctionForm(call_id, "view_image", dumps({"path": path}))
     if kind == "web_search_call":
-        return Function(call_id, "web_search", dumps({"query": item.get("query")}))
-    return Function(call_id, legal_name(item.get("name")), object_text(item.get("arguments")))
+        return FunctionForm(call_id, "web_search", dumps({"query": item.get("query")}))
+    return FunctionForm(call_id, legal_name(item.get("name")), object_text(item.get("arguments")))
 
 
 def _shell(action: Any) -> JSONObject:

@@ -12,7 +12,7 @@ from toolrest.agent.setup.runner import standalone_runner
 from toolrest.config.loader import Config
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
-from toolrest.running.confinement import Gaps
+from toolrest.running.confinement import EnforcementNotes
 from toolrest.sandbox.backends.engine import Enforced, all_full
 from toolrest.sandbox.confine import Confined
 
@@ -25,16 +25,16 @@ def test_only_what_is_missing_and_only_once() -> None:
         "writes": Enforced("partial", "modes can be changed"),
     }
     confined = Confined(COMMAND, "landlock", controls)
-    gaps = Gaps(Limits())
+    gaps = EnforcementNotes(Limits())
     said = "the landlock sandbox does not enforce pids: processes outside can be seen"
-    assert gaps.news(confined, ()) == (said,)
-    assert gaps.news(confined, ()) == ()
-    assert gaps.news(Confined(COMMAND, "bubblewrap", all_full()), ()) == ()
+    assert gaps.unreported(confined, ()) == (said,)
+    assert gaps.unreported(confined, ()) == ()
+    assert gaps.unreported(Confined(COMMAND, "bubblewrap", all_full()), ()) == ()
 
 
 def test_limits_do_not_reach_into_containers() -> None:
-    gaps = Gaps(Limits(memory=1))
-    (said,) = gaps.news(Confined(COMMAND, "docker", all_full()), ())
+    gaps = EnforcementNotes(Limits(memory=1))
+    (said,) = gaps.unreported(Confined(COMMAND, "docker", all_full()), ())
     assert "sandbox.run_args" in said
 
 
@@ -43,7 +43,7 @@ async def test_landlock_says_what_it_cannot_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        toolrest.running.runner, "Gaps", Gaps
+        toolrest.running.runner, "EnforcementNotes", EnforcementNotes
     )  # on a machine where tests silence it
     workspace = tmp_path / "work"
     workspace.mkdir()
