@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.policy.modes import MODES, WORDS, Mode, What, need, table
+from toolrest.policy.modes import MODES, WORDS, Mode, Row, need, table
 
 MANUAL = Path(__file__).parents[2] / "docs" / "approvals.md"
-ORDER = ("skip", "ask", "forbid")
+ORDER = ("allow", "ask", "deny")
 
 
 def test_the_manual_shows_the_table() -> None:
@@ -24,23 +24,23 @@ def test_the_manual_shows_the_table() -> None:
     ("what", "answers"),
     [
         # strict, auto, untrusted, on-request, on-failure, never, dangerous
-        ("nothing", "skip skip skip skip skip skip skip"),
-        ("read", "ask skip skip skip skip skip skip"),
-        ("write", "ask ask ask skip skip skip skip"),
-        ("confined", "ask ask ask skip skip skip skip"),
-        ("execute", "ask ask ask ask ask skip skip"),
-        ("leave", "ask ask ask ask ask forbid forbid"),
-        ("critical", "ask ask ask ask ask forbid skip"),
-        ("refused", "forbid forbid forbid forbid forbid forbid forbid"),
+        ("nothing", "allow allow allow allow allow allow allow"),
+        ("read", "ask allow allow allow allow allow allow"),
+        ("write", "ask ask ask allow allow allow allow"),
+        ("confined", "ask ask ask allow allow allow allow"),
+        ("execute", "ask ask ask ask ask allow allow"),
+        ("leave", "ask ask ask ask ask deny deny"),
+        ("critical", "ask ask ask ask ask deny allow"),
+        ("refused", "deny deny deny deny deny deny deny"),
     ],
 )
-def test_rows(what: What, answers: str) -> None:
+def test_rows(what: Row, answers: str) -> None:
     assert [need(what, mode) for mode in MODES] == answers.split()
 
 
 @given(st.sampled_from(sorted(WORDS)), st.booleans(), st.booleans())
-def test_a_stricter_mode_never_skips_what_a_looser_one_asks(
-    what: What, sandboxed: bool, command: bool
+def test_a_stricter_mode_never_allows_what_a_looser_one_asks(
+    what: Row, sandboxed: bool, command: bool
 ) -> None:
     asking: tuple[Mode, ...] = ("strict", "untrusted", "on-request", "on-failure")
     answers = [need(what, mode, sandboxed=sandboxed, command=command) for mode in asking]
@@ -49,6 +49,6 @@ def test_a_stricter_mode_never_skips_what_a_looser_one_asks(
 
 
 @given(st.sampled_from(sorted(WORDS)), st.booleans(), st.booleans())
-def test_where_nobody_is_asked_nothing_asks(what: What, sandboxed: bool, command: bool) -> None:
+def test_where_nobody_is_asked_nothing_asks(what: Row, sandboxed: bool, command: bool) -> None:
     for mode in ("never", "dangerous"):
         assert need(what, mode, sandboxed=sandboxed, command=command) != "ask"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.pending import PendingApproval
-    from toolrest.gate.approval.request import Answer
+    from toolrest.gate.approval.request import ReviewDecision
     from toolrest.gate.approval.user_questions import OnQuestion
     from toolrest.gate.call.explain import Explanation
     from toolrest.gate.call.walk import Gate
@@ -300,7 +300,7 @@ class Toolrest:
         return waiting(self._gate.services.approvals)
 
     async def resume(
-        self, pending: PendingApproval, answer: Answer | None = "approved", note: str = ""
+        self, pending: PendingApproval, answer: ReviewDecision | None = "approved", note: str = ""
     ) -> ToolOutput:
         """Answer a pending approval, also of another process, and run its call at most once.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.names import inside
 from toolrest.records import dataclass, replace
@@ -100,7 +101,8 @@ class SessionRules:
         from toolrest.policy.overrides import Overrides
 
         paths = {absolute(path, self._workspace): say for path, say in said.paths.items()}
-        return Overrides(said.tools, said.mcp_servers, paths)
+        tables = (said.tools, said.mcp_servers, paths)
+        return Overrides(*({key: Answer(say) for key, say in table.items()} for table in tables))
 
 
 def _has_rules(config: Config) -> bool:
@@ -146,11 +148,11 @@ class _Saver:
 
     def __call__(self, prefix: Sequence[str]) -> str:
         from toolrest.policy.rules.files import append_allow
-        from toolrest.policy.rules.rules import Decision, PrefixRule
+        from toolrest.policy.rules.rules import PrefixRule
 
         file = append_allow(self.home, prefix)
         rest = tuple((token,) for token in prefix[1:])
-        self.known.rules.add(PrefixRule(prefix[0], rest, Decision.ALLOW, source=file))
+        self.known.rules.add(PrefixRule(prefix[0], rest, Answer.ALLOW, source=file))
         return file
 
 

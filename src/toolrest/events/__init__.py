@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
+from toolrest.answer import Answer
 from toolrest.items import JSONObject
 from toolrest.records import dataclass
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from toolrest.events.tool_events import ViewImageToolCall as ViewImageToolCall
     from toolrest.events.tool_events import WebSearchBegin as WebSearchBegin
     from toolrest.events.tool_events import WebSearchEnd as WebSearchEnd
-
-Verdict = Literal["allow", "ask", "deny"]
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -124,7 +123,7 @@ class ToolCallDecision(Event):
     call_id: str
     tool: str
     arguments: str
-    verdict: Verdict
+    verdict: Answer
     rule: str
     risk: str
     source: Literal["policy", "user", "config", "hook"] = "policy"

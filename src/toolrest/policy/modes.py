@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
+from toolrest.answer import Answer
+
 Mode: TypeAlias = Literal[
     "strict", "auto", "untrusted", "on-request", "on-failure", "never", "dangerous"
 ]
 MODES: tuple[Mode, ...] = get_args(Mode)
-Need: TypeAlias = Literal["skip", "ask", "forbid"]
-What: TypeAlias = Literal[
+Row: TypeAlias = Literal[
     "nothing",
     "read",
     "write",
@@ -25,22 +26,20 @@ What: TypeAlias = Literal[
     "refused",
 ]
 
-SKIP: Need = "skip"
-ASK: Need = "ask"
-FORBID: Need = "forbid"
+_OK, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
 
 #                            strict  auto    untrust on-req  on-fail never   dangerous
-_TABLE: dict[What, tuple[Need, ...]] = {
-    "nothing": (SKIP, SKIP, SKIP, SKIP, SKIP, SKIP, SKIP),
-    "read": (ASK, SKIP, SKIP, SKIP, SKIP, SKIP, SKIP),
-    "write": (ASK, ASK, ASK, SKIP, SKIP, SKIP, SKIP),
-    "confined": (ASK, ASK, ASK, SKIP, SKIP, SKIP, SKIP),
-    "execute": (ASK, ASK, ASK, ASK, ASK, SKIP, SKIP),
-    "git": (ASK, ASK, ASK, ASK, SKIP, SKIP, SKIP),
-    "leave": (ASK, ASK, ASK, ASK, ASK, FORBID, FORBID),
-    "unread": (ASK, ASK, ASK, ASK, ASK, FORBID, SKIP),
-    "critical": (ASK, ASK, ASK, ASK, ASK, FORBID, SKIP),
-    "refused": (FORBID, FORBID, FORBID, FORBID, FORBID, FORBID, FORBID),
+_TABLE: dict[Row, tuple[Answer, ...]] = {
+    "nothing": (_OK, _OK, _OK, _OK, _OK, _OK, _OK),
+    "read": (ASK, _OK, _OK, _OK, _OK, _OK, _OK),
+    "write": (ASK, ASK, ASK, _OK, _OK, _OK, _OK),
+    "confined": (ASK, ASK, ASK, _OK, _OK, _OK, _OK),
+    "execute": (ASK, ASK, ASK, ASK, ASK, _OK, _OK),
+    "git": (ASK, ASK, ASK, ASK, _OK, _OK, _OK),
+    "leave": (ASK, ASK, ASK, ASK, ASK, DENY, DENY),
+    "unread": (ASK, ASK, ASK, ASK, ASK, DENY, _OK),
+    "critical": (ASK, ASK, ASK, ASK, ASK, DENY, _OK),
+    "refused": (DENY, DENY, DENY, DENY, DENY, DENY, DENY),
 }
 _PLACE = {mode: place for place, mode in enumerate(MODES)}
 _TRUSTS_FULL_ACCESS: frozenset[Mode] = frozenset(("on-request", "on-failure"))
@@ -48,7 +47,7 @@ _TRUSTS_FULL_ACCESS: frozenset[Mode] = frozenset(("on-request", "on-failure"))
 _TRIES_INSIDE: frozenset[Mode] = frozenset(("on-failure", "dangerous"))
 """What should leave the sandbox is first tried in it: there it can only fail."""
 
-WORDS: dict[What, str] = {
+WORDS: dict[Row, str] = {
     "nothing": "touches nothing",
     "read": "reads",
     "write": "writes inside the writable roots; connects, when the network is on",
@@ -63,16 +62,16 @@ WORDS: dict[What, str] = {
 """What each row is about, for people."""
 
 
-def need(what: What, mode: Mode, *, sandboxed: bool = True, command: bool = False) -> Need:
+def need(what: Row, mode: Mode, *, sandboxed: bool = True, command: bool = False) -> Answer:
     """What a call of this kind needs. `command`: it runs in the sandbox unless it may leave."""
     if what == "execute" and not sandboxed and mode in _TRUSTS_FULL_ACCESS:
-        return SKIP
+        return _OK
     if what == "leave" and (not sandboxed or (command and mode in _TRIES_INSIDE)):
         return need("confined", mode)
     return _TABLE[what][_PLACE[mode]]
 
 
-def remembers(mode: Mode, what: What) -> tuple[str, ...]:
+def remembers(mode: Mode, what: Row) -> tuple[str, ...]:
     """The scopes that a yes may have, beyond this call, in a mode."""
     if mode == "strict" or what in ("unread", "critical"):
         return ()
@@ -93,7 +92,7 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def _cell(what: What, mode: Mode) -> str:
+def _cell(what: Row, mode: Mode) -> str:
     usual = need(what, mode)
     notes = []
     if need(what, mode, command=True) != usual:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from toolrest.answer import Answer
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.names import inside
 from toolrest.records import dataclass
-
-Say: TypeAlias = Literal["allow", "ask", "deny"]
-SAYINGS: tuple[Say, ...] = ("allow", "ask", "deny")
 
 
 class Said(NamedTuple):
     """An override that fits a call, and the setting that says it."""
 
-    say: Say
+    say: Answer
     setting: str
 
 
@@ -29,15 +27,15 @@ class Said(NamedTuple):
 class Overrides:
     """The tables of `[approvals]`, but for commands: those are rules."""
 
-    tools: Mapping[str, Say]
-    servers: Mapping[str, Say]
-    paths: Mapping[str, Say]
+    tools: Mapping[str, Answer]
+    servers: Mapping[str, Answer]
+    paths: Mapping[str, Answer]
     """Absolute paths; each stands for all that is beneath it."""
 
     def on(self, names: Sequence[str], server: str | None, effects: Effects) -> Said | None:
         """The strictest that fits a call of a tool with these names."""
         fitting = [*self._by_name(names), *self._by_server(server), *self._by_path(effects)]
-        return max(fitting, key=lambda said: SAYINGS.index(said.say), default=None)
+        return max(fitting, key=lambda said: said.say, default=None)
 
     def _by_name(self, names: Sequence[str]) -> Iterable[Said]:
         for pattern, say in self.tools.items():
@@ -53,10 +51,10 @@ class Overrides:
         for path in effects.writes:
             fitting = {root: say for root, say in self.paths.items() if inside(path, root)}
             for root, say in fitting.items():
-                if say != "allow":
+                if say != Answer.ALLOW:
                     yield Said(say, f'approvals.paths."{root}"')
-            allowed += [root for root, say in fitting.items() if say == "allow"][:1]
+            allowed += [root for root, say in fitting.items() if say == Answer.ALLOW][:1]
         # A yes to a folder is a yes to the writing in it, and to nothing else that a call does.
         only = not (effects.runs or effects.connects or effects.calls or effects.is_unknown)
         if allowed and only and len(allowed) == len(effects.writes):
-            yield Said("allow", f'approvals.paths."{allowed[0]}"')
+            yield Said(Answer.ALLOW, f'approvals.paths."{allowed[0]}"')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.gate.approval.approvals import Answer, ApprovalRequest
+from toolrest.gate.approval.approvals import ApprovalRequest, ReviewDecision
 from toolrest.gate.approval.user_questions import NobodyThere, UserQuestions
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.serve import user_form
@@ -14,7 +14,7 @@ from toolrest.serve.call_rounds import CallRound, FormQuestion
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
 
-_NO: dict[str, Answer] = {"deny": "denied", "abort": "abort"}
+_NO: dict[str, ReviewDecision] = {"deny": "denied", "abort": "abort"}
 _MEANING = {"deny": "do not run it", "abort": "do not run it, and end the turn"}
 _MOST = 200_000
 """Characters that a client can be expected to show. What would be cut is not asked at all."""
@@ -32,7 +32,7 @@ class ThroughClient:
     def __init__(self, running: Mapping[str, CallRound]) -> None:
         self._running = running
 
-    async def __call__(self, request: ApprovalRequest) -> Answer | None:
+    async def __call__(self, request: ApprovalRequest) -> ReviewDecision | None:
         """Whether a call may run; None when nobody can be asked."""
         call = self._running.get(request.call_id)
         if call is None or not call.asks or not can_show(request):
@@ -47,7 +47,7 @@ class ThroughClient:
         return await call.ask(in_words(asked))
 
 
-def approval(request: ApprovalRequest) -> FormQuestion[Answer]:
+def approval(request: ApprovalRequest) -> FormQuestion[ReviewDecision]:
     """The question whether a call may run."""
     return FormQuestion(lambda: form(request), lambda result: answer(request, result))
 
@@ -115,11 +115,11 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
     return ElicitRequestFormParams(message="\n".join([head, *lines]), requested_schema=schema)
 
 
-def _yes(request: ApprovalRequest) -> dict[str, tuple[Answer, str]]:
+def _yes(request: ApprovalRequest) -> dict[str, tuple[ReviewDecision, str]]:
     """Every way to say yes by its name in the form, and exactly what it covers."""
     words = once(request, "run this one call")
-    least: dict[str, tuple[Answer, str]] = {"approve": ("approved", words)}
-    more: dict[str, tuple[Answer, str]] = {
+    least: dict[str, tuple[ReviewDecision, str]] = {"approve": ("approved", words)}
+    more: dict[str, tuple[ReviewDecision, str]] = {
         choice.answer: (choice.answer, choice.sentence)
         for choice in request.choices
         if choice.scope != "once"
@@ -127,7 +127,7 @@ def _yes(request: ApprovalRequest) -> dict[str, tuple[Answer, str]]:
     return {**least, **more}
 
 
-def answer(request: ApprovalRequest, result: ElicitResult | None) -> Answer:
+def answer(request: ApprovalRequest, result: ElicitResult | None) -> ReviewDecision:
     """What a filled-in form says; anything but a clear yes is no."""
     if result is None or result.action != "accept":
         return "denied"

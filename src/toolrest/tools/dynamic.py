@@ -12,6 +12,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from toolrest.answer import Answer
 from toolrest.errors import Failure, RespondToModel, ToolDefinitionError
 from toolrest.events import DynamicToolCallRequest
 from toolrest.gate.context import Context
@@ -37,9 +38,9 @@ class DynamicCall:
     arguments: Any
 
 
-Answer: TypeAlias = Any
+DynamicAnswer: TypeAlias = Any
 """Text, or `{output, success}`, or `{contentItems, success}` with inputText and inputImage."""
-OnDynamicCall: TypeAlias = Callable[[DynamicCall], "Answer | Awaitable[Answer]"]
+OnDynamicCall: TypeAlias = Callable[[DynamicCall], "DynamicAnswer | Awaitable[DynamicAnswer]"]
 
 
 class DynamicCalls:
@@ -47,9 +48,9 @@ class DynamicCalls:
 
     def __init__(self, handler: OnDynamicCall | None = None) -> None:
         self.handler = handler
-        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._waiting: dict[str, asyncio.Future[DynamicAnswer]] = {}
 
-    def respond(self, call_id: str, answer: Answer) -> None:
+    def respond(self, call_id: str, answer: DynamicAnswer) -> None:
         """Answer a call; KeyError when none of this id waits."""
         future = self._waiting.get(call_id)
         if future is None or future.done():
@@ -62,7 +63,7 @@ class DynamicCalls:
         for future in self._waiting.values():
             future.cancel()
 
-    async def answer(self, call: DynamicCall, tell: Callable[[], None]) -> Answer:
+    async def answer(self, call: DynamicCall, tell: Callable[[], None]) -> DynamicAnswer:
         """The client's answer; `tell` says that there is a question."""
         if self.handler is not None:
             tell()
@@ -79,7 +80,7 @@ class DynamicCalls:
             self._waiting.pop(call.call_id, None)
 
 
-def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:
+def _settle(future: asyncio.Future[DynamicAnswer], answer: DynamicAnswer) -> None:
     if not future.done():
         future.set_result(answer)
 
@@ -116,7 +117,7 @@ class DynamicTool(Tool):
         """The client runs it and may refuse; only modes that ask about everything ask first."""
         if ctx.approval_policy in _ASKING:
             return None
-        return Decision("allow", "dynamic.client", "the client runs it")
+        return Decision(Answer.ALLOW, "dynamic.client", "the client runs it")
 
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
         """Hand the call to the client and wait."""
@@ -174,7 +175,7 @@ def _schema(spec: Mapping[str, Any], name: str) -> JSONObject:
     return schema
 
 
-def as_output(answer: Answer, tool: str) -> ToolOutput:
+def as_output(answer: DynamicAnswer, tool: str) -> ToolOutput:
     """A client's answer as an output; RespondToModel when it is none."""
     if isinstance(answer, ToolOutput):
         return answer

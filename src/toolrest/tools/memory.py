@@ -13,6 +13,7 @@ from datetime import date
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
+from toolrest.answer import Answer
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.events import MemorySaved
 from toolrest.gate.context import Context
@@ -143,9 +144,9 @@ class SaveMemory(Tool):
             return None
         if ctx.approval_policy == "never":
             words = 'a note for all projects needs a yes, and approval_policy is "never"'
-            return Decision("deny", "memory.global", f"{words}; scope project needs none")
+            return Decision(Answer.DENY, "memory.global", f"{words}; scope project needs none")
         reason = f"it saves a note for all projects: {ctx.redact(args.text)[:500]}"
-        return Decision("ask", "memory.global", reason, what="write")
+        return Decision(Answer.ASK, "memory.global", reason, what="write")
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Write it down, and say so."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from toolrest.answer import Answer
 from toolrest.cli.app import app
 from toolrest.config.trust import trust
 from toolrest.gate.approval.grants import Grants, stored_grants
@@ -135,7 +136,7 @@ def test_canaries_are_held(work: Path, mode: str) -> None:
 def test_a_gate_that_lets_a_canary_run_fails_the_test(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Decider, "decide", lambda *_: Decision("allow", "broken"))
+    monkeypatch.setattr(Decider, "decide", lambda *_: Decision(Answer.ALLOW, "broken"))
     result = run("policy", "test")
     assert result.exit_code == 1
     assert "RAN     a tool that declares nothing" in result.stdout

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toolrest import ApprovalRequest, Context, Effects, Tool, Toolrest
+from toolrest.answer import Answer
 from toolrest.errors import SandboxDenied
 from toolrest.gate.decision.decide import Decision
 
@@ -75,9 +76,9 @@ async def test_on_request_only_hands_the_denial_back(tmp_path: Path, mode: str) 
 @pytest.mark.parametrize(
     ("decision", "words", "questions"),
     [
-        (Decision("deny", "mine", "not on Sundays"), "not on Sundays", 0),
-        (Decision("ask", "mine", "it is Sunday"), "the sandbox blocked it", 1),
-        (Decision("allow", "mine"), "the sandbox blocked it", 0),
+        (Decision(Answer.DENY, "mine", "not on Sundays"), "not on Sundays", 0),
+        (Decision(Answer.ASK, "mine", "it is Sunday"), "the sandbox blocked it", 1),
+        (Decision(Answer.ALLOW, "mine"), "the sandbox blocked it", 0),
         (None, "the sandbox blocked it", 0),
     ],
 )

@@ -17,7 +17,7 @@ from tests.clock import Clock
 
 from toolrest import ApprovalRequest, ConfigError, Effects, Toolrest, tool
 from toolrest.events import Event, HookRan, ToolCallDecision
-from toolrest.gate.approval.request import Answer
+from toolrest.gate.approval.request import ReviewDecision
 
 Script = Callable[..., list[str]]
 
@@ -463,7 +463,7 @@ async def test_a_hook_answers_a_question(
 ) -> None:
     asked: list[ApprovalRequest] = []
 
-    def deny(request: ApprovalRequest) -> Answer:
+    def deny(request: ApprovalRequest) -> ReviewDecision:
         asked.append(request)
         return "denied"
 

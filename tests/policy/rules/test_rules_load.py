@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.policy.rules.load import managed_rules, parse_rules
-from toolrest.policy.rules.rules import Decision, Rules
+from toolrest.policy.rules.rules import Rules, spelled
 from toolrest.policy.shell.script import VARIABLE
 
 
 def decisions(rules: Rules, *argv: str) -> list[str]:
-    return [match.decision.label for match in rules.matches(argv)]
+    return [spelled(match.decision) for match in rules.matches(argv)]
 
 
 def test_a_rule_matches_commands_that_begin_with_its_tokens() -> None:
@@ -144,11 +145,11 @@ def test_words_that_are_not_literal_never_match_an_allow_rule() -> None:
         'prefix_rule(["git", "log"])\nprefix_rule(["git", "push"], decision="forbidden")'
     )
     [match] = rules.matches(["git", "$X"], [0, VARIABLE])
-    assert match.decision == Decision.PROMPT
+    assert match.decision == Answer.ASK
     assert match.uncertain
     assert decisions(rules, "git", "log", "$X") == ["allow"]
     assert [m.decision for m in rules.matches(["git", "log", "$X"], [0, 0, VARIABLE])] == [
-        Decision.ALLOW
+        Answer.ALLOW
     ]
 
 

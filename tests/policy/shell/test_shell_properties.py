@@ -31,7 +31,7 @@ SETTINGS = [
     for mode in ("untrusted", "on-failure", "on-request", "never", "auto", "strict")
     for sandbox in ("read-only", "workspace-write", "danger-full-access", "external-sandbox")
 ]
-ORDER = {"allow": 0, "ask": 1, "forbid": 2}
+ORDER = {"allow": 0, "ask": 1, "deny": 2}
 
 PIECES = """
 ls cat rm -rf / ~ $x ${x} $(id) `id` 'a b' "$y" > >> < << <<< 2>&1 >/dev/null

@@ -6,19 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from toolrest.answer import Answer
 from toolrest.policy.rules.amendment import prefix_list, saved_message
 from toolrest.policy.rules.load import parse_rules
 from toolrest.policy.rules.rules import Rules
 from toolrest.policy.verdict.outcome import (
     ExecMode,
-    Forbidden,
-    NeedsApproval,
     Outcome,
     Requirement,
     SandboxMode,
     Setting,
-    Skip,
-    default_requirement,
     escalation_refused,
     outcome,
 )
@@ -57,12 +54,12 @@ def require(
         ("echo hi", "allow allow allow allow allow allow"),
         ("make", "allow allow ask allow ask ask"),
         ("touch x", "allow allow ask allow ask ask"),
-        ("touch /opt/x", "forbid allow ask ask ask ask"),
-        ("curl https://a.io", "forbid allow ask ask ask ask"),
+        ("touch /opt/x", "deny allow ask ask ask ask"),
+        ("curl https://a.io", "deny allow ask ask ask ask"),
         ("git status", "allow allow allow allow allow ask"),
-        ("$X", "forbid ask ask ask ask ask"),
-        ("rm -rf /", "forbid ask ask ask ask ask"),
-        ("( " * 90 + "ls" + " )" * 90, "forbid forbid forbid forbid forbid forbid"),
+        ("$X", "deny ask ask ask ask ask"),
+        ("rm -rf /", "deny ask ask ask ask ask"),
+        ("( " * 90 + "ls" + " )" * 90, "deny deny deny deny deny deny"),
     ],
 )
 def test_modes_in_the_sandbox(command: str, answers: str) -> None:
@@ -113,7 +110,7 @@ def test_leaving_the_sandbox_always_asks(command: str) -> None:
     setting = replace(DEFAULT, permissions="require_escalated")
     assert decide(command, setting=setting).answer == "ask"
     rule = f'prefix_rule(["{command.split()[0]}"])'
-    assert require(command, rule, setting) == Skip(bypass_sandbox=True)
+    assert require(command, rule, setting) == Requirement(Answer.ALLOW, bypass_sandbox=True)
 
 
 def test_forbidden_by_a_rule_with_its_words() -> None:
@@ -121,35 +118,35 @@ def test_forbidden_by_a_rule_with_its_words() -> None:
     shown = """`bash -lc 'ls && git push '"'"'a b'"'"''`"""
     rules = 'prefix_rule(["git"], decision="forbidden")\n'
     longer = 'prefix_rule(["git", "push"], decision="forbidden"{})'
-    assert require(argv, rules + longer.format("")) == Forbidden(
-        f"{shown} rejected: policy forbids commands starting with `git push`"
+    assert require(argv, rules + longer.format("")) == Requirement(
+        Answer.DENY, f"{shown} rejected: policy forbids commands starting with `git push`"
     )
     reason = longer.format(', justification="ask Ann"')
-    assert require(argv, rules + reason) == Forbidden(f"{shown} rejected: ask Ann")
+    assert require(argv, rules + reason) == Requirement(Answer.DENY, f"{shown} rejected: ask Ann")
 
 
 def test_asked_by_a_rule_with_its_words() -> None:
     rule = 'prefix_rule(["make"], decision="prompt"{})'
-    assert require("make x", rule.format("")) == NeedsApproval(
-        "`make x` requires approval by policy"
+    assert require("make x", rule.format("")) == Requirement(
+        Answer.ASK, "`make x` requires approval by policy"
     )
-    assert require("make x", rule.format(', justification="slow"')) == NeedsApproval(
-        "`make x` requires approval: slow"
+    assert require("make x", rule.format(', justification="slow"')) == Requirement(
+        Answer.ASK, "`make x` requires approval: slow"
     )
     never = replace(DEFAULT, mode="never")
-    assert require("make x", rule.format(""), never) == Forbidden(
-        "approval required by policy, but AskForApproval is set to Never"
+    assert require("make x", rule.format(""), never) == Requirement(
+        Answer.DENY, "approval required by policy, but AskForApproval is set to Never"
     )
 
 
 def test_dangerous_commands_are_blocked_where_nothing_asks() -> None:
     never = replace(DEFAULT, mode="never")
     found = require("reboot", setting=never)
-    assert isinstance(found, Forbidden)
+    assert found.answer == "deny"
     assert found.reason == "`reboot` rejected: blocked by policy"
     assert found.detail == "power_off: reboot stops the machine"
     found = require("rm -rf /", setting=never)
-    assert isinstance(found, Forbidden)
+    assert found.answer == "deny"
     assert found.reason == "rm -f style commands are not permitted. Use a safer approach"
 
 
@@ -161,13 +158,15 @@ def test_what_would_ask_is_forbidden_in_never_and_says_why() -> None:
         ("curl https://a.io", "network_access = true"),
     ):
         found = require(command, setting=never)
-        assert isinstance(found, Forbidden)
+        assert found.answer == "deny"
         assert found.reason == "approval required by policy, but AskForApproval is set to Never"
         assert why in found.detail
 
 
 def test_an_allow_rule_lifts_ordinary_commands() -> None:
-    assert require("make x", 'prefix_rule(["make"])', ASKS) == Skip(bypass_sandbox=True)
+    assert require("make x", 'prefix_rule(["make"])', ASKS) == Requirement(
+        Answer.ALLOW, bypass_sandbox=True
+    )
     assert decide("make x; npm x", 'prefix_rule(["make"])', ASKS).answer == "ask"
 
 
@@ -192,7 +191,7 @@ def test_the_sandbox_is_left_only_when_rules_allow_every_command(
     command: str, bypass: bool
 ) -> None:
     found = require(command, 'prefix_rule(["make"])')
-    assert isinstance(found, Skip)
+    assert found.answer == "allow"
     assert found.bypass_sandbox == bypass
 
 
@@ -215,7 +214,7 @@ def test_a_short_allow_rule_does_not_lift_the_dangerous_list() -> None:
 
 
 def test_rules_reach_into_wrappers_and_scripts() -> None:
-    forbid = 'prefix_rule(["git", "push"], decision="forbidden")'
+    deny = 'prefix_rule(["git", "push"], decision="forbidden")'
     for command in (
         "git push",
         "timeout 5 git push",
@@ -226,9 +225,9 @@ def test_rules_reach_into_wrappers_and_scripts() -> None:
         "find . -exec git push ;",
         "/usr/bin/git push",
     ):
-        assert decide(command, forbid).answer == "forbid", command
-    assert decide("git $VERB", forbid).answer == "ask"
-    assert decide("git pull", forbid).answer == "allow"
+        assert decide(command, deny).answer == "deny", command
+    assert decide("git $VERB", deny).answer == "ask"
+    assert decide("git pull", deny).answer == "allow"
 
 
 def test_an_allow_rule_covers_what_the_command_runs() -> None:
@@ -249,7 +248,7 @@ def test_an_allow_rule_covers_what_the_command_runs() -> None:
 
 
 def amendment(found: Requirement) -> tuple[str, ...] | None:
-    assert not isinstance(found, Forbidden)
+    assert found.answer != "deny"
     return found.amendment
 
 
@@ -275,9 +274,9 @@ def test_what_to_remember_after_a_run_that_the_sandbox_stopped() -> None:
 
 def test_each_segment_says_what_decided() -> None:
     found = decide("ls; make x > /opt/y", 'prefix_rule(["make"])')
-    assert [(d.row, d.decision.label) for d in found.decided] == [
+    assert [(d.row, d.decision.value) for d in found.decided] == [
         ("safe", "allow"),
-        ("write.outside", "prompt"),
+        ("write.outside", "ask"),
     ]
     json = found.decided[1].to_json()
     assert json["command"] == ["make", "x"]
@@ -299,25 +298,6 @@ def test_asking_to_leave_the_sandbox_is_refused_where_nobody_could_be_asked() ->
     )
 
 
-@pytest.mark.parametrize(
-    ("mode", "in_sandbox", "without"),
-    [
-        ("never", Skip(), Skip()),
-        ("on-failure", Skip(), Skip()),
-        ("on-request", NeedsApproval(), Skip()),
-        ("untrusted", NeedsApproval(), NeedsApproval()),
-        ("strict", NeedsApproval(), NeedsApproval()),
-    ],
-)
-def test_tools_without_a_rule(
-    mode: ExecMode, in_sandbox: Requirement, without: Requirement
-) -> None:
-    assert default_requirement(Setting(mode, "read-only")) == in_sandbox
-    assert default_requirement(Setting(mode, "workspace-write")) == in_sandbox
-    assert default_requirement(Setting(mode, "danger-full-access")) == without
-    assert default_requirement(Setting(mode, "external-sandbox")) == without
-
-
 def test_the_model_is_told_what_was_saved() -> None:
     assert saved_message(["uv", 'a "b"']) == 'Approved command prefix saved:\n- ["uv", "a \\"b\\""]'
     assert prefix_list([("a",), ("b", "c")]) == '- ["a"]\n- ["b", "c"]'
@@ -328,5 +308,5 @@ def test_the_model_is_told_what_was_saved() -> None:
 
 
 def test_doing_nothing_needs_nothing() -> None:
-    assert require("") == Skip()
-    assert require("# only a comment") == Skip()
+    assert require("") == Requirement(Answer.ALLOW)
+    assert require("# only a comment") == Requirement(Answer.ALLOW)

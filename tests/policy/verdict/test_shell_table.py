@@ -97,7 +97,7 @@ def test_nothing_that_asks_or_is_forbidden_runs_in_a_stricter_setting() -> None:
     for row in ROWS:
         if row["on-request"] == "ask":
             assert row["untrusted"] == "ask"
-            assert row["never"] == "forbid", row
+            assert row["never"] == "deny", row
 
 
 def test_everyday_reading_does_not_ask() -> None:

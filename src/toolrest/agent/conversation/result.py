@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from toolrest.agent.conversation.events import TurnStatus
+from toolrest.answer import Answer
 from toolrest.events import Event, ToolCallDecision, ToolCallEnd
 from toolrest.items import JSONObject
 from toolrest.records import dataclass, field
@@ -64,7 +65,7 @@ class Denials:
     def __call__(self, event: Event) -> None:
         """Take an event."""
         if isinstance(event, ToolCallDecision):
-            if event.verdict == "deny" and event.rule not in _NOT_A_DENIAL:
+            if event.verdict == Answer.DENY and event.rule not in _NOT_A_DENIAL:
                 self._note(event.call_id, event.tool, event.rule, event.reason)
         elif isinstance(event, ToolCallEnd) and event.failure == "sandbox_denied":
             self._note(event.call_id, event.tool, "sandbox", _last_line(event.output))

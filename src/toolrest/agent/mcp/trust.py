@@ -8,8 +8,9 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from toolrest.answer import Answer
 from toolrest.errors import ToolCallError
-from toolrest.events import ToolCallDecision, Verdict
+from toolrest.events import ToolCallDecision
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
@@ -54,20 +55,20 @@ class Trust:
         record = self._record(server)
         pin = self._pins.get(server)
         if pin is not None and pin.launch == record:
-            self._note_start(server, record, "allow", "mcp.pin")
+            self._note_start(server, record, Answer.ALLOW, "mcp.pin")
             return None
         if pin is None and server.origin == "user":
             self._pins.put_launch(server, record)
-            self._note_start(server, record, "allow", "mcp.first-use")
+            self._note_start(server, record, Answer.ALLOW, "mcp.first-use")
             return None
         refused = await self._ask(
             START, record, _why_start(server, pin), launch_diff(pin.launch if pin else {}, record)
         )
         if refused is None:
             self._pins.put_launch(server, record)
-            self._note_start(server, record, "allow", "mcp.approved")
+            self._note_start(server, record, Answer.ALLOW, "mcp.approved")
             return None
-        self._note_start(server, record, "deny", "mcp.unapproved")
+        self._note_start(server, record, Answer.DENY, "mcp.unapproved")
         changed = "changed since it was approved" if pin else f"brought by {server.file}"
         return (
             f"it is not approved ({changed}): {refused}; "
@@ -89,9 +90,9 @@ class Trust:
         written = writable_files(command, (files.workspace, *files.writable_roots))
         return launch_record(server, command.argv[0], written)
 
-    def _note_start(self, server: Server, record: JSONObject, verdict: Verdict, rule: str) -> None:
+    def _note_start(self, server: Server, record: JSONObject, verdict: Answer, rule: str) -> None:
         """Starting a program is a decision like any other: it has its line in the audit log."""
-        if verdict == "allow" and server.name in self._started:
+        if verdict == Answer.ALLOW and server.name in self._started:
             return  # the same server connecting again
         self._started.add(server.name)
         self._services.bus.emit(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from toolrest.answer import Answer
 from toolrest.events import (
     Event,
     ExecCommandBegin,
@@ -155,7 +156,7 @@ class CallItems:
 
     def _decision(self, event: ToolCallDecision) -> None:
         """A command that may not run is shown as declined."""
-        if event.verdict != "deny" or event.call_id not in self._arguments:
+        if event.verdict != Answer.DENY or event.call_id not in self._arguments:
             return
         line = _command_line(self._arguments.pop(event.call_id))
         if line is None or event.call_id in self._by_call:

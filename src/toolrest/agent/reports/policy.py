@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from toolrest.answer import Answer
 from toolrest.policy.grants.command_keys import granted_by
 from toolrest.policy.modes import MODES, WORDS, need
 from toolrest.policy.verdict.outcome import (
-    Forbidden,
-    NeedsApproval,
     Outcome,
     Setting,
-    Skip,
     outcome,
 )
 from toolrest.policy.verdict.verdict import Judgement, judge
@@ -45,23 +43,23 @@ class Checked:
     def reason(self) -> str:
         """Why it asks or is forbidden, in words."""
         required = self.outcome.requirement
-        if isinstance(required, Skip):
+        if required.answer == Answer.ALLOW:
             return "outside the sandbox, by rule" if required.bypass_sandbox else ""
-        if isinstance(required, Forbidden) and required.detail:
+        if required.answer == Answer.DENY and required.detail:
             return f"{required.reason} ({required.detail})"
-        return required.reason or (required.detail if isinstance(required, NeedsApproval) else "")
+        return required.reason or required.detail
 
     def to_json(self) -> dict[str, Any]:
         """The same for programs."""
         required = self.outcome.requirement
-        amendment = None if isinstance(required, Forbidden) else required.amendment
+        amendment = required.amendment
         return {
             "verdict": self.outcome.answer,
             "risk": self.risk,
             "approval_policy": self.setting.mode,
             "sandbox_mode": self.setting.sandbox,
             "reason": self.reason,
-            "outside_the_sandbox": isinstance(required, Skip) and required.bypass_sandbox,
+            "outside_the_sandbox": required.bypass_sandbox,
             "segments": [decided.to_json() for decided in self.outcome.decided],
             "proposed_amendment": None if amendment is None else list(amendment),
         }
@@ -88,10 +86,10 @@ def check_command(config: Config, command: str | Sequence[str], workspace: str) 
         return known.memory.grants.covering(need, cwds) is not None
 
     found = outcome(verdict, known.book.rules, setting)
-    if found.answer == "ask" and setting.mode != "strict":
+    if found.answer == Answer.ASK and setting.mode != "strict":
         granted = granted_by(stored, outside=found.leaves)
         again = outcome(verdict, known.book.rules, setting, granted=granted)
-        found = again if again.answer == "allow" else found
+        found = again if again.answer == Answer.ALLOW else found
     return Checked(verdict, found, setting, known.book.warnings)
 
 

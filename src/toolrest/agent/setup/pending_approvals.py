@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.approvals import Approvals
     from toolrest.gate.approval.pending import PendingApproval
     from toolrest.gate.approval.pending_store import FileApprovals
-    from toolrest.gate.approval.request import Answer
+    from toolrest.gate.approval.request import ReviewDecision
     from toolrest.gate.bus import Bus
     from toolrest.policy.paths.policy import PathPolicy
 
@@ -50,7 +50,11 @@ def waiting(approvals: Approvals) -> list[PendingApproval]:
 
 
 async def resume(
-    rest: Toolrest, approvals: Approvals, pending: PendingApproval, answer: Answer | None, note: str
+    rest: Toolrest,
+    approvals: Approvals,
+    pending: PendingApproval,
+    answer: ReviewDecision | None,
+    note: str,
 ) -> ToolOutput:
     """Answer a question (or take the answer it has) and run its call: at most once, ever.
 

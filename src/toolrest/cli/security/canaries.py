@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.agent.rest import Toolrest
+from toolrest.answer import Answer
 from toolrest.gate.tool.tool import tool
-from toolrest.policy.rules.rules import Decision
 from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -223,15 +223,15 @@ def _own_denials(rest: Toolrest, config: Config) -> Iterator[Result]:
             continue
         for found in rest.tools:
             explained = rest.explain(found.name, {})
-            if explained.rule.startswith("approvals.tools") and explained.verdict == "deny":
+            if explained.rule.startswith("approvals.tools") and explained.verdict == Answer.DENY:
                 yield Result(f"{found.name} ({pattern})", "held", explained.reason)
     for group in rest.rules.by_program.values():
         for rule in group:
-            if rule.decision != Decision.FORBIDDEN:
+            if rule.decision != Answer.DENY:
                 continue
             argv = [rule.program, *(alternatives[0] for alternatives in rule.rest)]
             explained = rest.explain("shell", {"command": argv})
-            held = explained.verdict == "deny"
+            held = explained.verdict == Answer.DENY
             name = f"rule {' '.join(argv)}"
             yield Result(name, "held" if held else "RAN", explained.reason or explained.rule)
 

@@ -51,7 +51,6 @@ def _print(found: Checked) -> None:
     click.echo(f"{found.outcome.answer}  (risk {found.risk}; {setting.mode}, {setting.sandbox})")
     if found.reason:
         click.echo(f"  {display_safe(found.reason)}")
-    words = {"allow": "allow", "prompt": "ask", "forbidden": "forbid"}
     for decided in found.outcome.decided:
         segment = decided.segment
         shown = display_safe(" ".join(segment.argv)) or segment.rule
@@ -61,7 +60,7 @@ def _print(found: Checked) -> None:
         )
         indent = "  " * (segment.depth + 1)
         row = decided.row if not by else f"{decided.row} ({by})"
-        click.echo(f"{indent}{words[decided.decision.label]:6} {shown}  [{row}]")
+        click.echo(f"{indent}{decided.decision:6} {shown}  [{row}]")
 
 
 @command.command("explain")

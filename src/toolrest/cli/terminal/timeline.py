@@ -19,6 +19,7 @@ from toolrest.agent.conversation.events import (
     StreamError,
     TaskComplete,
 )
+from toolrest.answer import Answer
 from toolrest.events import (
     Event,
     ExecCommandBegin,
@@ -95,7 +96,7 @@ class Timeline:
             self._output[event.call_id] = kept + event.text
 
     def _decision(self, event: ToolCallDecision) -> None:
-        if event.verdict == "deny" and event.rule not in ("input_invalid", "tool_not_found"):
+        if event.verdict == Answer.DENY and event.rule not in ("input_invalid", "tool_not_found"):
             self._announce(event.call_id)
             self._print(f"  ✗ denied ({event.rule}): {event.reason}", fg="red")
 

@@ -6,13 +6,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from toolrest.config.schema.table import Table
 from toolrest.config.schema.types import (
+    AnswerSpelling,
     Count,
     Length,
     Matcher,
     Patterns,
     Range,
     Regexes,
-    Saying,
     Seconds,
     Size,
     Text,
@@ -84,10 +84,10 @@ class ApprovalSettings(Table):
     wait_sec: Annotated[float, Range(0, 30 * 86400)] = 0.0
     expire_sec: Seconds = 86_400.0
 
-    tools: dict[str, Saying] = {}
-    mcp_servers: dict[str, Saying] = {}
-    paths: dict[str, Saying] = {}
-    commands: dict[str, Saying] = {}
+    tools: dict[str, AnswerSpelling] = {}
+    mcp_servers: dict[str, AnswerSpelling] = {}
+    paths: dict[str, AnswerSpelling] = {}
+    commands: dict[str, AnswerSpelling] = {}
 
 
 class RuleToken(Table):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import ApplyPatchApprovalRequest, ApprovalRequested, ExecApprovalRequest
 from toolrest.gate.approval.request import ANSWERS as ANSWERS
-from toolrest.gate.approval.request import Answer as Answer
 from toolrest.gate.approval.request import ApprovalRequest as ApprovalRequest
 from toolrest.gate.approval.request import Approver as Approver
 from toolrest.gate.approval.request import Review, read_answer
+from toolrest.gate.approval.request import ReviewDecision as ReviewDecision
 from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.gate.approval.grants import Grants, GrantScope, for_scope
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
@@ -51,12 +52,12 @@ class Memory:
         if found is None:
             return decision
         words = f"granted before ({found.scope} {found.id})"
-        return Decision("allow", f"grant.{found.scope}", words, leaves=decision.leaves)
+        return Decision(Answer.ALLOW, f"grant.{found.scope}", words, leaves=decision.leaves)
 
     def consults(self, decision: Decision) -> bool:
         """Whether an earlier yes can answer this question."""
         return (
-            decision.verdict == "ask"
+            decision.verdict == Answer.ASK
             and self.mode != "strict"
             and decision.what not in ("critical", "unread")
         )

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 from toolrest.errors import Rejected
 from toolrest.events import ApprovalDeferred
 from toolrest.gate.approval.pending import ApprovalScope, PendingApproval, PendingError, shown_of
-from toolrest.gate.approval.request import ANSWERS, Answer, ApprovalRequest, Review
+from toolrest.gate.approval.request import ANSWERS, ApprovalRequest, Review, ReviewDecision
 from toolrest.gate.bus import Bus
 from toolrest.items import JSONObject
 from toolrest.private_files import private_file, private_folder, reason, write_all
@@ -126,7 +126,7 @@ class PendingStore:
 
     # Answering
 
-    def answer(self, pending: PendingApproval, answer: Answer, note: str = "") -> Review:
+    def answer(self, pending: PendingApproval, answer: ReviewDecision, note: str = "") -> Review:
         """Record an answer. The first one counts: giving another one is an error."""
         self.check(pending)
         if answer not in ANSWERS:

@@ -9,7 +9,7 @@ from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
 from toolrest.records import dataclass, field
 
-Answer: TypeAlias = Literal[
+ReviewDecision: TypeAlias = Literal[
     "approved",
     "approved_for_session",
     "approved_for_project",
@@ -18,10 +18,10 @@ Answer: TypeAlias = Literal[
     "denied",
     "abort",
 ]
-ANSWERS: tuple[Answer, ...] = get_args(Answer)
+ANSWERS: tuple[ReviewDecision, ...] = get_args(ReviewDecision)
 Scope: TypeAlias = Literal["once", "session", "project", "user", "rule"]
 
-SCOPES: dict[Scope, Answer] = {
+SCOPES: dict[Scope, ReviewDecision] = {
     "once": "approved",
     "session": "approved_for_session",
     "project": "approved_for_project",
@@ -30,7 +30,7 @@ SCOPES: dict[Scope, Answer] = {
 }
 """How far a yes reaches, and the answer that says so."""
 
-_SPELLINGS: dict[str, Answer] = {
+_SPELLINGS: dict[str, ReviewDecision] = {
     **dict(SCOPES.items()),
     "deny": "denied",
     "approved_execpolicy_amendment": "approved_with_rule",
@@ -55,7 +55,7 @@ class Choice:
     prefix: tuple[str, ...] = ()
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> ReviewDecision:
         """What an approver returns to choose this."""
         return SCOPES[self.scope]
 
@@ -110,7 +110,7 @@ class ApprovalRequest:
     changes: dict[str, Any] = field(default_factory=dict)
     exact: Exact | None = field(default=None, repr=False)
 
-    def choice(self, answer: Answer) -> Choice | None:
+    def choice(self, answer: ReviewDecision) -> Choice | None:
         """The choice that an answer takes, if it was offered."""
         return next((choice for choice in self.choices if choice.answer == answer), None)
 
@@ -119,7 +119,7 @@ class ApprovalRequest:
 class Review:
     """An answer with words of its own: `note` tells the model why it was a no."""
 
-    answer: Answer
+    answer: ReviewDecision
     note: str = ""
 
     @property
@@ -128,7 +128,7 @@ class Review:
         return self.answer not in ("denied", "abort")
 
 
-Answers: TypeAlias = "Answer | Choice | Review | bool | Mapping[str, Any] | str | None"
+Answers: TypeAlias = "ReviewDecision | Choice | Review | bool | Mapping[str, Any] | str | None"
 """What an approver answers; None: it cannot ask anybody about this call."""
 Approver: TypeAlias = "Callable[[ApprovalRequest], Answers | Awaitable[Answers]]"
 

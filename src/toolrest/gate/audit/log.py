@@ -17,6 +17,7 @@ from hashlib import sha256
 from threading import Lock
 from typing import Any
 
+from toolrest.answer import Answer
 from toolrest.errors import AuditError, ConfigError
 from toolrest.events import (
     Event,
@@ -100,7 +101,9 @@ class AuditLog:
         if record is None:
             return
         # What a reading call may do is written with its result.
-        wait = type(event) is ToolCallDecision and event.verdict == "allow" and not event.mutating
+        wait = (
+            type(event) is ToolCallDecision and event.verdict == Answer.ALLOW and not event.mutating
+        )
         self._append(record(event), wait=wait)
 
     def sync(self) -> None:

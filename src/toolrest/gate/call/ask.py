@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolrest.answer import Answer
 from toolrest.errors import Rejected, ToolCallError
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact, Review
 from toolrest.gate.call.report import Source, emit_decision
@@ -32,7 +33,7 @@ async def ask(
             by = "user"
             review = await gate.services.approvals.ask(request, walk.turn.id)
     except ToolCallError as error:
-        emit_decision(walk, call, Decision("deny", decision.rule, error.message), by)
+        emit_decision(walk, call, Decision(Answer.DENY, decision.rule, error.message), by)
         error.message = call.tool.rejected_text(error.message)
         raise
     reason = decision.reason
@@ -40,7 +41,7 @@ async def ask(
         kept = gate.services.memory.keep(request, review)
         reason = f"{reason}; {kept.problem}" if kept.problem else reason
         walk.note = kept.note
-    emit_decision(walk, call, Decision("allow", decision.rule, reason), by)
+    emit_decision(walk, call, Decision(Answer.ALLOW, decision.rule, reason), by)
     return review
 
 
@@ -54,7 +55,7 @@ async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
         return False
     if walk.approved and call.tool.skips_second_question:
         return True
-    question = Decision("ask", "sandbox.retry", RETRY_REASON, leaves=True)
+    question = Decision(Answer.ASK, "sandbox.retry", RETRY_REASON, leaves=True)
     try:
         await ask(walk, call, question, retry=True)
     except Rejected:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from toolrest.answer import Answer
 from toolrest.errors import ToolCallError
-from toolrest.events import Verdict
 from toolrest.gate.approval.request import Choice
 from toolrest.gate.call.judge import judge_call
 from toolrest.gate.call.understand import ResolvedCall, canonical_effects, fingerprint_of, route
@@ -24,7 +24,7 @@ class Explanation:
     """The verdict on a call, the rule that gives it, and what a yes could be remembered as."""
 
     tool: str
-    verdict: Verdict
+    verdict: Answer
     rule: str
     reason: str
     risk: str
@@ -58,7 +58,7 @@ def explain(gate: Gate, item: CallItem) -> Explanation:
         call = ResolvedCall(found.tool, args, ctx, effects, found.tool.level(effects))
         decision = judge_call(gate, call, fingerprint_of(found))
     except ToolCallError as error:
-        return Explanation(name, "deny", error.kind, error.message, "none")
+        return Explanation(name, Answer.DENY, error.kind, error.message, "none")
     return Explanation(
         name,
         decision.verdict,
@@ -73,6 +73,6 @@ def explain(gate: Gate, item: CallItem) -> Explanation:
 
 def _choices(gate: Gate, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:
     memory = gate.services.memory
-    if memory is None or decision.verdict != "ask":
+    if memory is None or decision.verdict != Answer.ASK:
         return ()
     return memory.choices(decision, decision.keys or (), call.risk)

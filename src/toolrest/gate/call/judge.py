@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 from toolrest.records import replace
 
@@ -24,32 +25,34 @@ def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:
     if decision is None:
         decision = gate.decider.decide(call.effects, call.risk)
     overrides = gate.decider.overrides
-    if overrides is not None and decision.verdict != "deny":
+    if overrides is not None and decision.verdict != Answer.DENY:
         server = call.tool.mcp[0] if call.tool.mcp else None
         said = overrides.on((call.tool.name, *call.tool.aliases), server, call.effects)
         if said is not None:
             decision = _overridden(decision, said, gate.decider.mode)
-    return _recalled(gate, call, decision, fingerprint) if decision.verdict == "ask" else decision
+    return (
+        _recalled(gate, call, decision, fingerprint) if decision.verdict == Answer.ASK else decision
+    )
 
 
 def _overridden(decision: Decision, said: Said, mode: str) -> Decision:
-    if said.say == "deny":
-        return Decision("deny", said.setting, f'{said.setting} = "deny" forbids it')
-    if said.say == "allow":
+    if said.say == Answer.DENY:
+        return Decision(Answer.DENY, said.setting, f'{said.setting} = "deny" forbids it')
+    if said.say == Answer.ALLOW:
         lifted = (
-            decision.verdict == "ask"
+            decision.verdict == Answer.ASK
             and not decision.leaves
             and decision.what not in _BORDERS
             and decision.rule != "command.rule"
         )
-        return Decision("allow", said.setting) if lifted else decision
-    if decision.verdict == "ask":
+        return Decision(Answer.ALLOW, said.setting) if lifted else decision
+    if decision.verdict == Answer.ASK:
         return decision
     if mode in ("never", "dangerous"):
         words = f'{said.setting} = "ask", and approval_policy = "{mode}" asks nobody'
-        return Decision("deny", said.setting, words)
+        return Decision(Answer.DENY, said.setting, words)
     reason = f'{said.setting} = "ask"'
-    return replace(decision, verdict="ask", rule=said.setting, reason=reason)
+    return replace(decision, verdict=Answer.ASK, rule=said.setting, reason=reason)
 
 
 def _recalled(gate: Gate, call: ResolvedCall, decision: Decision, fingerprint: str) -> Decision:

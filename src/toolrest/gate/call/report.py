@@ -6,6 +6,7 @@ import json
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from toolrest.answer import Answer
 from toolrest.events import ToolCallBegin, ToolCallDecision, ToolCallEnd
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def emit_refusal(walk: Walk, error: ToolCallError) -> None:
             tool=walk.name,
             arguments=walk.arguments or _raw_arguments(walk),
             fingerprint=walk.fingerprint,
-            verdict="deny",
+            verdict=Answer.DENY,
             rule=error.kind,
             risk="none",
             reason=services.redactor.redact(error.message),

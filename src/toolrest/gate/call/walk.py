@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from toolrest.answer import Answer
 from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCallError, os_words
 from toolrest.gate.call.attempt import LEFT_BEHIND, run_decided, timed_out
 from toolrest.gate.call.deadlines import Deadline, Deadlines
@@ -231,9 +232,9 @@ class Walk:
         if self.gate.hooks is not None:
             decision = self.gate.hooks.decided(self, call, decision)
         emit_decision(self, call, decision)
-        if decision.verdict == "deny":
+        if decision.verdict == Answer.DENY:
             raise Rejected(decision.reason)
-        if decision.verdict == "ask":
+        if decision.verdict == Answer.ASK:
             from toolrest.gate.call.ask import ask
 
             review = await ask(self, call, decision)
@@ -259,7 +260,7 @@ class Walk:
             refusal = self.gate.loops.refusal(self.fingerprint)
             if refusal is not None:
                 self.looping = True
-                return Decision("deny", "loop", refusal)
+                return Decision(Answer.DENY, "loop", refusal)
         decision = judge_call(self.gate, call, self.fingerprint)
         taint = self.gate.services.taint
         if not taint.external:

@@ -7,30 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolrest.events import Verdict
+from toolrest.answer import Answer
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
-from toolrest.policy.modes import Mode, Need, What, need
+from toolrest.policy.modes import Mode, Row, need
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.policy.overrides import Overrides
     from toolrest.policy.paths.policy import PathPolicy
 
-_VERDICTS: dict[Need, Verdict] = {"skip": "allow", "ask": "ask", "forbid": "deny"}
-_ORDER: tuple[Need, ...] = ("skip", "ask", "forbid")
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The verdict on one call, the rule that gave it and the reason in words."""
 
-    verdict: Verdict
+    verdict: Answer
     rule: str
     reason: str = ""
     leaves: bool = False
     """A yes to this is a yes to running outside the sandbox; the reason says so."""
-    what: What = "execute"
+    what: Row = "execute"
     """The row of the table that decided; says how far a yes may reach."""
     prefix: tuple[str, ...] = ()
     """The words that a yes could put into the user's rules file, if any."""
@@ -38,7 +35,7 @@ class Decision:
     """What a yes may be remembered by, where the tool knows better than its effects."""
 
 
-_ALLOW_READ = Decision("allow", "table.read")
+_ALLOW_READ = Decision(Answer.ALLOW, "table.read")
 
 
 @dataclass(slots=True)
@@ -65,23 +62,23 @@ class Decider:
         if risk == Risk.READ and self.mode != "strict" and not effects.is_unknown:
             return _ALLOW_READ
         what, answer = self._strictest(effects, risk)
-        if answer == "skip":
-            return Decision("allow", f"table.{what}", what=what)
+        if answer == Answer.ALLOW:
+            return Decision(Answer.ALLOW, f"table.{what}", what=what)
         leaves = effects.escalates is not None
         reason = self._reason(effects, risk, what)
-        return Decision(_VERDICTS[answer], f"table.{what}", reason, leaves=leaves, what=what)
+        return Decision(answer, f"table.{what}", reason, leaves=leaves, what=what)
 
-    def _strictest(self, effects: Effects, risk: Risk) -> tuple[What, Need]:
+    def _strictest(self, effects: Effects, risk: Risk) -> tuple[Row, Answer]:
         """The row that asks most; of several the last, which is the gravest."""
-        found: tuple[What, Need] = ("nothing", "skip")
+        found: tuple[Row, Answer] = ("nothing", Answer.ALLOW)
         for what in self._rows(effects, risk):
             answer = need(what, self.mode, sandboxed=not self.full_access)
-            if _ORDER.index(answer) >= _ORDER.index(found[1]):
+            if answer >= found[1]:
                 found = (what, answer)
         return found
 
-    def _rows(self, effects: Effects, risk: Risk) -> list[What]:
-        rows: list[What] = []
+    def _rows(self, effects: Effects, risk: Risk) -> list[Row]:
+        rows: list[Row] = []
         if effects.reads or effects.consults:
             rows.append("read")
         if effects.writes or effects.connects or risk == Risk.WRITE:
@@ -101,14 +98,14 @@ class Decider:
         for path in effects.reads:
             reason = self.files.read_denied(path)
             if reason is not None:
-                return Decision("deny", "path.read", reason)
+                return Decision(Answer.DENY, "path.read", reason)
         for path in () if effects.judged else effects.writes:
             reason = self.files.write_denied(path)
             if reason is not None:
-                return Decision("deny", "path.write", reason)
+                return Decision(Answer.DENY, "path.write", reason)
         return None
 
-    def _reason(self, effects: Effects, risk: Risk, what: What) -> str:
+    def _reason(self, effects: Effects, risk: Risk, what: Row) -> str:
         if what == "leave" and effects.escalates is None:
             hosts = ", ".join(effects.connects)
             return (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 from toolrest.items import ToolOutput
 from toolrest.records import dataclass, replace
@@ -42,7 +43,7 @@ class Taint:
         """The decision, or a question in its place."""
         if not (self.enabled and self.external and self.private) or mode == "dangerous":
             return decision
-        if decision.verdict != "allow" or call.tool.only_reads:
+        if decision.verdict != Answer.ALLOW or call.tool.only_reads:
             return decision
         reached = call.tool.reaches(call.args, call.effects, call.ctx)
         if not reached:
@@ -54,7 +55,9 @@ class Taint:
         )
         if mode != "never":
             # A yes is for this very call: no key is offered to remember it by.
-            return replace(decision, verdict="ask", rule="external.content", reason=reason, keys=())
+            return replace(
+                decision, verdict=Answer.ASK, rule="external.content", reason=reason, keys=()
+            )
         # Nobody can be asked. A server that the user has set up for this goes on.
         own = call.effects.calls and not call.effects.connects
-        return decision if own else Decision("deny", "external.content", reason)
+        return decision if own else Decision(Answer.DENY, "external.content", reason)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from toolrest.answer import Answer
 from toolrest.errors import AuditError, Fatal, Rejected, ToolCallError
 from toolrest.gate.call.report import emit_decision
 from toolrest.gate.decision.decide import Decision
@@ -108,7 +109,7 @@ class HookedWalks:
             words = f"rejected by a PermissionRequest hook: {hooked.reason}"
             kind = Fatal if hooked.ends_turn else Rejected
             raise kind(words, kind="approval_denied")
-        return hooked if hooked.choice == "allow" else None
+        return hooked if hooked.choice == Answer.ALLOW else None
 
     def decided(self, walk: Walk, call: ResolvedCall, decision: Decision) -> Decision:
         """The policy's decision after what the PreToolUse hooks said."""
@@ -140,10 +141,10 @@ class HookedWalks:
         hooked = await self.hooks.after(_told(walk, call), response)
         if hooked.ends_turn:
             walk.turn.fail(Fatal(f"a PostToolUse hook ended the turn: {hooked.reason}"))
-        if hooked.choice == "ask":
+        if hooked.choice == Answer.ASK:
             question = f"{hooked.reason} Show the model what {call.tool.name} returned?"
             if not await call.ctx.ask(question):
-                hooked.choice = "deny"
+                hooked.choice = Answer.DENY
         if hooked.denies:
             reason = f": {hooked.reason}" if hooked.reason else ""
             words = f"PostToolUse hook blocked the tool result{reason}"
@@ -161,14 +162,14 @@ def applied(decision: Decision, hooked: Hooked, risk: Risk, mode: str) -> Decisi
     A hook's yes answers an ordinary question. What is critical or leaves the sandbox is for a
     person, or for a PermissionRequest hook, which is told so.
     """
-    if decision.verdict == "allow" and hooked.choice == "ask":
+    if decision.verdict == Answer.ALLOW and hooked.choice == Answer.ASK:
         reason = hooked.reason or "a PreToolUse hook wants this asked"
         if mode == "never":
-            return Decision("deny", hooked.rule, f'{reason} (approval_policy is "never")')
-        return Decision("ask", hooked.rule, reason)
+            return Decision(Answer.DENY, hooked.rule, f'{reason} (approval_policy is "never")')
+        return Decision(Answer.ASK, hooked.rule, reason)
     ordinary = risk < Risk.CRITICAL and not decision.leaves
-    if decision.verdict == "ask" and hooked.choice == "allow" and ordinary:
-        return Decision("allow", hooked.rule, hooked.reason or "a PreToolUse hook allows it")
+    if decision.verdict == Answer.ASK and hooked.choice == Answer.ALLOW and ordinary:
+        return Decision(Answer.ALLOW, hooked.rule, hooked.reason or "a PreToolUse hook allows it")
     return decision
 
 
@@ -177,7 +178,7 @@ def _refused(
 ) -> ToolCallError:
     """What to raise when a hook says no; it has its line in the audit log."""
     walk.decided = True
-    emit_decision(walk, call, Decision("deny", rule, words), "hook")
+    emit_decision(walk, call, Decision(Answer.DENY, rule, words), "hook")
     return Fatal(words, kind="policy_denied") if ends_turn else Rejected(words)
 
 

@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from toolrest import events
+from toolrest.answer import Answer
 from toolrest.gate.bus import Bus
 from toolrest.gate.hooks.program import (
-    Choice,
     Hook,
     HookEvent,
     HookPrograms,
     HookReply,
     HookResult,
-    strictest,
 )
 from toolrest.gate.output.redact import Redactor
 from toolrest.items import JSONObject
@@ -37,7 +36,7 @@ _MOST_CONTEXT = 8000
 class Hooked:
     """What the hooks of one event came to; `rule` tells a deliberate answer from a failure."""
 
-    choice: Choice | None = None
+    choice: Answer | None = None
     reason: str = ""
     rule: Literal["hook", "hook_error"] = "hook"
     updated_input: JSONObject | None = None
@@ -48,7 +47,7 @@ class Hooked:
     @property
     def denies(self) -> bool:
         """Whether a hook said no, or failed in a way that counts as no."""
-        return self.choice == "deny"
+        return self.choice == Answer.DENY
 
     @property
     def context(self) -> str:
@@ -59,10 +58,10 @@ class Hooked:
         """Add the answer of one more hook."""
         if reply.updated_input is not None:
             # A yes that came before was a yes to another input.
-            self.choice = None if self.choice == "allow" else self.choice
+            self.choice = None if self.choice == Answer.ALLOW else self.choice
             self.updated_input = reply.updated_input
         before = self.choice
-        self.choice = strictest([c for c in (before, reply.choice) if c is not None])
+        self.choice = max((c for c in (before, reply.choice) if c is not None), default=None)
         if reply.choice is not None and self.choice != before:
             self.reason, self.rule = reply.reason, rule
         if reply.updated_output is not None:
@@ -197,7 +196,7 @@ class Hooks:
         if hook.on_error == "continue" or hook.event == "Stop":
             self._bus.emit(events.Warning(message=f"{reason}; it was ignored"))
             return HookReply()
-        return HookReply("ask" if hook.on_error == "ask" else "deny", reason)
+        return HookReply(Answer.ASK if hook.on_error == "ask" else Answer.DENY, reason)
 
     def _redacted(self, reply: HookReply) -> HookReply:
         redact = self._redactor.redact
@@ -213,7 +212,7 @@ class Hooks:
                 command=hook.command,
                 outcome=_outcome(result),
                 reason=reply.reason or result.problem or "",
-                effect=reply.choice or "continue",
+                effect="continue" if reply.choice is None else reply.choice.value,
                 exit_code=result.exit_code,
                 duration=result.duration,
                 turn_id=call.turn_id if call else "",

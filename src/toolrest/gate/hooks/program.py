@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.records import dataclass
@@ -25,14 +26,12 @@ if TYPE_CHECKING:
 HookEvent: TypeAlias = Literal[
     "PreToolUse", "PostToolUse", "PermissionRequest", "SessionStart", "Stop"
 ]
-Choice: TypeAlias = Literal["allow", "deny", "ask"]
-
-_CHOICES: dict[str, Choice] = {
-    "allow": "allow",
-    "approve": "allow",
-    "deny": "deny",
-    "block": "deny",
-    "ask": "ask",
+_SPELLINGS = {
+    "allow": Answer.ALLOW,
+    "approve": Answer.ALLOW,
+    "deny": Answer.DENY,
+    "block": Answer.DENY,
+    "ask": Answer.ASK,
 }
 
 
@@ -44,7 +43,7 @@ class BadReply(ValueError):
 class HookReply:
     """What a hook said. Nothing said is an empty one: go on."""
 
-    choice: Choice | None = None
+    choice: Answer | None = None
     reason: str = ""
     updated_input: JSONObject | None = None
     updated_output: str | None = None
@@ -65,7 +64,7 @@ def read_reply(event: HookEvent, stdout: str) -> HookReply:
     ends_turn = said.flag("continue", default=True) is False or said.interrupts
     choice = said.choice
     if ends_turn and choice is None:
-        choice = "deny"
+        choice = Answer.DENY
     return HookReply(
         choice,
         said.text("permissionDecisionReason", "reason", "message", "stopReason"),
@@ -133,26 +132,18 @@ class _Said:
         return self.flag("interrupt", default=False)
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> Answer | None:
         """The strictest of what was said, in any of the ways to say it."""
-        found: list[Choice] = []
+        found: list[Answer] = []
         for place in self._places:
             for name in ("permissionDecision", "behavior", "decision"):
                 value = place.get(name)
                 if value is None or isinstance(value, dict):
                     continue
-                if not isinstance(value, str) or value not in _CHOICES:
+                if not isinstance(value, str) or value not in _SPELLINGS:
                     raise BadReply(f"`{name}` is {value!r}, not one of allow, deny, ask")
-                found.append(_CHOICES[value])
-        return strictest(found)
-
-
-def strictest(choices: list[Choice]) -> Choice | None:
-    """Deny over ask over allow; None when nothing was said."""
-    for choice in ("deny", "ask", "allow"):
-        if choice in choices:
-            return _CHOICES[choice]
-    return None
+                found.append(_SPELLINGS[value])
+        return max(found, default=None)
 
 
 OnError: TypeAlias = Literal["block", "continue", "ask"]
@@ -256,7 +247,7 @@ def _judged(hook: Hook, ran: RunResult) -> HookResult:
         return HookResult(HookReply(), f"it did not end within {hook.timeout:g} s", code, seconds)
     words = ran.stderr.strip()[:_MOST_WORDS]
     if ran.state == "exited" and code == _BLOCK:
-        return HookResult(HookReply("deny", words or "it gave no reason"), None, code, seconds)
+        return HookResult(HookReply(Answer.DENY, words or "it gave no reason"), None, code, seconds)
     if ran.state != "exited" or code != 0:
         how = f"signal {ran.signal} ended it" if ran.signal else f"it exited with {code}"
         return HookResult(HookReply(), f"{how}{f': {words}' if words else ''}", code, seconds)

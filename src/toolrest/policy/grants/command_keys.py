@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from toolrest.answer import Answer
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.paths.names import inside
 from toolrest.policy.rules.amendment import is_banned
-from toolrest.policy.rules.rules import Decision
 from toolrest.policy.shell.words import wordset
 from toolrest.policy.verdict.outcome import Granted, Outcome
 from toolrest.policy.verdict.verdict import CommandClass, Segment
@@ -121,7 +121,7 @@ def command_keys(found: Outcome, *, workspace: str, outside: bool) -> tuple[Gran
         if depth >= 0 and segment.depth > depth and segment.kind <= CommandClass.RUNS:
             continue
         depth = -1
-        if decided.decision == Decision.ALLOW:
+        if decided.decision == Answer.ALLOW:
             continue
         key = _key(segment, workspace, outside=outside)
         if decided.by_rule or key is None:

@@ -7,16 +7,11 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.policy.rules.amendment import is_banned
 from toolrest.policy.rules.files import load_file, load_rules, rules_files
-from toolrest.policy.rules.rules import DECISIONS, Decision, PrefixRule, Rules
-
-_SAYINGS = {
-    "allow": Decision.ALLOW,
-    "ask": Decision.PROMPT,
-    "deny": Decision.FORBIDDEN,
-}
+from toolrest.policy.rules.rules import PrefixRule, Rules
 
 
 class RuleBook(NamedTuple):
@@ -67,11 +62,11 @@ def _tightening(file: str, warnings: list[str]) -> Rules:
     dropped = 0
     for group in loaded.by_program.values():
         for rule in group:
-            if rule.decision == Decision.ALLOW:
+            if rule.decision == Answer.ALLOW:
                 dropped += 1
             else:
                 kept.add(rule)
-    denied = [rule for rule in loaded.network if rule.decision == DECISIONS["forbidden"]]
+    denied = [rule for rule in loaded.network if rule.decision == Answer.DENY]
     dropped += len(loaded.network) - len(denied)
     kept.network += denied
     if dropped:
@@ -93,4 +88,4 @@ def _command_rule(text: str, say: str) -> PrefixRule:
     if say == "allow" and is_banned(words):
         raise ConfigError(f"{where}: this would allow far more than one command")
     rest = tuple((word,) for word in words[1:])
-    return PrefixRule(words[0], rest, _SAYINGS[say], source=where)
+    return PrefixRule(words[0], rest, Answer(say), source=where)

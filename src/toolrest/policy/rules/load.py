@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from toolrest.answer import Answer
 from toolrest.errors import ConfigError
-from toolrest.policy.rules.rules import DECISIONS, Decision, NetworkRule, PrefixRule, Rules
+from toolrest.policy.rules.rules import SPELLINGS, NetworkRule, PrefixRule, Rules
 
 if TYPE_CHECKING:
     from starlark import Module
@@ -92,7 +93,7 @@ def _managed(item: object, source: str, rules: Rules) -> None:
         any_of = token.get("any_of")
         alternatives = list(any_of) if isinstance(any_of, tuple) else any_of
         pattern.append(token.get("token", alternatives))
-    for rule in _expand(pattern, DECISIONS[decision], item.get("justification"), source):
+    for rule in _expand(pattern, SPELLINGS[decision], item.get("justification"), source):
         rules.add(rule)
 
 
@@ -156,7 +157,7 @@ class _Loader:
         self._count += 1
         if self._stop_at is not None and self._stop_at[0] == self._count:
             raise ValueError(self._stop_at[1])
-        verdict = DECISIONS.get(decision) if isinstance(decision, str) else None
+        verdict = SPELLINGS.get(decision) if isinstance(decision, str) else None
         if verdict is None:
             raise ValueError(f"decision must be allow, prompt or forbidden, not {decision!r}")
         rules = _expand(pattern, verdict, justification, f"{self._name}, rule {self._count}")
@@ -167,7 +168,7 @@ class _Loader:
     def _network_rule(self, host: Any, protocol: Any, decision: Any, justification: Any) -> None:
         if protocol not in _PROTOCOLS:
             raise ValueError(f"protocol must be one of {', '.join(_PROTOCOLS)}, not {protocol!r}")
-        verdict = Decision.FORBIDDEN if decision == "deny" else DECISIONS.get(decision)
+        verdict = Answer.DENY if decision == "deny" else SPELLINGS.get(decision)
         if verdict is None:
             raise ValueError(f"decision must be allow, prompt or deny, not {decision!r}")
         reason = _justification(justification)
@@ -206,7 +207,7 @@ def normal_host(host: object) -> str:
 
 
 def _expand(
-    pattern: Sequence[Any], decision: Decision, justification: Any, source: str
+    pattern: Sequence[Any], decision: Answer, justification: Any, source: str
 ) -> list[PrefixRule]:
     """One rule for each alternative of the first token."""
     if not pattern:

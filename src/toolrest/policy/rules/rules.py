@@ -7,27 +7,20 @@ strictest decides; no rule overrides another by its place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from typing import Any, NamedTuple
 
+from toolrest.answer import Answer
 from toolrest.policy.shell.words import wordset
 from toolrest.records import dataclass, field
 
-
-class Decision(IntEnum):
-    """What a rule says; a greater decision is stricter."""
-
-    ALLOW = 0
-    PROMPT = 1
-    FORBIDDEN = 2
-
-    @property
-    def label(self) -> str:
-        """The name used in rules files and JSON."""
-        return self.name.lower()
+SPELLINGS = {"allow": Answer.ALLOW, "prompt": Answer.ASK, "forbidden": Answer.DENY}
+"""How rules files, and Codex's JSON, spell the answers."""
+_SPELLED = {answer: text for text, answer in SPELLINGS.items()}
 
 
-DECISIONS = {decision.label: decision for decision in Decision}
+def spelled(answer: Answer) -> str:
+    """An answer as rules files spell it."""
+    return _SPELLED[answer]
 
 
 class PrefixRule(NamedTuple):
@@ -35,7 +28,7 @@ class PrefixRule(NamedTuple):
 
     program: str
     rest: tuple[tuple[str, ...], ...]
-    decision: Decision
+    decision: Answer
     justification: str | None = None
     source: str = ""
 
@@ -45,7 +38,7 @@ class NetworkRule(NamedTuple):
 
     host: str
     protocol: str
-    decision: Decision
+    decision: Answer
     justification: str | None = None
     source: str = ""
 
@@ -58,7 +51,7 @@ class RuleMatch(NamedTuple):
     """
 
     prefix: tuple[str, ...]
-    decision: Decision
+    decision: Answer
     justification: str | None = None
     source: str = ""
     resolved_program: str | None = None
@@ -68,7 +61,7 @@ class RuleMatch(NamedTuple):
         """As Codex prints it."""
         match: dict[str, Any] = {
             "matchedPrefix": list(self.prefix),
-            "decision": self.decision.label,
+            "decision": spelled(self.decision),
         }
         if self.justification is not None:
             match["justification"] = self.justification
@@ -106,7 +99,7 @@ class Rules:
         """A copy in which commands with this prefix are allowed."""
         copy = Rules({k: list(v) for k, v in self.by_program.items()}, dict(self.executables))
         rest = tuple((token,) for token in prefix[1:])
-        copy.add(PrefixRule(prefix[0], rest, Decision.ALLOW))
+        copy.add(PrefixRule(prefix[0], rest, Answer.ALLOW))
         return copy
 
     def matches(
@@ -128,7 +121,7 @@ class Rules:
         return [
             match._replace(resolved_program=argv[0])
             for match in self._by_name(name, argv, marks)
-            if known or (listed is None and match.decision != Decision.ALLOW)
+            if known or (listed is None and match.decision != Answer.ALLOW)
         ]
 
     def _by_name(self, name: str, argv: Sequence[str], marks: Sequence[int]) -> list[RuleMatch]:
@@ -141,7 +134,7 @@ class Rules:
         matches = self.matches(argv, resolve=resolve)
         answer: dict[str, Any] = {"matchedRules": [match.to_json() for match in matches]}
         if matches:
-            answer["decision"] = max(match.decision for match in matches).label
+            answer["decision"] = spelled(max(match.decision for match in matches))
         return answer
 
     def allowed_prefixes(self) -> list[tuple[str, ...]]:
@@ -149,16 +142,14 @@ class Rules:
         found: set[tuple[str, ...]] = set()
         for rules in self.by_program.values():
             for rule in rules:
-                if rule.decision == Decision.ALLOW:
+                if rule.decision == Answer.ALLOW:
                     found.update(_spelled(rule))
         return sorted(found, key=lambda prefix: (len(prefix), sum(map(len, prefix)), prefix))
 
     def hosts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Allowed and denied hosts of the network rules; the last word on a host counts."""
-        last = {
-            rule.host: rule.decision for rule in self.network if rule.decision != Decision.PROMPT
-        }
-        allowed = tuple(host for host, decision in last.items() if decision == Decision.ALLOW)
+        last = {rule.host: rule.decision for rule in self.network if rule.decision != Answer.ASK}
+        allowed = tuple(host for host, decision in last.items() if decision == Answer.ALLOW)
         return allowed, tuple(host for host in last if host not in allowed)
 
 
@@ -174,11 +165,11 @@ def _match(rule: PrefixRule, argv: Sequence[str], marks: Sequence[int]) -> RuleM
             break
         if place >= len(argv) or argv[place] not in alternatives:
             return None
-    if uncertain and rule.decision == Decision.ALLOW:
+    if uncertain and rule.decision == Answer.ALLOW:
         return None
     return RuleMatch(
         (rule.program, *argv[1:length]),
-        Decision.PROMPT if uncertain else rule.decision,
+        Answer.ASK if uncertain else rule.decision,
         rule.justification,
         rule.source,
         uncertain=uncertain,

@@ -15,20 +15,18 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from toolrest.answer import Answer
 from toolrest.policy.commands.network import is_loopback
-from toolrest.policy.modes import What, need
+from toolrest.policy.modes import Row, need
 from toolrest.policy.paths.names import inside
 from toolrest.policy.rules.amendment import is_banned
-from toolrest.policy.rules.rules import Decision, RuleMatch, Rules
+from toolrest.policy.rules.rules import RuleMatch, Rules
 from toolrest.policy.verdict.requirement import Amendment, Decided
 from toolrest.policy.verdict.requirement import ExecMode as ExecMode
-from toolrest.policy.verdict.requirement import Forbidden as Forbidden
-from toolrest.policy.verdict.requirement import NeedsApproval as NeedsApproval
 from toolrest.policy.verdict.requirement import Outcome as Outcome
 from toolrest.policy.verdict.requirement import Requirement as Requirement
 from toolrest.policy.verdict.requirement import SandboxMode as SandboxMode
 from toolrest.policy.verdict.requirement import Setting as Setting
-from toolrest.policy.verdict.requirement import Skip as Skip
 from toolrest.policy.verdict.verdict import CommandClass, Judgement, Segment
 
 Granted: TypeAlias = Callable[[Segment], bool]
@@ -36,12 +34,12 @@ Granted: TypeAlias = Callable[[Segment], bool]
 
 NEVER = "approval required by policy, but AskForApproval is set to Never"
 DANGEROUS = "approval required by policy, but approval_policy is dangerous, which asks nobody"
-_GRAVE: dict[CommandClass, What] = {
+_GRAVE: dict[CommandClass, Row] = {
     CommandClass.REFUSED: "refused",
     CommandClass.DANGEROUS: "critical",
     CommandClass.UNKNOWN: "unread",
 }
-_ROWS: dict[What, str] = {
+_ROWS: dict[Row, str] = {
     "refused": "refused",
     "critical": "dangerous",
     "unread": "unknown",
@@ -65,21 +63,19 @@ def outcome(
     is dangerous or cannot be understood.
     """
     decided = _decide(verdict, rules, setting, granted)
-    decision = max((d.decision for d in decided), default=Decision.ALLOW)
-    if decision == Decision.FORBIDDEN:
-        requirement: Requirement = _forbidden(verdict, decided)
-    elif decision == Decision.ALLOW:
-        requirement = Skip(
-            verdict.plain and bool(decided) and all(d.by_rule for d in decided), _after(decided)
-        )
+    decision = max((d.decision for d in decided), default=Answer.ALLOW)
+    if decision == Answer.DENY:
+        requirement = _denied(verdict, decided)
+    elif decision == Answer.ALLOW:
+        by_rules = verdict.plain and bool(decided) and all(d.by_rule for d in decided)
+        requirement = Requirement(Answer.ALLOW, amendment=_after(decided), bypass_sandbox=by_rules)
     elif setting.mode in ("never", "dangerous"):
-        words = NEVER if setting.mode == "never" else DANGEROUS
-        requirement = Forbidden(words, _detail(decided, decision))
+        reason = NEVER if setting.mode == "never" else DANGEROUS
+        requirement = Requirement(Answer.DENY, reason, _detail(decided, decision))
     else:
         amendment = _amendment(verdict, rules, setting, decided, prefix_rule)
-        requirement = NeedsApproval(
-            _prompt_reason(verdict, decided), amendment, _detail(decided, decision)
-        )
+        reason_given = _prompt_reason(verdict, decided)
+        requirement = Requirement(Answer.ASK, reason_given, _detail(decided, decision), amendment)
     return Outcome(requirement, tuple(decided))
 
 
@@ -94,8 +90,8 @@ def _decide(
             covering = None
         found = _one(segment, rules, setting, roots, covering)
         if granted is not None and _liftable(found) and granted(segment):
-            found = found._replace(decision=Decision.ALLOW, row="grant")
-        spoken_for = found.row in ("rule", "grant") and found.decision == Decision.ALLOW
+            found = found._replace(decision=Answer.ALLOW, row="grant")
+        spoken_for = found.row in ("rule", "grant") and found.decision == Answer.ALLOW
         if covering is None and spoken_for:
             covering = found
         decided.append(found)
@@ -112,20 +108,20 @@ def _one(
     matches = tuple(rules.matches(segment.argv, segment.marks))
     if matches:
         decision = max(match.decision for match in matches)
-        if decision != Decision.ALLOW or _lifts(segment, matches):
+        if decision != Answer.ALLOW or _lifts(segment, matches):
             reached = _outside(segment.redirected, roots, setting)
-            if decision == Decision.ALLOW and reached:
-                return Decided(segment, Decision.PROMPT, "write.outside", matches)
+            if decision == Answer.ALLOW and reached:
+                return Decided(segment, Answer.ASK, "write.outside", matches)
             return Decided(segment, decision, "rule", matches)
     elif covering is not None and segment.kind <= CommandClass.RUNS and not segment.redirected:
-        return Decided(segment, Decision.ALLOW, covering.row, covering.matches)
+        return Decided(segment, Answer.ALLOW, covering.row, covering.matches)
     decision, row = _heuristic(segment, setting)
-    may_stay = need("leave", setting.mode, command=True) == "skip"
-    if decision == Decision.ALLOW and setting.limited and not may_stay:
+    may_stay = need("leave", setting.mode, command=True) == Answer.ALLOW
+    if decision == Answer.ALLOW and setting.limited and not may_stay:
         if _outside(segment.writes + segment.redirected, roots, setting):
-            return Decided(segment, Decision.PROMPT, "write.outside", matches)
+            return Decided(segment, Answer.ASK, "write.outside", matches)
         if not setting.network and not all(map(is_loopback, segment.connects)):
-            return Decided(segment, Decision.PROMPT, "network.off", matches)
+            return Decided(segment, Answer.ASK, "network.off", matches)
     return Decided(segment, decision, row, matches)
 
 
@@ -163,7 +159,7 @@ def _liftable(found: Decided) -> bool:
     """
     segment = found.segment
     return (
-        found.decision == Decision.PROMPT
+        found.decision == Answer.ASK
         and not found.by_rule
         and bool(segment.argv)
         and segment.kind <= CommandClass.RUNS
@@ -172,17 +168,17 @@ def _liftable(found: Decided) -> bool:
     )
 
 
-def _heuristic(segment: Segment, setting: Setting) -> tuple[Decision, str]:
+def _heuristic(segment: Segment, setting: Setting) -> tuple[Answer, str]:
     what = _what(segment, setting)
     answer = need(what, setting.mode, sandboxed=setting.limited)
-    if answer == "skip":
-        return Decision.ALLOW, _allowed_row(what, setting)
+    if answer == Answer.ALLOW:
+        return Answer.ALLOW, _allowed_row(what, setting)
     row = _ROWS.get(what, f"mode.{setting.mode}")
-    forbidden = answer == "forbid" and what in ("critical", "refused")
-    return (Decision.FORBIDDEN if forbidden else Decision.PROMPT), row
+    denied = answer == Answer.DENY and what in ("critical", "refused")
+    return (Answer.DENY if denied else Answer.ASK), row
 
 
-def _what(segment: Segment, setting: Setting) -> What:
+def _what(segment: Segment, setting: Setting) -> Row:
     """The row of the table that a segment belongs to."""
     grave = _GRAVE.get(segment.kind)
     if grave is not None:
@@ -196,7 +192,7 @@ def _what(segment: Segment, setting: Setting) -> What:
     return "confined" if setting.limited else "execute"
 
 
-def _allowed_row(what: What, setting: Setting) -> str:
+def _allowed_row(what: Row, setting: Setting) -> str:
     if what in ("nothing", "read"):
         return "safe"
     if setting.mode != "on-request":
@@ -204,28 +200,30 @@ def _allowed_row(what: What, setting: Setting) -> str:
     return "sandboxed" if setting.limited else "sandbox.off"
 
 
-def _longest(decided: list[Decided], decision: Decision) -> RuleMatch | None:
+def _longest(decided: list[Decided], decision: Answer) -> RuleMatch | None:
     matches = [m for d in decided for m in d.matches if d.by_rule and m.decision == decision]
     return max(matches, key=lambda match: len(match.prefix), default=None)
 
 
-def _forbidden(verdict: Judgement, decided: list[Decided]) -> Forbidden:
-    text, detail = verdict.text, _detail(decided, Decision.FORBIDDEN)
-    match = _longest(decided, Decision.FORBIDDEN)
+def _denied(verdict: Judgement, decided: list[Decided]) -> Requirement:
+    text, detail = verdict.text, _detail(decided, Answer.DENY)
+    match = _longest(decided, Answer.DENY)
     if match is not None and match.justification is not None:
-        return Forbidden(f"`{text}` rejected: {match.justification}", detail)
+        return Requirement(Answer.DENY, f"`{text}` rejected: {match.justification}", detail)
     if match is not None:
         prefix = " ".join(match.prefix)
-        return Forbidden(
-            f"`{text}` rejected: policy forbids commands starting with `{prefix}`", detail
+        return Requirement(
+            Answer.DENY,
+            f"`{text}` rejected: policy forbids commands starting with `{prefix}`",
+            detail,
         )
-    if any(d.decision == Decision.FORBIDDEN and d.segment.rule.startswith("rm_") for d in decided):
-        return Forbidden(FORCED_RM, detail)
-    return Forbidden(f"`{text}` rejected: blocked by policy", detail)
+    if any(d.decision == Answer.DENY and d.segment.rule.startswith("rm_") for d in decided):
+        return Requirement(Answer.DENY, FORCED_RM, detail)
+    return Requirement(Answer.DENY, f"`{text}` rejected: blocked by policy", detail)
 
 
 def _prompt_reason(verdict: Judgement, decided: list[Decided]) -> str | None:
-    match = _longest(decided, Decision.PROMPT)
+    match = _longest(decided, Answer.ASK)
     if match is None:
         return None
     if match.justification is not None:
@@ -233,7 +231,7 @@ def _prompt_reason(verdict: Judgement, decided: list[Decided]) -> str | None:
     return f"`{verdict.text}` requires approval by policy"
 
 
-def _detail(decided: list[Decided], decision: Decision) -> str:
+def _detail(decided: list[Decided], decision: Answer) -> str:
     """What was seen in the segments that decided, in words, at most three; rules have theirs."""
     seen = dict.fromkeys(_words(d) for d in decided if d.decision == decision and not d.by_rule)
     return "; ".join([*seen][:3])
@@ -269,7 +267,7 @@ def _amendment(
     decided: list[Decided],
     proposed: Sequence[str] | None,
 ) -> Amendment:
-    if any(d.by_rule and d.decision != Decision.ALLOW for d in decided):
+    if any(d.by_rule and d.decision != Answer.ALLOW for d in decided):
         return None
     if (
         proposed
@@ -278,7 +276,7 @@ def _amendment(
     ):
         return tuple(proposed)
     for one in decided:
-        if one.decision == Decision.PROMPT:
+        if one.decision == Answer.ASK:
             prefix = one.segment.argv
             return prefix if _usable(one.segment) and not is_banned(prefix) else None
     return None
@@ -289,7 +287,7 @@ def _covers(verdict: Judgement, rules: Rules, setting: Setting, prefix: Sequence
     if is_banned(prefix) or not all(prefix):
         return False
     after = _decide(verdict, rules.with_allow(prefix), setting)
-    return all(d.decision == Decision.ALLOW for d in after)
+    return all(d.decision == Answer.ALLOW for d in after)
 
 
 def _after(decided: list[Decided]) -> Amendment:
@@ -308,15 +306,6 @@ _VARIANTS = {
     "on-request": "OnRequest",
     "never": "Never",
 }
-
-
-def default_requirement(setting: Setting) -> Requirement:
-    """The requirement of a tool that has no rule of its own."""
-    if setting.mode in ("never", "on-failure"):
-        return Skip()
-    if setting.mode == "on-request" and not setting.limited:
-        return Skip()
-    return NeedsApproval()
 
 
 def escalation_refused(mode: str, *, tool: str = "shell") -> str | None:

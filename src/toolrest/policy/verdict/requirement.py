@@ -1,11 +1,12 @@
-"""What a command needs before it may run, as data: skip, a yes, or nothing helps."""
+"""What a command needs before it may run, as data: nothing, an approval, or it is denied."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from toolrest.answer import Answer
 from toolrest.policy.modes import Mode
-from toolrest.policy.rules.rules import Decision, RuleMatch
+from toolrest.policy.rules.rules import RuleMatch, spelled
 from toolrest.policy.verdict.verdict import Segment
 from toolrest.records import dataclass
 
@@ -23,38 +24,25 @@ _LEAVING = ("escalated", "write.outside", "network.off")
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
-    """It may run unasked; `bypass_sandbox` only if rules allow every single command."""
+class Requirement:
+    """What a command needs before it may run.
 
-    bypass_sandbox: bool = False
-    amendment: Amendment = None
+    `reason` is the policy's, for the model; `detail` says what was seen. `bypass_sandbox` only
+    where rules allow every single command.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class NeedsApproval:
-    """Somebody has to say yes. `reason` is the policy's, `detail` what was seen."""
-
+    answer: Answer
     reason: str | None = None
+    detail: str = ""
     amendment: Amendment = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Forbidden:
-    """It does not run. `reason` is for the model, `detail` says what was seen."""
-
-    reason: str
-    detail: str = ""
-
-
-Requirement: TypeAlias = Skip | NeedsApproval | Forbidden
+    bypass_sandbox: bool = False
 
 
 class Decided(NamedTuple):
     """How one segment was decided: by rules, or by a row of the table."""
 
     segment: Segment
-    decision: Decision
+    decision: Answer
     row: str
     matches: tuple[RuleMatch, ...] = ()
 
@@ -68,7 +56,7 @@ class Decided(NamedTuple):
         return {
             "command": list(self.segment.argv),
             "kind": self.segment.kind.label,
-            "decision": self.decision.label,
+            "decision": spelled(self.decision),
             "row": self.row,
             "rule": self.segment.rule,
             "why": self.segment.why,
@@ -89,11 +77,9 @@ class Outcome:
         return any(decided.row in _LEAVING for decided in self.decided)
 
     @property
-    def answer(self) -> Literal["allow", "ask", "forbid"]:
-        """The verdict in one word."""
-        if isinstance(self.requirement, Skip):
-            return "allow"
-        return "ask" if isinstance(self.requirement, NeedsApproval) else "forbid"
+    def answer(self) -> Answer:
+        """The requirement in one word."""
+        return self.requirement.answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
@@ -70,7 +71,7 @@ class Collab(Tool):
         """
         if ctx.approval_policy in ("auto", "strict"):
             return None
-        return Decision("allow", "agents.judged_by_call")
+        return Decision(Answer.ALLOW, "agents.judged_by_call")
 
 
 class SpawnAgent(Collab):

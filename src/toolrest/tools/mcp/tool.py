@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
@@ -88,14 +89,14 @@ class McpTool(Tool):
         own = row.tools.get(self.definition.name)
         mode = own.approval_mode if own is not None else row.default_tools_approval_mode
         if mode == "approve" and (own is not None or effects.critical is None):
-            return Decision("allow", "mcp.approve")
+            return Decision(Answer.ALLOW, "mcp.approve")
         if mode == "prompt":
             key = f"mcp_servers.{self.server.name}"
             reason = f"{key} says that its tools are asked about"
             if ctx.approval_policy in ("never", "dangerous"):
                 words = f"{reason}, and approval_policy is {ctx.approval_policy}"
-                return Decision("deny", "mcp.prompt", words)
-            return Decision("ask", "mcp.prompt", reason)
+                return Decision(Answer.DENY, "mcp.prompt", words)
+            return Decision(Answer.ASK, "mcp.prompt", reason)
         return None
 
     async def run(self, args: Any, ctx: Context) -> ToolOutput:

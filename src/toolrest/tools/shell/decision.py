@@ -11,17 +11,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 from toolrest.policy.grants.command_keys import command_keys, granted_by
-from toolrest.policy.modes import What
+from toolrest.policy.modes import Row
 from toolrest.policy.paths.names import unique
 from toolrest.policy.verdict.outcome import (
-    Forbidden,
     Granted,
-    NeedsApproval,
     Outcome,
+    Requirement,
     Setting,
-    Skip,
     outcome,
 )
 from toolrest.policy.verdict.verdict import CommandClass
@@ -88,7 +87,7 @@ def _instead(segment: Segment, path: str, suspects: tuple[str, ...], workspace: 
     return None
 
 
-_GRAVE: dict[str, What] = {"dangerous": "critical", "unknown": "unread"}
+_GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 
 
 def setting_of(args: Escalation, ctx: Context) -> Setting:
@@ -106,23 +105,25 @@ def decision_on(verdict: Judgement, args: Escalation, ctx: Context) -> Decision:
     setting = setting_of(args, ctx)
     found = outcome(verdict, ctx.rules, setting, prefix_rule=args.prefix_rule)
     required = found.requirement
-    if isinstance(required, Forbidden):
-        words = f"{required.reason} ({required.detail})" if required.detail else required.reason
-        return Decision("deny", f"command.{_row(found)}", words)
-    if isinstance(required, Skip):
+    if required.answer == Answer.DENY:
+        reason = required.reason or ""
+        if required.detail:
+            reason = f"{reason} ({required.detail})"
+        return Decision(Answer.DENY, f"command.{_row(found)}", reason)
+    if required.answer == Answer.ALLOW:
         # Only where rules allow every single command does the first attempt leave the sandbox.
         # Nor does it where a name means a file that the project or a tool has put there.
         leaves = (
             required.bypass_sandbox and ctx.runner.is_confined and not path_hijack(verdict, ctx)
         )
-        return Decision("allow", f"command.{_row(found)}", leaves=leaves)
+        return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
     return _asked(verdict, found, required, setting, args, ctx)
 
 
 def _asked(
     verdict: Judgement,
     found: Outcome,
-    required: NeedsApproval,
+    required: Requirement,
     setting: Setting,
     args: Escalation,
     ctx: Context,
@@ -133,7 +134,7 @@ def _asked(
     words = justified or required.reason or required.detail or "it asks to run"
     where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""
     question = Decision(
-        "ask",
+        Answer.ASK,
         f"command.{_row(found)}",
         words + where,
         leaves=leaves,
@@ -150,7 +151,7 @@ def _asked(
 
     def allowed(granted: Granted) -> bool:
         again = outcome(verdict, ctx.rules, setting, granted=granted)
-        return isinstance(again.requirement, Skip)
+        return again.answer == Answer.ALLOW
 
     # A yes for a folder is none for where a link in it leads.
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
@@ -158,7 +159,7 @@ def _asked(
 
     kept = not (leaves and path_hijack(verdict, ctx))
     if kept and allowed(granted_by(stored, outside=leaves)):
-        return Decision("allow", "grant", "granted before", leaves=leaves)
+        return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
     keys = command_keys(found, workspace=ctx.workspace, outside=leaves)
     # What is offered must be what lets the same line through next time, or it is not offered.
     offered = granted_by(

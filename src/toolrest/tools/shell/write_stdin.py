@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.events import TerminalInteraction
 from toolrest.gate.context import Context
@@ -80,7 +81,7 @@ class WriteStdin(Tool):
         if args.chars in _LOOKS and ctx.approval_policy != "strict":
             from toolrest.gate.decision.decide import Decision
 
-            return Decision("allow", "session.poll")
+            return Decision(Answer.ALLOW, "session.poll")
         return None
 
     def question(self, args: Args, ctx: Context) -> Question:

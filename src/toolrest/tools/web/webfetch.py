@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 
+from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
@@ -145,13 +146,15 @@ def judge(place: Place, options: WebOptions, ctx: Context) -> Decision | None:
     """Deny what is never reached; let pass what is listed; leave the rest to the mode."""
     reason = options.reach.refusal(place)
     if reason is not None:
-        return Decision("deny", "network.not_listed", reason)
+        return Decision(Answer.DENY, "network.not_listed", reason)
     if not options.unasked:
         return None
     # The user has opened the way there: it is a write like any other.
     if need("write", ctx.approval_policy) == "ask":
-        return Decision("ask", "table.write", f"it connects to {place.authority}", what="write")
-    return Decision("allow", "network.listed", what="write")
+        return Decision(
+            Answer.ASK, "table.write", f"it connects to {place.authority}", what="write"
+        )
+    return Decision(Answer.ALLOW, "network.listed", what="write")
 
 
 def _place(url: str) -> Place:
