@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, cast
 
 from toolrest.errors import Rejected, RespondToModel
+from toolrest.policy.launch import Changed, Launch, find_executable
+from toolrest.policy.paths.names import unique
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import remove_tree
 from toolrest.process.command import Command
@@ -17,7 +20,7 @@ from toolrest.process.sessions.session import SessionEnd
 from toolrest.process.sessions.table import ExecResult, Sessions
 from toolrest.process.shells.environment import Environment, build, forced
 from toolrest.process.shells.login_env import LoginShells
-from toolrest.process.shells.shells import Shell, Shells
+from toolrest.process.shells.shells import Shell, ShellKind, Shells
 from toolrest.records import replace
 from toolrest.running.confinement import Confinement, ContainerStops, Enclosure, EnforcementNotes
 from toolrest.running.results import ExecOutcome, RunOutcome, without_launcher
@@ -63,7 +66,7 @@ class Runner:
         self.sessions = Sessions(self._owner)
         self._stops = ContainerStops(self._owner)
         self._notes = EnforcementNotes(confinement.limits)
-        self.shells = Shells.of_this_user(environ, avoid=files.writable_roots)
+        self.shells = Shells.of_this_user(environ, avoid=self.suspects)
         self._profile_releases: list[Callable[[], None]] = []
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
         self._sessions: dict[int, tuple[str, str]] = {}
@@ -126,57 +129,96 @@ class Runner:
         made, fixed = known
         return dict(made.variables), made.withheld, fixed
 
+    # The launch record
+
+    @cached_property
+    def suspects(self) -> tuple[str, ...]:
+        """Folders whose programs a project brings along or a tool can have written."""
+        return unique(r for r in (self.files.workspace, *self.files.writable_roots) if r != "/")
+
+    def plan(
+        self,
+        command: str | tuple[str, ...],
+        workdir: str | None,
+        *,
+        shell: str | None = None,
+        login: bool = False,
+        unified: bool = False,
+        tty: bool = False,
+    ) -> Launch:
+        """The record of a command line or an argument vector, as far as is known without starting
+        anything: what a login profile sets comes with `settle`.
+        """
+        env, withheld, forced = self.environment(unified=unified, tty=tty)
+        cwd = self.files.resolve(workdir) if workdir else self.files.cwd
+        line = kind = None
+        if isinstance(command, str):
+            chosen = self.shells.named(shell) if shell else self.shells.default()
+            argv = chosen.argv(command, login=login)
+            line, kind = (command if chosen.known else None), chosen.kind
+            login = login and chosen.posix
+        else:
+            argv, login = command, False
+        return Launch(
+            argv,
+            cwd,
+            env,
+            find_executable(argv[0], env.get("PATH", os.defpath), cwd, self.suspects),
+            line,
+            kind,
+            login,
+            tty,
+            withheld,
+            tuple(forced),
+            argv,
+            self.files.mode,
+            self.confinement.network,
+        )
+
+    async def settle(self, launch: Launch, *, outside: bool) -> Launch:
+        """The record with the environment that a login profile leaves, where one is read."""
+        if not launch.login:
+            return launch
+        shell = Shell(cast("ShellKind", launch.shell), launch.argv[0])
+        start, env = await self._prepare(shell, launch, outside)
+        program = find_executable(start[0], env.get("PATH", os.defpath), launch.cwd, self.suspects)
+        return replace(launch, env=env, start=start, program=program)
+
+    def compare(self, launch: Launch) -> None:
+        """Raise Changed when starting it now would execute another file than the one judged."""
+        now = find_executable(launch.start[0], launch.path, launch.cwd, self.suspects)
+        if now != launch.program:
+            found = "is gone" if now is None else f"is now {now.path}, another file or content"
+            raise Changed(f"{launch.start[0]} {found}")
+
     # Running
 
     async def run(
-        self,
-        argv: tuple[str, ...],
-        cwd: str,
-        *,
-        seconds: float,
-        outside: bool,
-        more_env: Mapping[str, str] | None = None,
-        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
+        self, argv: tuple[str, ...], cwd: str, *, seconds: float, outside: bool
     ) -> RunOutcome:
-        """Run a program to its end or its time limit; the whole tree is gone after a timeout."""
-        env, withheld, _ = self.environment(unified=False)
-        env.update(more_env or {})
-        return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
+        """Run a program of our own choice to its end or its time limit."""
+        return await self.run_once(self.plan(argv, cwd), seconds=seconds, outside=outside)
 
-    async def run_line(
+    async def run_once(
         self,
-        line: str,
-        cwd: str,
+        launch: Launch,
         *,
-        login: bool,
         seconds: float,
         outside: bool,
-        more_env: Mapping[str, str] | None = None,
         on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
     ) -> RunOutcome:
-        """Run a command line in the user's shell."""
-        env, withheld, fixed = self.environment(unified=False)
-        argv, env = await self._prepare(
-            self.shells.default(), line, env, cwd, login, fixed, outside
-        )
-        env.update(more_env or {})
-        return await self._run(Command(argv, cwd, env), withheld, seconds, outside, on_delta)
+        """Run it to its end or its time limit; the whole tree is gone after a timeout."""
+        command = Command(launch.start, launch.cwd, launch.env)
+        return await self._run(command, launch.withheld, seconds, outside, on_delta)
 
     async def _prepare(
-        self,
-        shell: Shell,
-        line: str,
-        env: dict[str, str],
-        cwd: str,
-        login: bool,
-        fixed: Mapping[str, str],
-        outside: bool,
+        self, shell: Shell, launch: Launch, outside: bool
     ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Arguments and environment of a command line; reading a profile is a command too."""
+        """Arguments and environment of a login shell's line; reading a profile is a command too."""
         await self.enclosure.open_network()
         try:
             return await self._login[outside].prepare(
-                shell, line, env, cwd, login=login, forced=fixed
+                shell, launch.argv[-1], launch.env, launch.cwd, forced=launch.forced
             )
         finally:
             releases, self._profile_releases[:] = list(self._profile_releases), []
@@ -215,26 +257,19 @@ class Runner:
 
     async def execute(
         self,
-        line: str,
-        cwd: str,
+        launch: Launch,
         *,
-        shell: str | None,
-        login: bool,
-        tty: bool,
         yield_ms: int,
         outside: bool,
         call_id: str,
-        more_env: Mapping[str, str] | None = None,
         on_delta: Callable[[str], None] | None = None,
         on_start: Callable[[int, int], None] | None = None,
         on_end: Callable[[SessionEnd], None] | None = None,
     ) -> ExecOutcome:
-        """Start a command line that may outlive the call; `on_end` hears its end, however late."""
-        env, withheld, fixed = self.environment(unified=True, tty=tty)
-        chosen = self.shells.named(shell) if shell else self.shells.default()
-        argv, env = await self._prepare(chosen, line, env, cwd, login, fixed, outside)
-        env.update(more_env or {})
-        confined = await self._confined(Command(argv, cwd, env, tty=tty), outside)
+        """Start a command that may outlive the call; `on_end` hears its end, however late."""
+        cwd = launch.cwd
+        command = Command(launch.start, cwd, launch.env, tty=launch.tty)
+        confined = await self._confined(command, outside)
 
         def ended(end: SessionEnd) -> None:
             confined.release()
@@ -263,7 +298,7 @@ class Runner:
         if result.session_id is not None:
             self._sessions[result.session_id] = (confined.backend, cwd)
         result = without_launcher(result, confined.command)
-        done = self._executed(result, confined.backend, cwd, withheld)
+        done = self._executed(result, confined.backend, cwd, launch.withheld)
         done.gaps = self._notes.unreported(confined, self._owner.limits)
         done.gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.text)
         return done

@@ -166,14 +166,12 @@ def _told(request: ApprovalRequest, turn_id: str) -> ApprovalRequested:
         "turn_id": turn_id,
     }
     if request.command:
-        from toolrest.policy.commands.purpose import parsed_command
-
         rules = (choice.prefix for choice in request.choices if choice.prefix)
         return ExecApprovalRequest(
             command=request.command,
             cwd=request.cwd,
             proposed_execpolicy_amendment=next(rules, None),
-            parsed_cmd=parsed_command(request.command),
+            parsed_cmd=request.parsed_cmd,
             **common,
         )
     if request.changes:

@@ -108,6 +108,8 @@ class ApprovalRequest:
     purpose: str = ""
     """What the call is for, in the model's words: nobody has checked them."""
     changes: dict[str, Any] = field(default_factory=dict)
+    parsed_cmd: tuple[dict[str, Any], ...] = ()
+    """What the parts of the command are for."""
     exact: Exact | None = field(default=None, repr=False)
 
     def choice(self, answer: ReviewDecision) -> Choice | None:

@@ -94,6 +94,7 @@ def _request_for(
         purpose=redact(shown.purpose),
         changes=walk.gate.services.redactor.redact_json(shown.changes),
         exact=exact,
+        parsed_cmd=tuple(walk.gate.services.redactor.redact_json(part) for part in shown.parsed),
     )
 
 

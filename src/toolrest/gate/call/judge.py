@@ -10,11 +10,25 @@ from toolrest.records import replace
 
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall
-    from toolrest.gate.call.walk import Gate
+    from toolrest.gate.call.walk import Gate, Walk
     from toolrest.policy.overrides import Said
 
 _BORDERS = ("critical", "unread", "leave", "refused")
 """Rows that no override lifts."""
+
+
+def decide(walk: Walk, call: ResolvedCall) -> Decision:
+    """The decision on a call, and what may change it afterwards: taint, then hooks."""
+    gate = walk.gate
+    if not call.tool.polling:
+        refusal = gate.loops.refusal(walk.fingerprint)
+        if refusal is not None:
+            walk.looping = True
+            return Decision(Answer.DENY, "loop", refusal)
+    decision = judge_call(gate, call, walk.fingerprint)
+    if gate.services.taint.external:
+        decision = gate.services.taint.judge(call, decision, gate.decider.mode)
+    return decision if gate.hooks is None else gate.hooks.decided(walk, call, decision)
 
 
 def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:

@@ -12,13 +12,12 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from toolrest.answer import Answer
 from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCallError, os_words
-from toolrest.gate.call.attempt import LEFT_BEHIND, run_decided, timed_out
+from toolrest.gate.call.attempt import LEFT_BEHIND, timed_out
 from toolrest.gate.call.deadlines import Deadline, Deadlines
-from toolrest.gate.call.judge import judge_call
-from toolrest.gate.call.report import emit_begin, emit_decision, emit_end, emit_refusal
+from toolrest.gate.call.report import emit_begin, emit_end, emit_refusal
 from toolrest.gate.call.schedule import Scheduler, Ticket
+from toolrest.gate.call.steps import take_steps
 from toolrest.gate.call.understand import (
     ResolvedCall,
     Route,
@@ -89,7 +88,11 @@ class Walk:
     ticket: Ticket | None = None
     ended: bool = False
     aborting: bool = False
+    call: ResolvedCall | None = None
+    decision: Decision | None = None
     decided: bool = False
+    changed: str = ""
+    """What differed, at the last moment, from what was judged before."""
     looping: bool = False
     deadline: Deadline | None = None
     task: asyncio.Task[None] | None = None
@@ -115,16 +118,21 @@ class Walk:
         """The tool's own name, or what the model called it."""
         return self.tool.name if self.tool is not None else self.item.name
 
+    @property
+    def understood(self) -> ResolvedCall:
+        """The call, once its tool, arguments and effects are known."""
+        if self.call is None:
+            raise RespondToModel("there is no call to run")
+        return self.call
+
     async def run(self) -> None:
         """Take the call through the gate and deliver its one output."""
         outer = _current.get()
         self.parent = outer if outer is not None and outer.gate is self.gate else None
         token = _current.set(self)
         try:
-            call = self._enter()
-            if self.gate.hooks is not None:
-                call = await self.gate.hooks.before(self, call)
-            output = await self._scheduled(call)
+            self.call = self._enter()
+            output = await self._finished(await take_steps(self))
             if self.aborting and output.failure is None:
                 output = self.aborted("the work finished all the same")
         except asyncio.CancelledError:
@@ -215,57 +223,19 @@ class Walk:
                 "(max_calls_per_session)"
             )
 
-    # 2: when, and whether
+    # 2: whether and when, in steps.py
 
-    async def _scheduled(self, call: ResolvedCall) -> ToolOutput:
-        if not self.is_part_of_another():
-            scheduler = self.gate.scheduler
-            self.ticket = scheduler.enter(call.effects)
-            await scheduler.wait(self.ticket)
-        if call.effects.writes:
-            from toolrest.gate.call.attempt import refuse_stale
-
-            await refuse_stale(call.effects.writes, call.ctx, self.gate.services)
-        if call.tool.prepares:
-            await call.tool.prepare(call.args, call.ctx)
-        decision = self._decide(call)
-        if self.gate.hooks is not None:
-            decision = self.gate.hooks.decided(self, call, decision)
-        emit_decision(self, call, decision)
-        if decision.verdict == Answer.DENY:
-            raise Rejected(decision.reason)
-        if decision.verdict == Answer.ASK:
-            from toolrest.gate.call.ask import ask
-
-            review = await ask(self, call, decision)
-            # Neither a yes to later calls as well nor a hook's speaks for a second try of this one.
-            self.approved = review is not None and review.answer == "approved"
-        # Only here, after somebody said yes or a rule of the user's, may a call leave the sandbox.
-        call.ctx.outside = decision.leaves
-        output = await run_decided(self, call)
+    async def _finished(self, output: ToolOutput) -> ToolOutput:
         if self.note:
             output = replace(output, notes=[*output.notes, self.note])
         if len(output.text) > _LARGE:
             # Redacting and cutting a large text takes long enough to hold up everybody else.
-            self.limited = await call.ctx.in_thread(self._limit, output)
+            self.limited = await self.understood.ctx.in_thread(self._limit, output)
         return output
 
     def is_part_of_another(self) -> bool:
         """A call that a running tool makes belongs to that tool's own call: it has the place."""
         return self.parent is not None and not self.parent.ended
-
-    def _decide(self, call: ResolvedCall) -> Decision:
-        self.decided = True
-        if not call.tool.polling:
-            refusal = self.gate.loops.refusal(self.fingerprint)
-            if refusal is not None:
-                self.looping = True
-                return Decision(Answer.DENY, "loop", refusal)
-        decision = judge_call(self.gate, call, self.fingerprint)
-        taint = self.gate.services.taint
-        if not taint.external:
-            return decision
-        return taint.judge(call, decision, self.gate.decider.mode)
 
     # 3: the answer
 

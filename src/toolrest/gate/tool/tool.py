@@ -76,6 +76,8 @@ class Question:
     diff: str = ""
     purpose: str = ""
     changes: JSONObject = field(default_factory=dict)
+    parsed: tuple[JSONObject, ...] = ()
+    """What the parts of a command are for, as events have it."""
 
 
 class Tool:
@@ -153,11 +155,13 @@ class Tool:
         """Whether `prepare` does anything."""
         return type(self).prepare is not Tool.prepare
 
-    async def prepare(self, args: Any, ctx: Context) -> None:
+    async def prepare(self, args: Any, ctx: Context) -> Effects | None:
         """Look at the world, when it is this call's turn and before anybody is asked about it.
 
-        Raise RespondToModel for a call that cannot work: nobody should be asked about that.
+        Raise RespondToModel for a call that cannot work: nobody should be asked about that. Return
+        the call's effects where looking has shown others than `effects` said.
         """
+        return None
 
     def question(self, args: Any, ctx: Context) -> Question:
         """What somebody who is asked about a call should see besides its arguments."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from toolrest.policy.commands.git import git_command, git_reads
@@ -247,14 +248,17 @@ _UNCLEAR = VARIABLE | SUBSTITUTION | UNREADABLE
 _ABSOLUTE = ("/", "~")
 
 
-def parsed_command(command: str | tuple[str, ...]) -> tuple[JSONObject, ...]:
+def parsed_command(
+    command: str | tuple[str, ...], parsed: Mapping[str, Script] | None = None
+) -> tuple[JSONObject, ...]:
     """One entry for each part of a command line or argument vector. Never raises.
 
     A `read` has an entry for each file. Paths are as written, after the `cd`s before them.
+    `parsed` are scripts that were parsed before, by their text.
     """
     line = script_of(command) if isinstance(command, tuple) else command
     try:
-        reader = _Reader()
+        reader = _Reader(parsed or {})
         if line is not None:
             reader.line(line, "", 0)
         else:
@@ -281,14 +285,15 @@ class _Unclear(Exception):
 class _Reader:
     """Gathers the entries of one line."""
 
-    def __init__(self) -> None:
+    def __init__(self, parsed: Mapping[str, Script]) -> None:
         self.entries: list[JSONObject] = []
+        self._parsed = parsed
 
     def line(self, text: str, folder: str, depth: int) -> None:
         """Every command of a script; raises `_Unclear`."""
         if len(text) > MAX_LENGTH or depth > _MAX_NESTING:
             raise _Unclear
-        script = parse(text)
+        script = self._parsed.get(text) or parse(text)
         if script.problems or script.too_big or script.constructs - {"comment"}:
             raise _Unclear
         folders = {0: folder}

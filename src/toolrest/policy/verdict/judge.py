@@ -80,16 +80,17 @@ class Judge:
         self.place = WorkingDirs((cwd,), roots, home.rstrip("/"), cwd)
         self.segments: list[Segment] = []
         self.plain = True
+        self.scripts: dict[str, Script] = {}
         self._scripts: list[Script] = []
 
-    def words(self, argv: tuple[str, ...]) -> None:
-        """An argument list; for `bash -c SCRIPT` the shell itself is not a segment."""
+    def words(self, argv: tuple[str, ...], *, known_shell: bool = True) -> None:
+        """An argument list; for `bash -c SCRIPT` a known shell is not a segment itself."""
         if not argv or any("\x00" in word for word in argv):
             self._add((), CommandClass.UNKNOWN, "unknown.argv", "there is no usable argument list")
             return
         simple = Simple(argv)
         folder, name = split_program(argv[0])
-        if name in SHELLS and folder in _SHELL_FOLDERS:
+        if known_shell and name in SHELLS and folder in _SHELL_FOLDERS:
             unwrapped = unwrap(simple)
             if unwrapped is not None and unwrapped.transparent:
                 self._inners(simple, unwrapped, self.place, _At(Script([simple]), depth=-1))
@@ -98,7 +99,7 @@ class Judge:
 
     def script(self, text: str, place: WorkingDirs, depth: int) -> None:
         """The text of a script."""
-        script = parse(text)
+        script = self.scripts.get(text) or self.scripts.setdefault(text, parse(text))
         if script.too_big or depth > MAX_NESTING:
             why = script.too_big or f"scripts are nested more than {MAX_NESTING} deep"
             self._add((), CommandClass.REFUSED, "refused.size", why, depth)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from toolrest.policy.effects import Effects
 from toolrest.records import dataclass, field
+
+if TYPE_CHECKING:
+    from toolrest.policy.shell.script import Script
 
 
 class CommandClass(IntEnum):
@@ -91,6 +95,8 @@ class Judgement:
     plain: bool = True
     roots: tuple[str, ...] = ()
     is_script: bool = False
+    scripts: Mapping[str, Script] = field(default_factory=dict, repr=False)
+    """Every script that was parsed on the way, by its text."""
     _worst: Segment | None = field(default=None, repr=False)
 
     @property
@@ -198,11 +204,13 @@ def judge(
     cwd: str,
     writable_roots: Sequence[str] | None = None,
     home: str | None = None,
+    known_shell: bool = True,
 ) -> Judgement:
     """Judge a script (one string) or an argument list.
 
     `writable_roots` default to the working folder and `/tmp`. Never raises, and looks nothing
-    up: the same words always get the same verdict.
+    up: the same words always get the same verdict. `known_shell` is False where the program of an
+    argument list is a file that a tool could have written, whatever it is called.
     """
     from toolrest.policy.verdict.judge import Judge
 
@@ -213,5 +221,7 @@ def judge(
         argv: tuple[str, ...] = (command,)
     else:
         argv = tuple(command)
-        judging.words(argv)
-    return Judgement(argv, tuple(judging.segments), judging.plain, roots, isinstance(command, str))
+        judging.words(argv, known_shell=known_shell)
+    segments = tuple(judging.segments)
+    is_script = isinstance(command, str)
+    return Judgement(argv, segments, judging.plain, roots, is_script, judging.scripts)

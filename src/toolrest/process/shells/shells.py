@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Literal, TypeAlias
 
 from toolrest.records import dataclass, field
@@ -37,10 +38,11 @@ _PROGRAMS: dict[ShellKind, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """A shell of a known kind at a path."""
+    """A shell of a known kind at a path; `known` when the system itself names it as one."""
 
     kind: ShellKind
     path: str
+    known: bool = True
 
     @property
     def posix(self) -> bool:
@@ -103,7 +105,12 @@ class Shells:
         kind = kind_of(name)
         if kind is None:
             return Shell("sh", _FALLBACK["sh"])
-        return Shell(kind, self.locate(kind, name))
+        path = self.locate(kind, name)
+        return Shell(kind, path, path != name or self._is_known(kind, path))
+
+    def _is_known(self, kind: ShellKind, path: str) -> bool:
+        """Whether a path that a model spelled out is a shell of the system, not just named so."""
+        return path in (self.locate(kind), _FALLBACK[kind]) or path in _listed_shells()
 
     def locate(self, kind: ShellKind, given: str | None = None) -> str:
         """Path of a shell: as given, the user's own of that kind, on PATH, or the usual place."""
@@ -141,6 +148,16 @@ class Shells:
             for root in self.avoid
         )
         return os.access(real, os.X_OK) and not inside
+
+
+@cache
+def _listed_shells() -> frozenset[str]:
+    """The shells that /etc/shells allows users to have."""
+    try:
+        with open("/etc/shells", encoding="utf-8", errors="replace") as lines:
+            return frozenset(line.strip() for line in lines if line.startswith("/"))
+    except OSError:
+        return frozenset()
 
 
 def _passwd_shell() -> str | None:

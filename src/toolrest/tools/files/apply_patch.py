@@ -14,11 +14,12 @@ from toolrest.gate.tool import arguments
 from toolrest.gate.tool.tool import Grammar, Group, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.policy.launch import Changed
 
 if TYPE_CHECKING:
     from toolrest.config.schema.families import PatchForm
     from toolrest.patch.files.policy_files import PolicyFiles
-    from toolrest.patch.plan import Record
+    from toolrest.patch.plan import Plan, Record
     from toolrest.patch.report.changes import Change
     from toolrest.patch.request import Request
     from toolrest.patch.run import PatchOutcome
@@ -119,15 +120,15 @@ class ApplyPatch(Tool):
 
     def effects(self, args: str | Mapping[str, Any], ctx: Context) -> Effects:
         """Writes every path that the patch names."""
-        return patch_effects(read(args), ctx.cwd, ctx)
+        return patch_effects(_read_once(args, ctx), ctx.cwd, ctx)
 
     async def prepare(self, args: str | Mapping[str, Any], ctx: Context) -> None:
         """Would it apply? Nobody is asked about a patch that would not."""
-        await prepare_patch(read(args), ctx.cwd, ctx)
+        await prepare_patch(_read_once(args, ctx), ctx.cwd, ctx)
 
     async def run(self, args: str | Mapping[str, Any], ctx: Context) -> ToolOutput:
         """Plan it and write it as a whole."""
-        request = read(args)
+        request = _read_once(args, ctx)
         if request.dry_run:
             from toolrest.tools.files.edit_file import dry_run
 
@@ -136,7 +137,7 @@ class ApplyPatch(Tool):
 
     def question(self, args: str | Mapping[str, Any], ctx: Context) -> Question:
         """The change as a diff."""
-        return patch_question(read(args), ctx.cwd, ctx)
+        return patch_question(_read_once(args, ctx), ctx.cwd, ctx)
 
     def rejected_text(self, message: str) -> str:
         """A no is a no to the patch."""
@@ -152,6 +153,14 @@ def read(args: str | Mapping[str, Any]) -> Request:
         return read_any(args)
     except PatchError as error:
         raise failed(error) from None
+
+
+def _read_once(args: str | Mapping[str, Any], ctx: Context) -> Request:
+    """The same, parsed once a call."""
+    found: Request | None = ctx.memo.get("request")
+    if found is None:
+        found = ctx.memo["request"] = read(args)
+    return found
 
 
 def patch_effects(request: Request, cwd: str, ctx: Context) -> Effects:
@@ -194,6 +203,8 @@ def _not_ours(paths: list[str], ctx: Context) -> list[str]:
 async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
     """Verify it; where nobody may be asked, a patch that leaves the project ends here."""
     ctx.memo["records"] = await ctx.in_thread(verify, request, cwd, ctx)
+    if not request.dry_run:
+        ctx.memo["plan"] = await ctx.in_thread(_planned, request, cwd, ctx)
     if (
         ctx.approval_policy in ("never", "dangerous")
         and not request.dry_run
@@ -201,6 +212,33 @@ async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
     ):
         reason = READ_ONLY if ctx.files.mode == "read-only" else OUTSIDE
         raise Rejected(f"patch rejected: {reason}")
+
+
+def _planned(request: Request, cwd: str, ctx: Context) -> dict[str, bytes | None]:
+    """What every file holds now that it is planned on, and what each would hold; by its path."""
+    from toolrest.patch.errors import PatchError
+
+    try:
+        plan = request.plan(_files(ctx), cwd, ctx.legacy_encoding)
+    except PatchError:
+        return {}  # found again, and said, when it is carried out
+    return _contents(plan)
+
+
+def _contents(plan: Plan | None) -> dict[str, bytes | None]:
+    if plan is None:
+        return {}
+    after = {f"{change.path}\0after": change.content for change in plan.changes}
+    return {**plan.sources, **after}
+
+
+def _refuse_changed(plan: Plan | None, ctx: Context) -> None:
+    """Changed when the files are not those that the question showed: it is asked about anew."""
+    judged = ctx.memo.get("plan")
+    if judged is None or judged == (now := _contents(plan)):
+        return
+    differ = {key.partition("\0")[0] for key in {*judged, *now} if judged.get(key) != now.get(key)}
+    raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
 
 
 def patch_question(request: Request, cwd: str, ctx: Context) -> Question:
@@ -250,6 +288,7 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     except PatchError as error:
         # It passed verification, so this is something that only shows when it is carried out.
         return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
+    _refuse_changed(plan, ctx)
     if plan is None:
         return ToolOutput("No changes made.")
     listed = {

@@ -11,7 +11,8 @@ from toolrest.gate.tool.args_class import Parameters, extra_of, param
 from toolrest.gate.tool.tool import Group, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.records import dataclass
+from toolrest.policy.launch import Changed, Launch
+from toolrest.records import dataclass, replace
 from toolrest.tools.files.apply_patch import (
     apply,
     failed,
@@ -132,30 +133,26 @@ class CommandTool(Tool):
     group: Group = "shell"
     may_ask_to_leave = True
 
-    def argv(self, args: Any, ctx: Context) -> tuple[str, ...]:
-        """The argument vector that the call means, as people are shown it."""
+    def plan(self, args: Any, ctx: Context) -> Launch:
+        """What the call will start, by its arguments."""
         raise NotImplementedError
 
-    def argv_once(self, args: Any, ctx: Context) -> tuple[str, ...]:
-        """The same, worked out once a call: what was judged is what runs."""
-        found: tuple[str, ...] | None = ctx.memo.get("argv")
+    def launch(self, args: Any, ctx: Context) -> Launch:
+        """The launch record, made once a call: what is judged and shown is what runs."""
+        found: Launch | None = ctx.memo.get("launch")
         if found is None:
-            found = ctx.memo["argv"] = self.argv(args, ctx)
+            found = ctx.memo["launch"] = ctx.memo["planned"] = self.plan(args, ctx)
         return found
 
     def _patch_once(self, args: Any, ctx: Context) -> PatchCall | None:
-        """The patch that the call is, if it is one; worked out once, as well."""
+        """The patch that the call is, if it is one; read once, as well."""
         memo = ctx.memo
         if "patch" not in memo:
-            memo["patch"] = patch_in(self.argv_once(args, ctx), args.workdir, ctx)
+            memo["patch"] = patch_in(self.launch(args, ctx))
         found: PatchCall | None = memo["patch"]
         return found
 
-    def script(self, args: Any) -> str | tuple[str, ...]:
-        """What is judged: the command line itself, or the argument vector."""
-        raise NotImplementedError
-
-    async def start(self, args: Any, ctx: Context) -> ToolOutput:
+    async def start(self, launch: Launch, args: Any, ctx: Context) -> ToolOutput:
         """Run it."""
         raise NotImplementedError
 
@@ -168,11 +165,10 @@ class CommandTool(Tool):
                 kind="policy_denied",
                 fields=("sandbox_permissions",),
             )
-        argv = self.argv_once(args, ctx)
         patch = self._patch_once(args, ctx)
         if patch is not None:
             return patch_effects(patch.request, patch.cwd, ctx)
-        return command_effects(argv, args, ctx, self.verdict(args, ctx))
+        return command_effects(self.launch(args, ctx).argv, args, ctx, self.verdict(args, ctx))
 
     def verdict(self, args: Any, ctx: Context) -> Judgement:
         """What the command will do, judged piece by piece; once a call."""
@@ -181,10 +177,15 @@ class CommandTool(Tool):
             from toolrest.policy.verdict.verdict import judge
             from toolrest.tools.shell.decision import expose
 
-            cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
-            roots = (*ctx.files.writable_roots, *PRIVATE)
-            found = judge(self.script(args), cwd=cwd, writable_roots=roots)
-            expose(found, ctx)
+            launch = self.launch(args, ctx)
+            program = launch.program
+            found = judge(
+                launch.judged,
+                cwd=launch.cwd,
+                writable_roots=(*ctx.files.writable_roots, *PRIVATE),
+                known_shell=program is None or not program.writable,
+            )
+            expose(found, launch, ctx)
             ctx.memo["verdict"] = found
         return found
 
@@ -230,7 +231,7 @@ class CommandTool(Tool):
             return None
         from toolrest.tools.shell.decision import decision_on
 
-        return decision_on(self.verdict(args, ctx), args, ctx)
+        return decision_on(self.verdict(args, ctx), self.launch(args, ctx), args, ctx)
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
         """A command that is a patch is one to hooks too."""
@@ -239,25 +240,63 @@ class CommandTool(Tool):
 
     def question(self, args: Any, ctx: Context) -> Question:
         """The argument vector and the folder, or the patch as a diff."""
-        argv = self.argv(args, ctx)
-        patch = patch_in(argv, args.workdir, ctx)
+        patch = self._patch_once(args, ctx)
         if patch is not None:
             return patch_question(patch.request, patch.cwd, ctx)
-        cwd = ctx.files.resolve(args.workdir) if args.workdir else ctx.cwd
-        return Question(argv, cwd, purpose=getattr(args, "description", None) or "")
+        launch = self.launch(args, ctx)
+        purpose = getattr(args, "description", None) or ""
+        return Question(launch.argv, launch.cwd, purpose=purpose, parsed=self.parsed(args, ctx))
 
-    async def prepare(self, args: Any, ctx: Context) -> None:
-        """A patch is verified before anybody is asked about it."""
+    def parsed(self, args: Any, ctx: Context) -> tuple[JSONObject, ...]:
+        """For events: what the command is for, part by part."""
+        from toolrest.policy.commands.purpose import parsed_command
+
+        return parsed_command(self.launch(args, ctx).judged, self.verdict(args, ctx).scripts)
+
+    async def prepare(self, args: Any, ctx: Context) -> Effects | None:
+        """Verify a patch; for a command read the profile that its environment comes from."""
         patch = self._patch_once(args, ctx)
         if patch is not None:
             await prepare_patch(patch.request, patch.cwd, ctx)
+        elif ctx.runner.is_confined and not args.asks_to_leave():
+            # Outside the sandbox a profile is read only after the decision: it is a program, too.
+            settled = await ctx.runner.settle(ctx.memo["planned"], outside=False)
+            if self._settle(settled, args, ctx):
+                return self.effects(args, ctx)
+        return None
+
+    def _settle(self, settled: Launch, args: Any, ctx: Context) -> bool:
+        """Take another environment into the record; True when its PATH finds other programs."""
+        from toolrest.tools.shell.decision import path_hijack
+
+        before = self.launch(args, ctx)
+        ctx.memo["launch"] = settled
+        if settled.path == before.path:
+            return False
+        ctx.memo.pop("path_hijack", None)
+        return path_hijack(self.verdict(args, ctx), settled, ctx)
+
+    async def _ready(self, args: Any, ctx: Context) -> Launch:
+        """The record as it is started; Changed when that is not what was judged."""
+        runner = ctx.runner
+        cwd = runner.workdir(args.workdir)
+        if ctx.outside or not runner.is_confined:
+            settled = await runner.settle(ctx.memo["planned"], outside=True)
+            if self._settle(settled, args, ctx):
+                raise Changed("outside the sandbox PATH finds other programs than were judged")
+        launch = self.launch(args, ctx)
+        more = await self.more_env(args, cwd, ctx)
+        runner.compare(launch)
+        runner.count()
+        return replace(launch, env={**launch.env, **more}) if more else launch
 
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
         """Run it, or apply the patch that it is."""
         patch = self._patch_once(args, ctx)
         if patch is None:
+            launch = await self._ready(args, ctx)
             try:
-                return await self.start(args, ctx)
+                return await self.start(launch, args, ctx)
             except SandboxDenied as denied:
                 raise _without_advice(denied, ctx) from None
         output = await ctx.in_thread(apply, patch.request, patch.cwd, ctx)
@@ -309,29 +348,21 @@ class PatchCall:
     cwd: str
 
 
-def patch_in(argv: tuple[str, ...], workdir: str | None, ctx: Context) -> PatchCall | None:
+def patch_in(launch: Launch) -> PatchCall | None:
     """The patch that a command is, or None; RespondToModel when it is a broken one."""
-    text = "\n".join(argv)
+    text = "\n".join(launch.argv)
     if not any(mark in text for mark in _PATCH_MARKS):
         return None
     from toolrest.patch.errors import PatchError
     from toolrest.patch.forms.shell_command import recognise
 
     try:
-        found = recognise(argv)
+        found = recognise(launch.argv)
     except PatchError as error:
         raise failed(error) from None
     if found is None:
         return None
-    folder = ctx.files.resolve(workdir) if workdir else ctx.cwd
-    return PatchCall(read(found.text), found.cwd(folder))
-
-
-def parsed_command(command: str | tuple[str, ...]) -> tuple[JSONObject, ...]:
-    """For events: what a command is for, part by part."""
-    from toolrest.policy.commands import purpose
-
-    return purpose.parsed_command(command)
+    return PatchCall(read(found.text), found.cwd(launch.cwd))
 
 
 def finish(

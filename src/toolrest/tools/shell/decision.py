@@ -15,11 +15,9 @@ from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 from toolrest.policy.grants.command_keys import command_keys, granted_by
 from toolrest.policy.modes import Row
-from toolrest.policy.paths.names import unique
 from toolrest.policy.verdict.outcome import (
     Granted,
     Outcome,
-    Requirement,
     Setting,
     outcome,
 )
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 
     from toolrest.gate.context import Context
     from toolrest.policy.grants.key import GrantKey
+    from toolrest.policy.launch import Launch
     from toolrest.policy.verdict.verdict import Judgement, Segment
     from toolrest.tools.shell.command_tool import Escalation
 
@@ -39,30 +38,27 @@ if TYPE_CHECKING:
 RULE = "path.planted"
 
 
-def expose(verdict: Judgement, ctx: Context) -> None:
+def expose(verdict: Judgement, launch: Launch, ctx: Context) -> None:
     """Commands that seemed harmless and may be such files no longer seem so."""
     if any(segment.kind < CommandClass.RUNS for segment in verdict.segments):
-        path_hijack(verdict, ctx)
+        path_hijack(verdict, launch, ctx)
 
 
-def path_hijack(verdict: Judgement, ctx: Context) -> bool:
+def path_hijack(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
     """Whether one of the commands may be such a file; looked at once a call, if anybody asks."""
     found: bool | None = ctx.memo.get("path_hijack")
     if found is None:
-        found = ctx.memo["path_hijack"] = _search(verdict, ctx)
+        found = ctx.memo["path_hijack"] = _search(verdict, launch, ctx)
     return found
 
 
-def _search(verdict: Judgement, ctx: Context) -> bool:
-    environment, _, _ = ctx.runner.environment(unified=False)
-    path = environment.get("PATH", os.defpath)
-    roots = unique(root for root in (ctx.workspace, *ctx.files.writable_roots) if root != "/")
-    suspects = path_entries_inside(roots, path)
+def _search(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
+    suspects = path_entries_inside(ctx.runner.suspects, launch.path)
     if not suspects:
         return False
     found = False
     for segment in verdict.segments:
-        instead = _instead(segment, path, suspects, ctx.workspace)
+        instead = _instead(segment, launch.path, suspects, ctx.workspace)
         if instead is not None:
             found = True
             why = f"PATH finds {instead} before the system's {segment.program}"
@@ -100,7 +96,7 @@ def setting_of(args: Escalation, ctx: Context) -> Setting:
     )
 
 
-def decision_on(verdict: Judgement, args: Escalation, ctx: Context) -> Decision:
+def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Context) -> Decision:
     """The decision on a command line."""
     setting = setting_of(args, ctx)
     found = outcome(verdict, ctx.rules, setting, prefix_rule=args.prefix_rule)
@@ -114,20 +110,23 @@ def decision_on(verdict: Judgement, args: Escalation, ctx: Context) -> Decision:
         # Only where rules allow every single command does the first attempt leave the sandbox.
         # Nor does it where a name means a file that the project or a tool has put there.
         leaves = (
-            required.bypass_sandbox and ctx.runner.is_confined and not path_hijack(verdict, ctx)
+            required.bypass_sandbox
+            and ctx.runner.is_confined
+            and not path_hijack(verdict, launch, ctx)
         )
         return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
-    return _asked(verdict, found, required, setting, args, ctx)
+    return _asked(verdict, launch, found, setting, args, ctx)
 
 
 def _asked(
     verdict: Judgement,
+    launch: Launch,
     found: Outcome,
-    required: Requirement,
     setting: Setting,
     args: Escalation,
     ctx: Context,
 ) -> Decision:
+    required = found.requirement
     rows = [decided.row for decided in found.decided]
     leaves = ctx.runner.is_confined and found.leaves
     justified = args.justification if setting.escalated else None
@@ -157,7 +156,7 @@ def _asked(
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
         return memory.grants.covering(need, real(cwds)) is not None
 
-    kept = not (leaves and path_hijack(verdict, ctx))
+    kept = not (leaves and path_hijack(verdict, launch, ctx))
     if kept and allowed(granted_by(stored, outside=leaves)):
         return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
     keys = command_keys(found, workspace=ctx.workspace, outside=leaves)

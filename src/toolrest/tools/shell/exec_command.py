@@ -11,6 +11,7 @@ from toolrest.gate.output.limiter import Limit, formatted_truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.tools.shell.command_tool import (
     CommandTool,
@@ -18,7 +19,6 @@ from toolrest.tools.shell.command_tool import (
     Permissions,
     SandboxDescription,
     finish,
-    parsed_command,
     withheld_notes,
 )
 
@@ -68,42 +68,33 @@ class ExecCommand(CommandTool):
             description="require_escalated asks to run outside the sandbox; needs a justification.",
         )
 
-    def script(self, args: Args) -> str | tuple[str, ...]:
-        """What the model wrote."""
-        return args.cmd
-
-    def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
+    def plan(self, args: Args, ctx: Context) -> Launch:
         """The chosen shell with that line."""
-        shells = ctx.runner.shells
-        shell = shells.named(args.shell) if args.shell else shells.default()
-        return shell.argv(args.cmd, login=args.login)
+        return ctx.runner.plan(
+            args.cmd, args.workdir, shell=args.shell, login=args.login, unified=True, tty=args.tty
+        )
 
     def wrap_patch(self, text: str) -> str:
         """A patch has no session: only the time and the output are told."""
         return f"Wall time: 0.0000 seconds\nOutput:\n{text}"
 
-    async def start(self, args: Args, ctx: Context) -> ToolOutput:
+    async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
         """Start it, wait, and say what came and whether it goes on."""
-        runner = ctx.runner
-        cwd = runner.workdir(args.workdir)
-        runner.count()
-        argv = self.argv_once(args, ctx)
-        _, withheld, _ = runner.environment(unified=True, tty=args.tty)
         parsed: tuple[JSONObject, ...] = ()
         ctx.delta = ExecCommandOutputDelta
 
         def started(session_id: int, pid: int) -> None:
             nonlocal parsed
-            parsed = parsed_command(args.cmd)  # while the program is busy starting
+            parsed = self.parsed(args, ctx)  # while the program is busy starting
             ctx.emit(
                 ExecCommandBegin(
                     call_id=ctx.call_id,
-                    command=argv,
-                    cwd=cwd,
+                    command=launch.argv,
+                    cwd=launch.cwd,
                     parsed_cmd=parsed,
                     process_id=str(session_id),
                     source=_SOURCE,
-                    withheld=withheld,
+                    withheld=launch.withheld,
                 )
             )
 
@@ -111,8 +102,8 @@ class ExecCommand(CommandTool):
             ctx.emit_late(
                 ExecCommandEnd(
                     call_id=ctx.call_id,
-                    command=argv,
-                    cwd=cwd,
+                    command=launch.argv,
+                    cwd=launch.cwd,
                     parsed_cmd=parsed,
                     stdout=end.transcript,
                     stderr="",
@@ -125,20 +116,15 @@ class ExecCommand(CommandTool):
                     status="completed" if end.exit_code == 0 else "failed",
                     process_id=str(end.session_id),
                     source=_SOURCE,
-                    withheld=withheld,
+                    withheld=launch.withheld,
                 )
             )
 
-        done = await runner.execute(
-            args.cmd,
-            cwd,
-            shell=args.shell,
-            login=args.login,
-            tty=args.tty,
+        done = await ctx.runner.execute(
+            launch,
             yield_ms=args.yield_time_ms,
             outside=ctx.outside,
             call_id=ctx.call_id,
-            more_env=await self.more_env(args, cwd, ctx),
             on_delta=ctx.output,
             on_start=started,
             on_end=ended,

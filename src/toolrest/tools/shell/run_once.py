@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
-from toolrest.items import ToolOutput
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.records import dataclass
-from toolrest.tools.shell.command_tool import finish, parsed_command, withheld_notes
+from toolrest.tools.shell.command_tool import finish, withheld_notes
 
 if TYPE_CHECKING:
     from toolrest.process.run import RunResult
     from toolrest.running.results import RunOutcome
-
-Delta = Callable[[Literal["stdout", "stderr"], str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +30,19 @@ class Finished:
 
 async def run_once(
     ctx: Context,
-    start: Callable[[Delta], Awaitable[RunOutcome]],
-    *,
-    command: tuple[str, ...],
-    cwd: str,
+    launch: Launch,
+    seconds: float,
+    parsed: tuple[JSONObject, ...],
     lay_out: Callable[[Finished, Context], str],
 ) -> ToolOutput:
-    """Count, announce, run, lay out; a blocked command raises SandboxDenied with its output."""
-    ctx.runner.count()
+    """Announce, run, lay out; a blocked command raises SandboxDenied with its output."""
     ctx.delta = ExecCommandOutputDelta
-    parsed = parsed_command(command)
-    _, withheld, _ = ctx.runner.environment(unified=False)
     begin = ExecCommandBegin(
-        call_id=ctx.call_id, command=command, cwd=cwd, parsed_cmd=parsed, withheld=withheld
+        call_id=ctx.call_id,
+        command=launch.argv,
+        cwd=launch.cwd,
+        parsed_cmd=parsed,
+        withheld=launch.withheld,
     )
     ctx.emit(begin)
     collector = ctx.collector()
@@ -53,7 +52,7 @@ async def run_once(
             collector.write(text)
             ctx.output(text, stream)
 
-        ran = await start(show)
+        ran = await ctx.runner.run_once(launch, seconds=seconds, outside=ctx.outside, on_delta=show)
     result = ran.result
     if result.state == "failed_to_start":
         _end(ctx, begin, result, result.error or "")

@@ -7,6 +7,7 @@ from toolrest.gate.context import Context
 from toolrest.gate.output.limiter import formatted_truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
+from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.tools.shell.command_tool import OneShot, OneShotTool, SandboxDescription
 from toolrest.tools.shell.run_once import Finished, run_once
@@ -33,36 +34,18 @@ class ShellTool(OneShotTool):
             default=None, description="What the command is for, in a few words."
         )
 
-    def script(self, args: Args) -> str | tuple[str, ...]:
-        """What the model wrote."""
-        return tuple(args.command)
-
-    def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
+    def plan(self, args: Args, ctx: Context) -> Launch:
         """Exactly what was given."""
         if not args.command or not args.command[0]:
             raise RespondToModel(
                 "command args are empty", kind="input_invalid", fields=("command",)
             )
-        return tuple(args.command)
+        return ctx.runner.plan(tuple(args.command), args.workdir)
 
-    async def start(self, args: Args, ctx: Context) -> ToolOutput:
+    async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
         """Run it and lay the result out as JSON."""
-        cwd = ctx.runner.workdir(args.workdir)
-        env = await self.more_env(args, cwd, ctx)
-        return await run_once(
-            ctx,
-            lambda delta: ctx.runner.run(
-                tuple(args.command),
-                cwd,
-                seconds=args.seconds,
-                outside=ctx.outside,
-                on_delta=delta,
-                more_env=env,
-            ),
-            command=tuple(args.command),
-            cwd=cwd,
-            lay_out=_structured,
-        )
+        parsed = self.parsed(args, ctx)
+        return await run_once(ctx, launch, args.seconds, parsed, _structured)
 
 
 def _structured(done: Finished, ctx: Context) -> str:

@@ -6,6 +6,7 @@ from toolrest.gate.context import Context
 from toolrest.gate.output.limiter import truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
+from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.tools.shell.command_tool import OneShot, OneShotTool, SandboxDescription
 from toolrest.tools.shell.run_once import Finished, run_once
@@ -31,33 +32,13 @@ class ShellCommand(OneShotTool):
             default=True, description="Whether the shell reads the user's profile first."
         )
 
-    def script(self, args: Args) -> str | tuple[str, ...]:
-        """What the model wrote."""
-        return args.command
-
-    def argv(self, args: Args, ctx: Context) -> tuple[str, ...]:
+    def plan(self, args: Args, ctx: Context) -> Launch:
         """The user's shell with that line."""
-        return ctx.runner.shells.default().argv(args.command, login=args.login)
+        return ctx.runner.plan(args.command, args.workdir, login=args.login)
 
-    async def start(self, args: Args, ctx: Context) -> ToolOutput:
+    async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
         """Run it and lay the result out as text."""
-        cwd = ctx.runner.workdir(args.workdir)
-        env = await self.more_env(args, cwd, ctx)
-        return await run_once(
-            ctx,
-            lambda delta: ctx.runner.run_line(
-                args.command,
-                cwd,
-                login=args.login,
-                seconds=args.seconds,
-                outside=ctx.outside,
-                more_env=env,
-                on_delta=delta,
-            ),
-            command=self.argv_once(args, ctx),
-            cwd=cwd,
-            lay_out=_freeform,
-        )
+        return await run_once(ctx, launch, args.seconds, self.parsed(args, ctx), _freeform)
 
 
 def _freeform(done: Finished, ctx: Context) -> str:

@@ -1,0 +1,96 @@
+"""The launch record: what a call will start, fixed before it is judged.
+
+Verdict, rules, grants, question, events and the start itself read this one record, so what is
+approved is what runs. What runs is compared with it at the last moment.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from toolrest.policy.paths.names import inside
+from toolrest.private_files import hash_file
+from toolrest.records import dataclass, field
+
+_LARGEST_HASHED = 256 << 20
+
+
+class Changed(Exception):
+    """Something differs from what was judged: the call is judged, and asked about, once more."""
+
+
+class Program(NamedTuple):
+    """An executable file, and how to recognise it.
+
+    `writable` means that a tool could have written it; then `digest` is its content's hash.
+    """
+
+    path: str
+    device: int
+    inode: int
+    writable: bool = False
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One program start, complete: what is judged is what is executed.
+
+    `argv` is the argument vector as people are shown it. `line` is the command line where
+    `argv[0]` is a shell that the system knows, and None for any other program. `start` is the
+    vector that is executed: `argv`, but without the option for a login profile where `env`
+    already is what that profile makes of it. `withheld` are names of variables that it does not
+    get, `forced` those that no profile changes.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str] = field(repr=False)
+    program: Program | None = None
+    line: str | None = None
+    shell: str | None = None
+    login: bool = False
+    tty: bool = False
+    withheld: tuple[str, ...] = ()
+    forced: tuple[str, ...] = ()
+    start: tuple[str, ...] = ()
+    sandbox: str = ""
+    network: str = ""
+
+    @property
+    def judged(self) -> str | tuple[str, ...]:
+        """What is judged: the command line of a known shell, or the argument vector."""
+        return self.argv if self.line is None else self.line
+
+    @property
+    def path(self) -> str:
+        """Where programs are looked for."""
+        return self.env.get("PATH", os.defpath)
+
+
+def find_executable(name: str, path: str, cwd: str, roots: Sequence[str]) -> Program | None:
+    """The file that starting `name` executes: by its path, or in PATH's absolute folders."""
+    if "/" in name:
+        return _program(os.path.join(cwd, name), roots)
+    for folder in path.split(os.pathsep):
+        found = _program(os.path.join(folder, name), roots) if folder.startswith("/") else None
+        if found is not None:
+            return found
+    return None
+
+
+def _program(file: str, roots: Sequence[str]) -> Program | None:
+    try:
+        info = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(info.st_mode) or not os.access(file, os.X_OK):
+        return None
+    places = (os.path.realpath(os.path.dirname(file)), os.path.realpath(file))
+    if not any(inside(place, root) for place in places for root in roots):
+        return Program(file, info.st_dev, info.st_ino)
+    digest = hash_file(file, _LARGEST_HASHED)
+    return Program(file, info.st_dev, info.st_ino, True, digest)
