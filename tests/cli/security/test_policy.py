@@ -47,9 +47,9 @@ def check(*words: str) -> dict[str, Any]:
         (["-a", "untrusted", "--", "make"], "ask", "execute"),
         (["-a", "required", "--", "ls"], "ask", "read"),
         (["-s", "read-only", "--", "touch x"], "ask", "write"),
-        (["-a", "never", "-s", "read-only", "--", "touch x"], "forbid", "write"),
+        (["-a", "never", "-s", "read-only", "--", "touch x"], "deny", "write"),
         (["--", "git push --force"], "ask", "critical"),
-        (["-a", "never", "--", "git push --force"], "forbid", "critical"),
+        (["-a", "never", "--", "git push --force"], "deny", "critical"),
         (["-a", "dangerous", "--", "git push --force"], "allow", "critical"),
         (["--", "echo", "a; reboot"], "allow", "read"),
         (["--", "echo a; reboot"], "ask", "critical"),
@@ -68,7 +68,7 @@ def test_check_names_every_segment_and_what_decided(work: Path, toolrest_home: P
         'prefix_rule(["make", "deploy"], decision="forbidden", justification="ask Ann")'
     )
     told = check("--", "ls; timeout 5 make deploy; npm t")
-    assert told["verdict"] == "forbid"
+    assert told["verdict"] == "deny"
     assert "ask Ann" in told["reason"]
     assert [(row["command"][0], row["row"]) for row in told["segments"]] == [
         ("ls", "safe"),
@@ -77,7 +77,7 @@ def test_check_names_every_segment_and_what_decided(work: Path, toolrest_home: P
         ("npm", "sandboxed"),
     ]
     text = run("policy", "check", "--", "make deploy").stdout
-    assert text.startswith("forbid")
+    assert text.startswith("deny")
     assert "own.rules" in text
 
 
@@ -106,7 +106,7 @@ def test_a_broken_rules_file_stops_the_check(work: Path, toolrest_home: Path) ->
 def test_show_tells_values_and_sources(work: Path) -> None:
     told = json.loads(run("policy", "show", "--json", "-a", "never").stdout)
     assert told["settings"]["approval_policy"] == {"value": "never", "source": "flag"}
-    assert told["table"]["critical"] == "forbid"
+    assert told["table"]["critical"] == "deny"
     text = run("policy", "show", "-c", 'approvals.tools.webfetch="deny"').stdout
     assert "approvals.tools" in text
     assert "approval_policy" in text
