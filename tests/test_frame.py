@@ -177,6 +177,16 @@ def test_the_examples_in_the_documents_run(tmp_path: Path, document: str) -> Non
         assert done.returncode == 0, done.stderr
 
 
+def test_every_link_between_documents_leads_to_a_file() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    links = {page: re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()) for page in pages}
+    assert sum(map(len, links.values())) > 40
+    dead = [
+        (page.name, to) for page in pages for to in links[page] if not (page.parent / to).exists()
+    ]
+    assert dead == []
+
+
 def test_the_core_install_stays_small() -> None:
     from importlib.metadata import requires
 
