@@ -187,6 +187,25 @@ def test_every_link_between_documents_leads_to_a_file() -> None:
     assert dead == []
 
 
+def test_what_runs_elsewhere_calls_the_developers_targets() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    assert set(re.findall(r"target: \[?([a-z-]+)", workflow)) == {"test", "test-container"}
+    assert "entry: make lint\n" in (ROOT / ".pre-commit-config.yaml").read_text()
+    named = re.findall(r"`make ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text())
+    assert {"lint", "test", "test-container", *named} <= targets
+
+
+def test_contributing_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`(?:\S+ )*?([\w/.]+(?:/|\.py|\.md|\.json|\.toml))[ `]", text))
+    rooms = re.findall(r"\b([a-z]+)/(?=[, ])", text.split("```")[1])
+    folders = (ROOT / "src/toolrest").glob("*/__init__.py")
+    assert sorted(rooms) == sorted(path.parent.name for path in folders)
+    dead = [n for n in named if not any((at / n).exists() for at in (ROOT, ROOT / "src/toolrest"))]
+    assert dead == []
+
+
 def test_the_core_install_stays_small() -> None:
     from importlib.metadata import requires
 
