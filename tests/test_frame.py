@@ -17,6 +17,7 @@ import pytest
 import toolrest
 
 ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "toolrest"
 
 PUBLIC = [
     "AgentSession",
@@ -196,14 +197,20 @@ def test_what_runs_elsewhere_calls_the_developers_targets() -> None:
     assert {"lint", "test", "test-container", *named} <= targets
 
 
-def test_contributing_names_files_that_exist() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    named = set(re.findall(r"`(?:\S+ )*?([\w/.]+(?:/|\.py|\.md|\.json|\.toml))[ `]", text))
-    rooms = re.findall(r"\b([a-z]+)/(?=[, ])", text.split("```")[1])
-    folders = (ROOT / "src/toolrest").glob("*/__init__.py")
-    assert sorted(rooms) == sorted(path.parent.name for path in folders)
-    dead = [n for n in named if not any((at / n).exists() for at in (ROOT, ROOT / "src/toolrest"))]
-    assert dead == []
+def test_contributing_maps_every_room() -> None:
+    rooms = re.findall(
+        r"\b([a-z]+)/(?=[, ])", (ROOT / "CONTRIBUTING.md").read_text().split("```")[1]
+    )
+    assert sorted(rooms) == sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/design.md"])
+def test_documents_name_files_that_exist(document: str) -> None:
+    ending = r"(?:/|\.py|\.md|\.json|\.toml)"
+    text = (ROOT / document).read_text()
+    named = set(re.findall(rf"`(?:[\w./=]+ )*([\w/]+{ending})[ `]", text))
+    assert len(named) > 20
+    assert [n for n in named if not (ROOT / n).exists() and not (SOURCE / n).exists()] == []
 
 
 def test_the_core_install_stays_small() -> None:
