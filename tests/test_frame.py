@@ -17,6 +17,7 @@ import pytest
 import toolrest
 
 ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "toolrest"
 
 PUBLIC = [
     "AgentSession",
@@ -175,6 +176,41 @@ def test_the_examples_in_the_documents_run(tmp_path: Path, document: str) -> Non
             [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_every_link_between_documents_leads_to_a_file() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    links = {page: re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()) for page in pages}
+    assert sum(map(len, links.values())) > 40
+    dead = [
+        (page.name, to) for page in pages for to in links[page] if not (page.parent / to).exists()
+    ]
+    assert dead == []
+
+
+def test_what_runs_elsewhere_calls_the_developers_targets() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    assert set(re.findall(r"target: \[?([a-z-]+)", workflow)) == {"test", "test-container"}
+    assert "entry: make lint\n" in (ROOT / ".pre-commit-config.yaml").read_text()
+    named = re.findall(r"`make ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text())
+    assert {"lint", "test", "test-container", *named} <= targets
+
+
+def test_contributing_maps_every_room() -> None:
+    rooms = re.findall(
+        r"\b([a-z]+)/(?=[, ])", (ROOT / "CONTRIBUTING.md").read_text().split("```")[1]
+    )
+    assert sorted(rooms) == sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/design.md"])
+def test_documents_name_files_that_exist(document: str) -> None:
+    ending = r"(?:/|\.py|\.md|\.json|\.toml)"
+    text = (ROOT / document).read_text()
+    named = set(re.findall(rf"`(?:[\w./=]+ )*([\w/]+{ending})[ `]", text))
+    assert len(named) > 20
+    assert [n for n in named if not (ROOT / n).exists() and not (SOURCE / n).exists()] == []
 
 
 def test_the_core_install_stays_small() -> None:

@@ -15,8 +15,8 @@ from toolrest import Tool, Toolrest
 from toolrest.tools.tool_search import ToolSearch
 
 ROOT = Path(__file__).parent.parent
-MISSION = (ROOT / "docs" / "mission.md").read_text()
-DECISIONS = (ROOT / "docs" / "decisions.md").read_text()
+MISSION = (ROOT / "docs" / "internals" / "mission.md").read_text()
+DECISIONS = (ROOT / "docs" / "internals" / "decisions.md").read_text()
 README = (ROOT / "README.md").read_text()
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 FAMILIES = (None, "claude-sonnet", "gpt-5", "gpt-5.1-codex", "codex-mini-latest")
@@ -78,7 +78,7 @@ def test_every_decision_has_its_row_and_what_holds_it() -> None:
 
 
 def readme_tools() -> dict[str, list[str]]:
-    """Risk, parallel, wires and tests by each callable name."""
+    """Risk, parallel and wires by each callable name."""
     return {
         name: cells
         for names, *cells in rows(README, "Every tool")
@@ -127,7 +127,8 @@ def test_the_readme_agrees_with_the_command(tmp_path: Path) -> None:
 
 
 def test_every_tool_of_the_readme_is_held_by_tests_that_exist() -> None:
-    for name, (_, _, wires, tests) in readme_tools().items():
-        assert wires, name
-        assert NAMED.search(tests), name
-        assert missing_tests(tests) == []
+    held = rows(MISSION, "Every tool")
+    assert [row[0] for row in held] == [row[0] for row in rows(README, "Every tool")]
+    assert all(wires for _, _, wires in readme_tools().values())
+    assert all(NAMED.search(tests) for _, tests in held)
+    assert missing_tests(MISSION) == []

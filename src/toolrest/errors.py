@@ -1,18 +1,43 @@
-"""What can go wrong, drawn as one tree.
+"""What can go wrong, drawn as one tree of exceptions.
 
-    ToolrestError                    everything Toolrest raises on purpose
-    ├── ConfigError                  a setting cannot be read or honoured
-    ├── ToolDefinitionError          a tool cannot be registered as it is written
-    ├── AuditError                   the audit log cannot be written or does not verify
-    ├── ModelError                   a model gave no answer (in toolrest.wire.model)
-    └── ToolCallError                a tool call failed; carries what the model is told
-        ├── RespondToModel           the usual case: the turn goes on, the model reads the text
-        ├── MissingLocalShellCallId  a local_shell_call with neither call_id nor id
-        ├── Rejected                 approval or policy said no
-        ├── SandboxDenied            the OS sandbox blocked it
-        ├── Timeout                  the call's time ran out
-        ├── Signal                   the process died by a signal
-        └── Fatal                    a broken contract or an unwritable journal: the turn ends
+    ToolrestError                   everything that Toolrest raises on purpose
+    ├── ConfigError                 a setting cannot be read or honoured
+    │   └── TableError              (config/schema/table.py) one table with all its problems
+    ├── ToolDefinitionError         a tool cannot be registered as it is written
+    ├── AuditError                  the audit log cannot be written or does not verify
+    ├── ToolCallError               a tool call failed; `message` is for the model
+    │   ├── RespondToModel          the usual case: the turn goes on
+    │   │   ├── UnknownSession      (process/sessions/table.py) no session has this number
+    │   │   ├── StdinClosed         (process/sessions/table.py) the command has no terminal
+    │   │   └── StdinFailed         (process/sessions/table.py) the terminal takes no input
+    │   ├── MissingLocalShellCallId a local_shell_call has neither call_id nor id
+    │   ├── Rejected                an approval or the policy denied the call
+    │   ├── SandboxDenied           the OS sandbox blocked the call
+    │   ├── Timeout                 the call's time ran out
+    │   ├── Signal                  the call's process died by a signal
+    │   └── Fatal                   a broken contract or an unwritable journal: the turn ends
+    ├── PatchError                  (patch/errors.py) a patch cannot be read or applied
+    │   ├── ParseError              (patch/errors.py) the text is not a patch
+    │   ├── ApplyError              (patch/errors.py) the patch does not fit what is on disk
+    │   │   └── MatchError          (patch/errors.py) a hunk's lines are not in the file
+    │   ├── EditError               (patch/errors.py) a string edit has no target, or several
+    │   └── ImplicitPatch           (patch/forms/shell_command.py) a shell was given a patch
+    ├── PendingError                (gate/approval/pending.py) a pending approval is unusable
+    ├── StartFailed                 (process/child.py) a command cannot be started
+    ├── SandboxUnavailable          (sandbox/errors.py) nothing here can enforce the policy
+    │   └── SandboxBusy             (sandbox/errors.py) not while another command runs
+    ├── ModelError                  (wire/model.py) a request to a model failed
+    ├── McpError                    (mcp/errors.py) an MCP server cannot be used
+    │   ├── McpUnavailable          (mcp/errors.py) no connection to the server
+    │   ├── McpTimeout              (mcp/errors.py) the server did not answer in time
+    │   ├── McpRefused              (mcp/errors.py) the server answered with an error
+    │   └── McpNeverStarts          (mcp/connection.py) not in this session
+    ├── CheckpointError             (agent/undo/records.py) a checkpoint is not saved or read
+    │   └── TooSlow                 (agent/undo/records.py) saving would take too long now
+    └── UndoError                   (agent/undo/records.py) nothing was taken back
+
+Those without a file are defined here, the others in the room that raises them;
+tests/test_errors.py compares the drawing with the classes.
 
 Exceptions are for the host program and for tool authors. What reaches a model is a
 `Failure`: a kind it can branch on, a message that says what to do, and the fields at fault.
@@ -40,7 +65,7 @@ if TYPE_CHECKING:
 
 
 class Failure:
-    """Why a call failed: the kind, the words for the model, and the argument paths at fault."""
+    """Why a call failed: the kind, the message for the model, and the argument paths at fault."""
 
     __slots__ = ("fields", "kind", "message")
 
@@ -111,7 +136,7 @@ class MissingLocalShellCallId(ToolCallError):
 
 
 class Rejected(ToolCallError):
-    """Approval or policy said no."""
+    """An approval or the policy denied the call."""
 
     kind: FailureKind = "policy_denied"
 
@@ -119,7 +144,7 @@ class Rejected(ToolCallError):
 class SandboxDenied(ToolCallError):
     """The OS sandbox blocked what the call tried to do.
 
-    `output` is what the model reads if nobody lets it run outside; the gate decides that.
+    `output` is what the model reads unless the call is approved to run outside; the gate asks.
     """
 
     kind: FailureKind = "sandbox_denied"

@@ -2,7 +2,7 @@
 
 The dispatch path emits these; the audit log, tracing, the terminal and `--json` output only
 listen. Texts in events are already redacted. Here is what every call can bring; what only some
-tools tell of themselves is in `of_tools` and found under this name all the same.
+tools tell of themselves is in `tool_events` and found under this name all the same.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ _CLOSING = 3.0
 _CLOSING_TRIES = 3
 
 
-class Never(McpError):
-    """The server will not be started in this session, whoever asks."""
+class McpNeverStarts(McpError):
+    """The server is not started in this session: its settings or the user refuse it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Connection:
         was_ready = False
         try:
             if self.server.problem is not None:
-                raise Never(self.server.problem)
+                raise McpNeverStarts(self.server.problem)
             await self._prepare()
             await self._permitted()
             async with AsyncExitStack() as stack:
@@ -213,7 +213,7 @@ class Connection:
                     return True, await self._attend(*opened), False
                 finally:
                     self._talk = None
-        except Never as error:
+        except McpNeverStarts as error:
             return was_ready, str(error), True
         except Exception as error:
             return was_ready, words(error), False
@@ -223,7 +223,7 @@ class Connection:
         if refused is None and self._host.may_start is not None:
             refused = await self._host.may_start(self.server)
         if refused is not None:
-            raise Never(refused)
+            raise McpNeverStarts(refused)
 
     async def _open(self, stack: AsyncExitStack) -> tuple[Talk, Wire] | str:
         """Connect, shake hands, list the tools; or the reason why not.

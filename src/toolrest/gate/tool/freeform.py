@@ -24,7 +24,7 @@ _EARLEY_SECONDS = 0.5
 _MAX_STEPS = 64 * CHECKED_CHARACTERS
 
 
-class _TooSlow(Exception):
+class _GrammarTooSlow(Exception):
     """The grammar has too many readings of this text."""
 
 
@@ -95,7 +95,7 @@ def _check_lark(tool: Tool, parser: Any, text: str) -> None:
             where = place(text, getattr(error, "pos_in_stream", None) or 0)
             problem = f"does not follow the grammar at {where}"
         raise _invalid(tool, problem) from None
-    except (_TooSlow, RecursionError):
+    except (_GrammarTooSlow, RecursionError):
         raise _invalid(
             tool, "its grammar has too many readings of this text to check it; send less at once"
         ) from None
@@ -109,7 +109,7 @@ def _reads_otherwise(tool: Tool, text: str) -> bool:
         return False
     try:
         _earley(tool.grammar.definition).parse(text)
-    except (UnexpectedInput, _TooSlow, RecursionError):
+    except (UnexpectedInput, _GrammarTooSlow, RecursionError):
         return False
     return True
 
@@ -169,7 +169,7 @@ def _timed(match: Callable[..., Any]) -> Callable[..., Any]:
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         if monotonic() > _clock.ends:
-            raise _TooSlow
+            raise _GrammarTooSlow
         return match(*args, **kwargs)
 
     return timed
