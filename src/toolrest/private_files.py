@@ -119,6 +119,27 @@ def hash_file(path: str, most: int | None = None) -> str | None:
         os.close(fd)
 
 
+def is_first_time(home: str, text: str) -> bool:
+    """Return True the first time a home is asked about this text, and record that."""
+    name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    try:
+        folder = private_folder(home, "told")
+    except OSError:
+        return True
+    try:
+        file = private_file(folder, name)
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(folder)
+    with contextlib.suppress(OSError):  # only the file's name counts; its content is for people
+        write_all(file, text.encode("utf-8", "surrogatepass") + b"\n")
+    os.close(file)
+    return True
+
+
 def is_locked(path: str) -> bool:
     """Whether a process holds a lock on this file; OSError when it cannot be opened."""
     import fcntl

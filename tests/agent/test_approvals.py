@@ -312,13 +312,30 @@ async def test_a_yes_with_a_rule_is_written_and_in_force_at_once(
         output = await rest.call("exec_command", sh("make build"))
         assert '[toolrest] Approved command prefix saved: ["make", "build"]' in output.text
         explained = rest.explain("exec_command", sh("make build -j4"))
-        assert (explained.verdict, explained.leaves) == ("allow", True)
-        assert rest.explain("exec_command", sh("make build | head")).leaves is False
+        assert (explained.verdict, explained.leaves) == ("allow", False)
     rules = (toolrest_home / "rules" / "default.rules").read_text()
     assert rules == 'prefix_rule(pattern=["make", "build"], decision="allow")\n'
     async with session(tmp_path) as rest:
         assert rest.explain("exec_command", sh("make build")).verdict == "allow"
     assert len(asked) == 1
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_rule_from_a_question_about_leaving_says_outside(
+    tmp_path: Path, toolrest_home: Path
+) -> None:
+    """Fails on trees in which every saved rule meant outside."""
+    asked = Asked("approved_with_rule")
+    leaving = {"cmd": "make --version", "sandbox_permissions": "require_escalated"}
+    async with session(tmp_path, asked, mode="on-request") as rest:
+        await rest.call("exec_command", leaving)
+        (choice,) = (choice for choice in asked[0].choices if choice.scope == "rule")
+        assert "also outside the sandbox" in choice.sentence
+        explained = rest.explain("exec_command", leaving)
+        assert (explained.verdict, explained.leaves) == ("allow", True)
+    rules = (toolrest_home / "rules" / "default.rules").read_text()
+    line = 'prefix_rule(pattern=["make", "--version"], decision="allow", outside=True)\n'
+    assert rules == line
 
 
 async def test_no_rule_is_offered_for_commands_whose_next_word_is_one_more_file(

@@ -240,6 +240,10 @@ class Toolrest:
 
         return explain(self._gate, FunctionCall("explain", name, arguments or {}))
 
+    def rule_warnings(self) -> tuple[str, ...]:
+        """What the user should know about the rules for commands; empty most of the time."""
+        return self._session.known.warnings()
+
     @property
     def rules(self) -> Rules:
         """The rules for commands that are in force."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.names import inside
+from toolrest.private_files import is_first_time
 from toolrest.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -65,6 +66,13 @@ class SessionRules:
     def book(self) -> RuleBook:
         """The rules in force and where they came from."""
         return rules_of(self._config)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know about the rules in force; some of it is said once a home."""
+        if not _has_rules(self._config):
+            return ()
+        once = (text for text in self.book.once if is_first_time(self._config.home, text))
+        return (*self.book.warnings, *once)
 
     @property
     def rules(self) -> Rules:
@@ -146,13 +154,15 @@ class _Saver:
     home: str
     known: SessionRules
 
-    def __call__(self, prefix: Sequence[str]) -> str:
+    def __call__(self, prefix: Sequence[str], outside: bool) -> str:
         from toolrest.policy.rules.files import append_allow
         from toolrest.policy.rules.rules import PrefixRule
 
-        file = append_allow(self.home, prefix)
+        file = append_allow(self.home, prefix, outside=outside)
         rest = tuple((token,) for token in prefix[1:])
-        self.known.rules.add(PrefixRule(prefix[0], rest, Answer.ALLOW, source=file))
+        self.known.rules.add(
+            PrefixRule(prefix[0], rest, Answer.ALLOW, source=file, outside=outside)
+        )
         return file
 
 

@@ -73,13 +73,13 @@ LEFT_OUT = {
 }
 
 
-def import_codex(codex_home: str | os.PathLike[str] | None = None) -> tuple[str, list[str]]:
+def import_codex(folder: str | os.PathLike[str] | None = None) -> tuple[str, list[str]]:
     """TOML for our config.toml, and one line for each setting left out. Writes nothing.
 
     Reads `config.toml` and the profiles `NAME.config.toml` beside it, never `auth.json`;
     without a folder, `$CODEX_HOME` or `~/.codex`.
     """
-    home = os.fspath(codex_home) if codex_home is not None else _codex_home()
+    home = codex_home(folder)
     file = os.path.join(home, "config.toml")
     raw = read_toml(file)
     if raw is None:
@@ -93,7 +93,10 @@ def import_codex(codex_home: str | os.PathLike[str] | None = None) -> tuple[str,
     return _document(nest(converted)), skipped
 
 
-def _codex_home() -> str:
+def codex_home(folder: str | os.PathLike[str] | None = None) -> str:
+    """The folder of Codex's files: the given one, `$CODEX_HOME` or `~/.codex`."""
+    if folder is not None:
+        return os.fspath(folder)
     return os.environ.get("CODEX_HOME") or os.path.join(user_home(os.environ), ".codex")
 
 

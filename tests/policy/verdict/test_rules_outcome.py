@@ -109,7 +109,9 @@ def test_the_network_may_be_on() -> None:
 def test_leaving_the_sandbox_always_asks(command: str) -> None:
     setting = replace(DEFAULT, permissions="require_escalated")
     assert decide(command, setting=setting).answer == "ask"
-    rule = f'prefix_rule(["{command.split()[0]}"])'
+    program = command.split()[0]
+    assert decide(command, f'prefix_rule(["{program}"])', setting).answer == "ask"
+    rule = f'prefix_rule(["{program}"], outside=True)'
     assert require(command, rule, setting) == Requirement(Answer.ALLOW, bypass_sandbox=True)
 
 
@@ -164,7 +166,8 @@ def test_what_would_ask_is_forbidden_in_never_and_says_why() -> None:
 
 
 def test_an_allow_rule_lifts_ordinary_commands() -> None:
-    assert require("make x", 'prefix_rule(["make"])', ASKS) == Requirement(
+    assert require("make x", 'prefix_rule(["make"])', ASKS) == Requirement(Answer.ALLOW)
+    assert require("make x", 'prefix_rule(["make"], outside=True)', ASKS) == Requirement(
         Answer.ALLOW, bypass_sandbox=True
     )
     assert decide("make x; npm x", 'prefix_rule(["make"])', ASKS).answer == "ask"
@@ -190,9 +193,25 @@ def test_an_allow_rule_lifts_ordinary_commands() -> None:
 def test_the_sandbox_is_left_only_when_rules_allow_every_command(
     command: str, bypass: bool
 ) -> None:
-    found = require(command, 'prefix_rule(["make"])')
+    found = require(command, 'prefix_rule(["make"], outside=True)')
     assert found.answer == "allow"
     assert found.bypass_sandbox == bypass
+    inside = require(command, 'prefix_rule(["make"])')
+    assert (inside.answer, inside.bypass_sandbox) == ("allow", False)
+
+
+def test_a_rule_that_does_not_say_outside_lets_nothing_leave() -> None:
+    """Fails on trees in which every allow rule left the sandbox."""
+    for command, row in (("touch /opt/x", "write.outside"), ("curl https://a.io", "network.off")):
+        program = command.split()[0]
+        found = decide(command, f'prefix_rule(["{program}"])')
+        assert (found.answer, found.decided[0].row) == ("ask", row)
+        out = decide(command, f'prefix_rule(["{program}"], outside=True)')
+        assert (out.answer, out.requirement.bypass_sandbox) == ("allow", True)
+    # One of two rules says it, and the strictest decides as ever.
+    both = 'prefix_rule(["make"])\nprefix_rule(["make", "x"], outside=True)'
+    assert require("make x", both).bypass_sandbox
+    assert not require("make y", both).bypass_sandbox
 
 
 def test_an_allowed_command_still_may_not_write_elsewhere_through_the_shell() -> None:
@@ -209,7 +228,7 @@ def test_a_short_allow_rule_does_not_lift_the_dangerous_list() -> None:
         ("git push --force", '["git", "push"]', '["git", "push", "--force"]'),
     ):
         assert decide(command, f"prefix_rule({short})").answer == "ask"
-        assert decide(command, f"prefix_rule({spelled})").answer == "allow"
+        assert decide(command, f"prefix_rule({spelled}, outside=True)").answer == "allow"
     assert decide("echo x > /dev/sda", 'prefix_rule(["echo", "x"])').answer == "ask"
 
 

@@ -171,6 +171,7 @@ class _Run:
             ephemeral=self.task.ephemeral,
             trusted=config.trusted,
         )
+        session.warnings += session.rest.rule_warnings()
         session.warnings += add_user_tools(session.rest)
         session.warnings += self.task.choices.unknown_tools(session.rest)
         session.warnings += _ignored_docs(session)

@@ -69,9 +69,11 @@ def path() -> None:
     "--from", "folder", metavar="DIR", help="Codex's home; default $CODEX_HOME or ~/.codex."
 )
 def import_codex(folder: str | None) -> None:
-    """Print your Codex settings as Toolrest settings; nothing is written.
+    """Print your Codex settings as Toolrest settings; no setting is written.
 
-    What cannot be taken over is listed on standard error with the reason.
+    What cannot be taken over is listed on standard error with the reason. Codex's rules that
+    allow a command run it outside the sandbox: at a terminal you are asked which of them to keep
+    so, and the answers go to your rules file; otherwise they are listed with the line to add.
     """
     from toolrest.config.codex import import_codex as convert
 
@@ -79,4 +81,33 @@ def import_codex(folder: str | None) -> None:
     click.echo(text, nl=False)
     for line in skipped:
         click.echo(f"toolrest: not taken over: {line}", err=True)
-    sys.exit(0)
+    _import_rules(folder)
+
+
+_KEEP = click.Choice(["outside", "inside", "no"])
+
+
+def _import_rules(folder: str | None) -> None:
+    """Codex's allow rules: ask about each at a terminal, else list them."""
+    import os
+
+    from toolrest.config.codex import codex_home
+    from toolrest.config.files import toolrest_home
+    from toolrest.policy.rules.files import allow_line, append_allow, load_rules
+    from toolrest.policy.terminal_safe import display_safe
+
+    prefixes = load_rules([codex_home(folder)]).allowed_prefixes()
+    asks = sys.stdin.isatty() and sys.stderr.isatty()
+    home = toolrest_home(None, os.environ)
+    for prefix in prefixes:
+        shown = display_safe(allow_line(prefix, outside=True))
+        if not asks:
+            click.echo(f"toolrest: Codex allows this outside its sandbox: {shown}", err=True)
+            continue
+        question = f"Codex allows {display_safe(' '.join(prefix))} outside its sandbox. Keep it"
+        kept = click.prompt(question, type=_KEEP, default="inside", err=True)
+        if kept != "no":
+            append_allow(home, prefix, outside=kept == "outside")
+    if prefixes and not asks:
+        rules = os.path.join(home, "rules", "default.rules")
+        click.echo(f"toolrest: to keep one of them, put its line into {rules}", err=True)

@@ -39,8 +39,8 @@ class Memory:
     project: str
     scopes: tuple[GrantScope, ...] = ("session",)
     """How long a yes may be kept at all: without files of its own, a session keeps its own."""
-    save_rule: Callable[[Sequence[str]], str] | None = None
-    """Puts a prefix into the user's rules file and in force; says where."""
+    save_rule: Callable[[Sequence[str], bool], str] | None = None
+    """Puts a prefix into the user's rules file and in force, also outside or not; says where."""
 
     def recall(self, decision: Decision, needs: Sequence[GrantKey], cwd: str) -> Decision:
         """The same decision, or a yes where somebody has said so before to all that is needed."""
@@ -73,7 +73,7 @@ class Memory:
                 session = self._kept("session", keys)
                 offered[0] = Choice("once", f"this call, and {session.sentence}", session.stores)
         if decision.prefix and self.save_rule is not None and self.mode not in ("strict", "auto"):
-            offered.append(_rule(decision.prefix))
+            offered.append(_rule(decision.prefix, outside=decision.leaves))
         return tuple(offered)
 
     def _offered(self, risk: Risk) -> tuple[GrantScope, ...]:
@@ -102,7 +102,7 @@ class Memory:
             if choice.prefix and self.save_rule is not None:
                 from toolrest.policy.rules.amendment import saved_message
 
-                self.save_rule(choice.prefix)
+                self.save_rule(choice.prefix, request.leaves)
                 return Remembering(note=saved_message(choice.prefix).replace("\n- ", " "))
             if choice.stores:
                 scope = "session" if choice.scope == "once" else choice.scope
@@ -112,12 +112,13 @@ class Memory:
         return Remembering()
 
 
-def _rule(prefix: Sequence[str]) -> Choice:
+def _rule(prefix: Sequence[str], *, outside: bool) -> Choice:
     from toolrest.policy.grants.key import quoted
     from toolrest.policy.terminal_safe import display_safe
 
     sentence = (
-        f"in every session and folder, also outside the sandbox: commands that start with "
+        f"in every session and folder{', also outside the sandbox' * outside}: "
+        f"commands that start with "
         f"{display_safe(quoted(prefix))} (a line in the rules file)"
     )
     return Choice("rule", sentence, prefix=tuple(prefix))

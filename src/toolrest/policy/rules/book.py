@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.policy.rules.amendment import is_banned
-from toolrest.policy.rules.files import load_file, load_rules, rules_files
+from toolrest.policy.rules.files import allow_line, load_file, rules_files
 from toolrest.policy.rules.rules import PrefixRule, Rules
 
 
@@ -20,6 +20,8 @@ class RuleBook(NamedTuple):
     rules: Rules
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
+    """What a person should know and need not read again."""
 
 
 def rule_book(
@@ -37,8 +39,9 @@ def rule_book(
     rules = Rules()
     folders = [] if home is None else [home]
     files = rules_files(folders)
-    if files:
-        rules.merge(load_rules(folders))
+    own = [(file, load_file(file)) for file in files]
+    for _, loaded in own:
+        rules.merge(loaded)
     warnings: list[str] = []
     for folder in projects:
         for file in rules_files([folder]):
@@ -51,7 +54,23 @@ def rule_book(
         rules.merge(managed_rules(rows, "config.toml"))
     for text, say in (commands or {}).items():
         rules.add(_command_rule(text, say))
-    return RuleBook(rules, tuple(files), tuple(warnings))
+    once = tuple(filter(None, map(_inside_notice, own)))
+    return RuleBook(rules, tuple(files), tuple(warnings), once)
+
+
+def _inside_notice(own: tuple[str, Rules]) -> str | None:
+    """For a file from before `outside`: its allow rules once meant outside the sandbox, too."""
+    file, loaded = own
+    allows = [
+        r for group in loaded.by_program.values() for r in group if r.decision == Answer.ALLOW
+    ]
+    if not allows or any(rule.outside for rule in allows):
+        return None
+    first = loaded.allowed_prefixes()[0]
+    return (
+        f"{file}: its allow rules let commands run inside the sandbox; "
+        f"for one that may run outside, too, write {allow_line(first, outside=True)}"
+    )
 
 
 def _tightening(file: str, warnings: list[str]) -> Rules:

@@ -69,10 +69,10 @@ def _text(data: bytes, path: str) -> str:
         raise ConfigError(f"{path}:{line}: the file is not UTF-8") from None
 
 
-def allow_line(prefix: Sequence[str]) -> str:
-    """The line that allows a prefix."""
+def allow_line(prefix: Sequence[str], *, outside: bool = False) -> str:
+    """The line that allows a prefix, inside the sandbox or also outside."""
     tokens = ", ".join(json.dumps(token, ensure_ascii=False) for token in prefix)
-    return f'prefix_rule(pattern=[{tokens}], decision="allow")'
+    return f'prefix_rule(pattern=[{tokens}], decision="allow"{", outside=True" * outside})'
 
 
 def network_line(host: str, protocol: str, decision: str, justification: str | None = None) -> str:
@@ -84,7 +84,7 @@ def network_line(host: str, protocol: str, decision: str, justification: str | N
     )
 
 
-def append_allow(folder: str, prefix: Sequence[str]) -> str:
+def append_allow(folder: str, prefix: Sequence[str], *, outside: bool = False) -> str:
     """Allow a prefix in the `default.rules` of a config folder; returns the file's path.
 
     Prefixes that would allow anything at all (`bash -c`, `python`, `sudo`, …) are refused.
@@ -94,7 +94,7 @@ def append_allow(folder: str, prefix: Sequence[str]) -> str:
     if is_banned(prefix):
         raise ConfigError(f"{json.dumps(list(prefix))} would allow far more than one command")
     path = os.path.join(folder, FOLDER, DEFAULT_FILE)
-    append_line(path, allow_line(prefix))
+    append_line(path, allow_line(prefix, outside=outside))
     return path
 
 

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 SECONDS = 2.0
 
 _PRELUDE = """
-def prefix_rule(pattern, decision="allow", match=[], not_match=[], justification=None):
+def prefix_rule(
+    pattern, decision="allow", match=[], not_match=[], justification=None, outside=False
+):
     _list("pattern", pattern)
     _list("match", match)
     _list("not_match", not_match)
-    _prefix_rule(pattern, decision, match, not_match, justification)
+    _prefix_rule(pattern, decision, match, not_match, justification, outside)
 
 def network_rule(host, protocol, decision, justification=None):
     _network_rule(host, protocol, decision, justification)
@@ -152,7 +154,13 @@ class _Loader:
         return None
 
     def _prefix_rule(
-        self, pattern: Any, decision: Any, match: Any, not_match: Any, justification: Any
+        self,
+        pattern: Any,
+        decision: Any,
+        match: Any,
+        not_match: Any,
+        justification: Any,
+        outside: Any,
     ) -> None:
         self._count += 1
         if self._stop_at is not None and self._stop_at[0] == self._count:
@@ -160,7 +168,10 @@ class _Loader:
         verdict = SPELLINGS.get(decision) if isinstance(decision, str) else None
         if verdict is None:
             raise ValueError(f"decision must be allow, prompt or forbidden, not {decision!r}")
-        rules = _expand(pattern, verdict, justification, f"{self._name}, rule {self._count}")
+        if not isinstance(outside, bool) or (outside and verdict != Answer.ALLOW):
+            raise ValueError("outside must be True or False, and True only where decision is allow")
+        source = f"{self._name}, rule {self._count}"
+        rules = _expand(pattern, verdict, justification, source, outside=outside)
         for rule in rules:
             self.rules.add(rule)
         self._examples.append((rules, _examples("match", match), _examples("not_match", not_match)))
@@ -207,16 +218,20 @@ def normal_host(host: object) -> str:
 
 
 def _expand(
-    pattern: Sequence[Any], decision: Answer, justification: Any, source: str
+    pattern: Sequence[Any],
+    decision: Answer,
+    justification: Any,
+    source: str,
+    *,
+    outside: bool = False,
 ) -> list[PrefixRule]:
     """One rule for each alternative of the first token."""
     if not pattern:
         raise ValueError("pattern must not be empty")
     tokens = [_alternatives(token) for token in pattern]
     reason = _justification(justification)
-    return [
-        PrefixRule(program, tuple(tokens[1:]), decision, reason, source) for program in tokens[0]
-    ]
+    rest = tuple(tokens[1:])
+    return [PrefixRule(program, rest, decision, reason, source, outside) for program in tokens[0]]
 
 
 def _alternatives(token: Any) -> tuple[str, ...]:

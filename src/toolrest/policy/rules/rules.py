@@ -24,13 +24,17 @@ def spelled(answer: Answer) -> str:
 
 
 class PrefixRule(NamedTuple):
-    """`rest` holds, for each token after the program, the alternatives at that place."""
+    """`rest` holds, for each token after the program, the alternatives at that place.
+
+    `outside` on a rule that allows: such commands may leave the sandbox, too (D-56).
+    """
 
     program: str
     rest: tuple[tuple[str, ...], ...]
     decision: Answer
     justification: str | None = None
     source: str = ""
+    outside: bool = False
 
 
 class NetworkRule(NamedTuple):
@@ -56,6 +60,7 @@ class RuleMatch(NamedTuple):
     source: str = ""
     resolved_program: str | None = None
     uncertain: bool = False
+    outside: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As Codex prints it."""
@@ -95,11 +100,11 @@ class Rules:
         self.executables.update(other.executables)
         self.network += other.network
 
-    def with_allow(self, prefix: Sequence[str]) -> Rules:
+    def with_allow(self, prefix: Sequence[str], *, outside: bool) -> Rules:
         """A copy in which commands with this prefix are allowed."""
         copy = Rules({k: list(v) for k, v in self.by_program.items()}, dict(self.executables))
         rest = tuple((token,) for token in prefix[1:])
-        copy.add(PrefixRule(prefix[0], rest, Answer.ALLOW))
+        copy.add(PrefixRule(prefix[0], rest, Answer.ALLOW, outside=outside))
         return copy
 
     def matches(
@@ -173,6 +178,7 @@ def _match(rule: PrefixRule, argv: Sequence[str], marks: Sequence[int]) -> RuleM
         rule.justification,
         rule.source,
         uncertain=uncertain,
+        outside=rule.outside,
     )
 
 

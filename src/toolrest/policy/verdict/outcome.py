@@ -21,7 +21,7 @@ from toolrest.policy.modes import Row, need
 from toolrest.policy.paths.names import inside
 from toolrest.policy.rules.amendment import is_banned
 from toolrest.policy.rules.rules import RuleMatch, Rules
-from toolrest.policy.verdict.requirement import Amendment, Decided
+from toolrest.policy.verdict.requirement import LEAVING, Amendment, Decided
 from toolrest.policy.verdict.requirement import ExecMode as ExecMode
 from toolrest.policy.verdict.requirement import Outcome as Outcome
 from toolrest.policy.verdict.requirement import Requirement as Requirement
@@ -67,7 +67,7 @@ def outcome(
     if decision == Answer.DENY:
         requirement = _denied(verdict, decided)
     elif decision == Answer.ALLOW:
-        by_rules = verdict.plain and bool(decided) and all(d.by_rule for d in decided)
+        by_rules = verdict.plain and bool(decided) and all(d.may_leave for d in decided)
         requirement = Requirement(Answer.ALLOW, amendment=_after(decided), bypass_sandbox=by_rules)
     elif setting.mode in ("never", "dangerous"):
         reason = NEVER if setting.mode == "never" else DANGEROUS
@@ -112,17 +112,31 @@ def _one(
             reached = _outside(segment.redirected, roots, setting)
             if decision == Answer.ALLOW and reached:
                 return Decided(segment, Answer.ASK, "write.outside", matches)
+            inside = decision == Answer.ALLOW and not any(match.outside for match in matches)
+            row = _must_leave(segment, setting, roots) if inside else None
+            if row is not None:
+                return Decided(segment, Answer.ASK, row, matches)
             return Decided(segment, decision, "rule", matches)
     elif covering is not None and segment.kind <= CommandClass.RUNS and not segment.redirected:
         return Decided(segment, Answer.ALLOW, covering.row, covering.matches)
     decision, row = _heuristic(segment, setting)
-    may_stay = need("leave", setting.mode, command=True) == Answer.ALLOW
-    if decision == Answer.ALLOW and setting.limited and not may_stay:
-        if _outside(segment.writes + segment.redirected, roots, setting):
-            return Decided(segment, Answer.ASK, "write.outside", matches)
-        if not setting.network and not all(map(is_loopback, segment.connects)):
-            return Decided(segment, Answer.ASK, "network.off", matches)
+    left = _must_leave(segment, setting, roots) if decision == Answer.ALLOW else None
+    if left is not None:
+        return Decided(segment, Answer.ASK, left, matches)
     return Decided(segment, decision, row, matches)
+
+
+def _must_leave(segment: Segment, setting: Setting, roots: tuple[str, ...]) -> str | None:
+    """The row that says why a command cannot do its work inside the sandbox; None if it can."""
+    if not setting.limited or need("leave", setting.mode, command=True) == Answer.ALLOW:
+        return None
+    if setting.escalated:
+        return "escalated"
+    if _outside(segment.writes + segment.redirected, roots, setting):
+        return "write.outside"
+    if not setting.network and not all(map(is_loopback, segment.connects)):
+        return "network.off"
+    return None
 
 
 def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
@@ -286,7 +300,8 @@ def _covers(verdict: Judgement, rules: Rules, setting: Setting, prefix: Sequence
     """True when allowing the prefix would let every segment run."""
     if is_banned(prefix) or not all(prefix):
         return False
-    after = _decide(verdict, rules.with_allow(prefix), setting)
+    left = any(d.row in LEAVING for d in _decide(verdict, rules, setting))
+    after = _decide(verdict, rules.with_allow(prefix, outside=left), setting)
     return all(d.decision == Answer.ALLOW for d in after)
 
 

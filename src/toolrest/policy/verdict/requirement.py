@@ -19,7 +19,7 @@ SandboxPermissions: TypeAlias = Literal[
 ]
 Amendment: TypeAlias = "tuple[str, ...] | None"
 
-_LEAVING = ("escalated", "write.outside", "network.off")
+LEAVING = ("escalated", "write.outside", "network.off")
 """Rows whose yes would mean nothing inside the sandbox."""
 
 
@@ -28,7 +28,7 @@ class Requirement:
     """What a command needs before it may run.
 
     `reason` is the policy's, for the model; `detail` says what was seen. `bypass_sandbox` only
-    where rules allow every single command.
+    where rules allow every single command outside, too.
     """
 
     answer: Answer
@@ -50,6 +50,11 @@ class Decided(NamedTuple):
     def by_rule(self) -> bool:
         """True when rules decided, not the table."""
         return self.row == "rule"
+
+    @property
+    def may_leave(self) -> bool:
+        """True when a rule lets this command run outside the sandbox."""
+        return self.by_rule and any(match.outside for match in self.matches)
 
     def to_json(self) -> dict[str, Any]:
         """For `policy check --json`."""
@@ -74,7 +79,7 @@ class Outcome:
     @property
     def leaves(self) -> bool:
         """Whether a yes inside the sandbox would mean nothing."""
-        return any(decided.row in _LEAVING for decided in self.decided)
+        return any(decided.row in LEAVING for decided in self.decided)
 
     @property
     def answer(self) -> Answer:
