@@ -57,6 +57,8 @@ class Launch:
     withheld: tuple[str, ...] = ()
     forced: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
+    path: str | None = None
+    """Where programs are looked for; None where a login profile sets that and tells it too late."""
     sandbox: str = ""
     network: str = ""
 
@@ -64,11 +66,6 @@ class Launch:
     def judged(self) -> str | tuple[str, ...]:
         """What is judged: the command line of a known shell, or the argument vector."""
         return self.argv if self.line is None else self.line
-
-    @property
-    def path(self) -> str:
-        """Where programs are looked for."""
-        return self.env.get("PATH", os.defpath)
 
 
 def find_executable(name: str, path: str, cwd: str, roots: Sequence[str]) -> Program | None:

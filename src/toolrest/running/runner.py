@@ -19,7 +19,7 @@ from toolrest.process.run import run
 from toolrest.process.sessions.session import SessionEnd
 from toolrest.process.sessions.table import ExecResult, Sessions
 from toolrest.process.shells.environment import Environment, build, forced
-from toolrest.process.shells.login_env import LoginShells
+from toolrest.process.shells.login_env import LoginShells, LoginStart
 from toolrest.process.shells.shells import Shell, ShellKind, Shells
 from toolrest.records import replace
 from toolrest.running.confinement import Confinement, ContainerStops, Enclosure, EnforcementNotes
@@ -159,11 +159,12 @@ class Runner:
             login = login and chosen.posix
         else:
             argv, login = command, False
+        path = env.get("PATH", os.defpath)
         return Launch(
             argv,
             cwd,
             env,
-            find_executable(argv[0], env.get("PATH", os.defpath), cwd, self.suspects),
+            find_executable(argv[0], path, cwd, self.suspects),
             line,
             kind,
             login,
@@ -171,6 +172,7 @@ class Runner:
             withheld,
             tuple(forced),
             argv,
+            path,
             self.files.mode,
             self.confinement.network,
         )
@@ -180,13 +182,13 @@ class Runner:
         if not launch.login:
             return launch
         shell = Shell(cast("ShellKind", launch.shell), launch.argv[0])
-        start, env = await self._prepare(shell, launch, outside)
-        program = find_executable(start[0], env.get("PATH", os.defpath), launch.cwd, self.suspects)
-        return replace(launch, env=env, start=start, program=program)
+        start, env, path = await self._prepare(shell, launch, outside)
+        return replace(launch, env=env, start=start, path=path)
 
     def compare(self, launch: Launch) -> None:
         """Raise Changed when starting it now would execute another file than the one judged."""
-        now = find_executable(launch.start[0], launch.path, launch.cwd, self.suspects)
+        path = launch.env.get("PATH", os.defpath)
+        now = find_executable(launch.start[0], path, launch.cwd, self.suspects)
         if now != launch.program:
             found = "is gone" if now is None else f"is now {now.path}, another file or content"
             raise Changed(f"{launch.start[0]} {found}")
@@ -211,9 +213,7 @@ class Runner:
         command = Command(launch.start, launch.cwd, launch.env)
         return await self._run(command, launch.withheld, seconds, outside, on_delta)
 
-    async def _prepare(
-        self, shell: Shell, launch: Launch, outside: bool
-    ) -> tuple[tuple[str, ...], dict[str, str]]:
+    async def _prepare(self, shell: Shell, launch: Launch, outside: bool) -> LoginStart:
         """Arguments and environment of a login shell's line; reading a profile is a command too."""
         await self.enclosure.open_network()
         try:

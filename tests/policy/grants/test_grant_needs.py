@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.policy.grants.command_keys import command_keys, grant_words, granted_by
+from toolrest.policy.grants.command_keys import RunsHow, command_keys, grant_words, granted_by
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.rules.rules import Rules
 from toolrest.policy.verdict.outcome import Outcome, Setting, outcome
@@ -28,11 +28,11 @@ def decide(command: str, keys: Sequence[GrantKey] = (), cwd: str = WORK) -> Outc
     def covers(need: GrantKey, cwds: Sequence[str]) -> bool:
         return any(key.covers(need, cwds) for key in keys)
 
-    return outcome(verdict, Rules(), SETTING, granted=granted_by(covers, outside=False))
+    return outcome(verdict, Rules(), SETTING, granted=granted_by(covers, RunsHow(outside=False)))
 
 
 def offered(command: str) -> tuple[GrantKey, ...]:
-    return command_keys(decide(command), workspace=WORK, outside=False)
+    return command_keys(decide(command), RunsHow(outside=False), workspace=WORK)
 
 
 KEYS = {command: offered(command) for command in COMMANDS if decide(command).answer == "ask"}

@@ -14,7 +14,7 @@ from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.process.shells import login_env as login
 from toolrest.process.shells.environment import EnvironmentPolicy
-from toolrest.process.shells.login_env import LoginShells, stamp_of
+from toolrest.process.shells.login_env import LoginShells, LoginStart, stamp_of
 from toolrest.process.shells.shells import Shell
 
 BASH = Shell("bash", "/bin/bash")
@@ -41,16 +41,13 @@ def unconfined(command: Command) -> Command:
     return command
 
 
-Prepared = tuple[tuple[str, ...], dict[str, str]]
-
-
 @pytest.fixture
 def prepare(owner: Owner, home: Path, env: dict[str, str]) -> Callable[..., object]:
     shells = LoginShells(owner, unconfined)
 
     async def prepared(
         profile: str | None = None, shell: Shell = BASH, line: str = "x"
-    ) -> Prepared:
+    ) -> LoginStart:
         if profile is not None:
             (home / ".profile").write_text(profile)
         return await shells.prepare(shell, "x", env, str(home), forced=("PAGER",))
@@ -72,7 +69,7 @@ async def test_the_profile_s_variables_without_the_profile(
 
     shells = LoginShells(owner, counted)
     for _ in range(3):
-        argv, found = await shells.prepare(BASH, "echo", env, str(home), forced=("PAGER",))
+        argv, found, _ = await shells.prepare(BASH, "echo", env, str(home), forced=("PAGER",))
         assert argv == ("/bin/bash", "-c", "echo")
         assert found["GREETING"] == "hello\nworld"
         assert found["PATH"].startswith(f"{home}/bin:")
@@ -88,7 +85,7 @@ async def test_the_same_as_a_real_login_shell(
         "get_token() { greet | cat; }; PROMPT_COMMAND=greet; alias ll=ls; [[ a =~ a ]]\n"
     )
     line = "get_token; printenv A B PATH PAGER; umask; pwd; set -o; echo $#; ll 2>&1; echo $?"
-    argv, found = await LoginShells(owner, unconfined).prepare(BASH, line, env, "/")
+    argv, found, _ = await LoginShells(owner, unconfined).prepare(BASH, line, env, "/")
     assert argv[1] == "-c"
     ours = await run(owner, Command(argv, "/", found))
     theirs = await run(owner, Command(BASH.argv(line), "/", env))
@@ -115,20 +112,21 @@ async def test_the_same_as_a_real_login_shell(
     ],
 )
 async def test_what_only_a_login_shell_can_do_is_left_to_it(
-    prepare: Callable[..., asyncio.Future[Prepared]], env: dict[str, str], profile: str
+    prepare: Callable[..., asyncio.Future[LoginStart]], env: dict[str, str], profile: str
 ) -> None:
-    argv, found = await prepare(profile)
+    argv, found, path = await prepare(profile)
     assert argv == ("/bin/bash", "-lc", "x")
     assert found == env
+    assert path is not None, "what PATH it sets is known all the same"
 
 
 @pytest.mark.parametrize(
     "profile", ["echo noise; echo more >&2", "read x </dev/tty", "read x", "syntax error (", ""]
 )
 async def test_odd_profiles_do_no_harm(
-    prepare: Callable[..., asyncio.Future[Prepared]], profile: str
+    prepare: Callable[..., asyncio.Future[LoginStart]], profile: str
 ) -> None:
-    argv, _ = await prepare(f"export OK=1\n{profile}\nunset x")
+    argv, _, _ = await prepare(f"export OK=1\n{profile}\nunset x")
     assert argv[1] == "-c"
 
 
@@ -147,7 +145,7 @@ async def test_a_profile_that_hangs(
 
     shells = LoginShells(owner, counted)
     for _ in range(2):
-        assert await shells.prepare(BASH, "x", env, "/") == (("/bin/bash", "-lc", "x"), env)
+        assert await shells.prepare(BASH, "x", env, "/") == (("/bin/bash", "-lc", "x"), env, None)
     assert calls == 1, "known to hang, so not tried again"
 
 
@@ -157,14 +155,14 @@ async def test_secrets_of_the_profile_are_withheld(
     (home / ".profile").write_text("export GH_TOKEN=t OPENAI_API_KEY=k PLAIN=p EXTRA=e MINE=m")
     policy = EnvironmentPolicy(inherit="core", exclude=("EXTRA",))
     shells = LoginShells(owner, unconfined, policy, never=("MINE",))
-    argv, found = await shells.prepare(BASH, "x", env, "/")
+    argv, found, _ = await shells.prepare(BASH, "x", env, "/")
     assert argv[1] == "-c"
     assert found["PLAIN"] == "p"
     assert not {"GH_TOKEN", "OPENAI_API_KEY", "EXTRA", "MINE"} & set(found)
 
 
 async def test_a_changed_profile_is_read_again(
-    prepare: Callable[..., asyncio.Future[Prepared]], home: Path
+    prepare: Callable[..., asyncio.Future[LoginStart]], home: Path
 ) -> None:
     assert (await prepare("export V=1"))[1]["V"] == "1"
     assert (await prepare("export V=two"))[1]["V"] == "two"
@@ -180,7 +178,7 @@ async def test_another_environment_is_another_capture(
     (home / ".profile").write_text("export PATH=/first:$PATH")
     shells = LoginShells(owner, unconfined)
     for path in ("/usr/bin:/bin", "/bin:/usr/bin"):
-        _, found = await shells.prepare(BASH, "x", env | {"PATH": path}, "/")
+        _, found, _ = await shells.prepare(BASH, "x", env | {"PATH": path}, "/")
         assert found["PATH"].startswith("/first:")
     results = await asyncio.gather(*(shells.prepare(BASH, "x", env, "/") for _ in range(5)))
     assert all(result == results[0] for result in results)
@@ -199,8 +197,10 @@ async def test_forced_variables_may_change_without_a_new_look(
 
     shells = LoginShells(owner, counted)
     asking = env | {"GIT_TERMINAL_PROMPT": "0"}
-    _, first = await shells.prepare(BASH, "x", asking, "/", forced=("PAGER", "GIT_TERMINAL_PROMPT"))
-    _, second = await shells.prepare(BASH, "x", env | {"PAGER": "more"}, "/", forced=("PAGER",))
+    _, first, _ = await shells.prepare(
+        BASH, "x", asking, "/", forced=("PAGER", "GIT_TERMINAL_PROMPT")
+    )
+    _, second, _ = await shells.prepare(BASH, "x", env | {"PAGER": "more"}, "/", forced=("PAGER",))
     assert calls == 2
     assert (first["PAGER"], first["GIT_TERMINAL_PROMPT"], first["V"]) == ("cat", "0", "1")
     assert (second["PAGER"], second.get("GIT_TERMINAL_PROMPT"), second["V"]) == ("more", None, "1")
@@ -216,6 +216,7 @@ async def test_without_login_nothing_is_read(owner: Owner, home: Path, env: dict
     assert await shells.prepare(BASH, "x", env, "/", login=False) == (
         ("/bin/bash", "-c", "x"),
         env,
+        env["PATH"],
     )
     powershell = Shell("powershell", "/usr/bin/pwsh")
     assert (await shells.prepare(powershell, "x", env, "/"))[0] == (
@@ -225,8 +226,8 @@ async def test_without_login_nothing_is_read(owner: Owner, home: Path, env: dict
     )
 
 
-async def test_plain_sh(prepare: Callable[..., asyncio.Future[Prepared]]) -> None:
-    argv, found = await prepare("export V='a b'; PATH=/x:$PATH", shell=Shell("sh", "/bin/sh"))
+async def test_plain_sh(prepare: Callable[..., asyncio.Future[LoginStart]]) -> None:
+    argv, found, _ = await prepare("export V='a b'; PATH=/x:$PATH", shell=Shell("sh", "/bin/sh"))
     assert argv == ("/bin/sh", "-c", "x")
     assert (found["V"], found["PATH"].split(":")[0]) == ("a b", "/x")
 
@@ -239,7 +240,7 @@ async def test_variables_of_the_confinement_do_no_harm(
         return Command(command.argv, command.cwd, {**command.env, **more})
 
     (home / ".profile").write_text("export V=1")
-    argv, found = await LoginShells(owner, marked).prepare(BASH, "x", env, "/")
+    argv, found, _ = await LoginShells(owner, marked).prepare(BASH, "x", env, "/")
     assert (argv[1], found["V"]) == ("-c", "1")
 
 
@@ -247,7 +248,7 @@ async def test_a_failing_confinement_falls_back(owner: Owner, env: dict[str, str
     def broken(command: Command) -> Command:
         return Command(("/no/such/launcher", *command.argv), command.cwd, command.env)
 
-    argv, found = await LoginShells(owner, broken).prepare(BASH, "x", env, "/")
+    argv, found, _ = await LoginShells(owner, broken).prepare(BASH, "x", env, "/")
     assert (argv[1], found) == ("-lc", env)
 
 

@@ -5,11 +5,13 @@ The policy of a session in one answer, for every surface that shows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolrest.answer import Answer
-from toolrest.policy.grants.command_keys import granted_by
+from toolrest.policy.grants.command_keys import RunsHow, granted_by
+from toolrest.policy.launch import find_executable
 from toolrest.policy.modes import MODES, WORDS, need
 from toolrest.policy.verdict.outcome import (
     Outcome,
@@ -17,12 +19,15 @@ from toolrest.policy.verdict.outcome import (
     outcome,
 )
 from toolrest.policy.verdict.verdict import Judgement, judge
+from toolrest.process.shells.shells import Shells
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.setup.assemble import SessionParts
     from toolrest.config import Config
     from toolrest.policy.grants.key import GrantKey
+    from toolrest.policy.paths.policy import PathPolicy
+    from toolrest.policy.verdict.verdict import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,30 @@ def check_command(config: Config, command: str | Sequence[str], workspace: str) 
 
     found = outcome(verdict, known.book.rules, setting)
     if found.answer == Answer.ASK and setting.mode != "strict":
-        granted = granted_by(stored, outside=found.leaves)
+        how = RunsHow(found.leaves, _resolver(files), _shell(command, files))
+        granted = granted_by(stored, how)
         again = outcome(verdict, known.book.rules, setting, granted=granted)
         found = again if again.answer == Answer.ALLOW else found
     return Checked(verdict, found, setting, known.book.warnings)
+
+
+def _resolver(files: PathPolicy) -> Callable[[Segment], str]:
+    """The files that commands execute with the PATH that we have; a profile may set another."""
+    path = os.environ.get("PATH", os.defpath)
+
+    def resolve(segment: Segment) -> str:
+        if not segment.argv or segment.mark(0):
+            return ""
+        program = find_executable(segment.argv[0], path, files.cwd, files.writable_roots)
+        return "" if program is None else program.path
+
+    return resolve
+
+
+def _shell(command: str | Sequence[str], files: PathPolicy) -> str:
+    if not isinstance(command, str):
+        return ""
+    return Shells.of_this_user(os.environ, avoid=files.writable_roots).default().path
 
 
 _SHOWN = (

@@ -15,13 +15,14 @@ from toolrest.errors import Rejected
 from toolrest.gate.call.attempt import refuse_stale, run_decided
 from toolrest.gate.call.judge import decide
 from toolrest.gate.call.report import emit_decision
+from toolrest.gate.call.understand import ResolvedCall, canonical_effects
 from toolrest.policy.launch import Changed
 from toolrest.records import replace
 
 if TYPE_CHECKING:
-    from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Walk
     from toolrest.items import ToolOutput
+    from toolrest.policy.effects import Effects
 
 _MOST_CHANGES = 3
 
@@ -56,7 +57,14 @@ async def prepare(walk: Walk, call: ResolvedCall) -> None:
     if not call.tool.prepares:
         return
     effects = await call.tool.prepare(call.args, call.ctx)
-    if effects is None or effects == call.effects:
+    if effects is not None:
+        await _take_effects(walk, call, effects)
+
+
+async def _take_effects(walk: Walk, call: ResolvedCall, effects: Effects) -> None:
+    """The call has other effects than it was scheduled with: it waits again for its turn."""
+    effects = canonical_effects(effects, call.ctx)
+    if effects == call.effects:
         return
     call.effects = walk.effects = effects
     call.risk = call.tool.level(effects)
@@ -116,4 +124,6 @@ async def take_steps(walk: Walk) -> ToolOutput:
         except Changed as changed:
             walk.changed = f"changed since it was judged: {changed}"
             call.ctx.outside = False
+            call.ctx.memo.clear()
+            await _take_effects(walk, call, call.tool.effects(call.args, call.ctx))
     raise Rejected(f"not run: what it would do keeps changing: {walk.changed}")

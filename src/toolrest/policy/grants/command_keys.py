@@ -9,6 +9,7 @@ else a yes is for exactly these words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from toolrest.answer import Answer
 from toolrest.policy.grants.key import GrantKey
@@ -90,25 +91,42 @@ _OPEN = "\0"
 """Stands for words that only the shell can tell: no stored word is like it."""
 
 
-def command_need(segment: Segment, *, outside: bool) -> GrantKey:
+def _unresolved(segment: Segment) -> str:
+    return ""
+
+
+class RunsHow(NamedTuple):
+    """How a command line is run, as far as its keys tell.
+
+    `resolve` gives the path of the file that a command executes, empty where there is none to
+    name; `shell` is what runs the line, empty for an argument vector.
+    """
+
+    outside: bool
+    resolve: Callable[[Segment], str] = _unresolved
+    shell: str = ""
+
+
+def command_need(segment: Segment, how: RunsHow) -> GrantKey:
     """What one command needs, its words as far as they are literal."""
     words = segment.argv
     if segment.marks:
         first = next(place for place, mark in enumerate(segment.marks) if mark)
         words = (*words[:first], _OPEN)
-    return GrantKey("run", words, exact=True, outside=outside)
+    file = how.resolve(segment)
+    return GrantKey("run", words, "", True, how.outside, file, how.shell)
 
 
-def granted_by(covers: Callable[[GrantKey, Sequence[str]], bool], *, outside: bool) -> Granted:
+def granted_by(covers: Callable[[GrantKey, Sequence[str]], bool], how: RunsHow) -> Granted:
     """For `outcome`: whether an earlier yes covers a command where it runs."""
 
     def granted(segment: Segment) -> bool:
-        return covers(command_need(segment, outside=outside), segment.cwds)
+        return covers(command_need(segment, how), segment.cwds)
 
     return granted
 
 
-def command_keys(found: Outcome, *, workspace: str, outside: bool) -> tuple[GrantKey, ...]:
+def command_keys(found: Outcome, how: RunsHow, *, workspace: str) -> tuple[GrantKey, ...]:
     """The keys that would let this command line through next time; none if nothing would.
 
     What a command runs in turn belongs to it. A key counts in the workspace, or in the folder
@@ -123,7 +141,7 @@ def command_keys(found: Outcome, *, workspace: str, outside: bool) -> tuple[Gran
         depth = -1
         if decided.decision == Answer.ALLOW:
             continue
-        key = _key(segment, workspace, outside=outside)
+        key = _key(segment, workspace, how)
         if decided.by_rule or key is None:
             return ()
         keys[key] = None
@@ -131,14 +149,14 @@ def command_keys(found: Outcome, *, workspace: str, outside: bool) -> tuple[Gran
     return tuple(keys)
 
 
-def _key(segment: Segment, workspace: str, *, outside: bool) -> GrantKey | None:
+def _key(segment: Segment, workspace: str, how: RunsHow) -> GrantKey | None:
     root = _root(segment.cwds, workspace)
     if root is None or not segment.argv or segment.kind > CommandClass.RUNS or segment.assigns:
         return None
     words, exact = grant_words(segment.argv)
     if any(segment.marks[: len(words)]) or (exact and not segment.literal):
         return None
-    return GrantKey("run", words, root, exact=exact, outside=outside)
+    return GrantKey("run", words, root, exact, how.outside, how.resolve(segment), how.shell)
 
 
 def _root(cwds: Sequence[str], workspace: str) -> str | None:

@@ -16,7 +16,13 @@ from toolrest.records import dataclass
 
 KeyKind: TypeAlias = Literal["write", "run", "connect", "call", "tool"]
 KINDS: tuple[KeyKind, ...] = get_args(KeyKind)
-_DEFAULTS: dict[str, Any] = {"root": "", "exact": False, "outside": False}
+_DEFAULTS: dict[str, Any] = {
+    "root": "",
+    "exact": False,
+    "outside": False,
+    "program": "",
+    "shell": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +32,9 @@ class GrantKey:
     `write` names a path, `run` the words of a command, `connect` a host, `call` another
     server's tool with its pin, `tool` a tool whose effects are not declared (and, as a second
     word, the fingerprint of one call of it). `exact` commands have no further words. `root`
-    limits commands to a folder. `outside` is a yes to leaving the sandbox; a yes without it is
-    none to that.
+    limits commands to a folder; `program` is the executable that the first word stood for and
+    `shell` what ran the line (keys of earlier releases have neither). `outside` approves leaving
+    the sandbox, and a key without it does not.
     """
 
     kind: KeyKind
@@ -35,12 +42,16 @@ class GrantKey:
     root: str = ""
     exact: bool = False
     outside: bool = False
+    program: str = ""
+    shell: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored."""
         data: dict[str, Any] = {"kind": self.kind, "words": list(self.words)}
         if self.kind == "run":
             data |= {"root": self.root, "exact": self.exact}
+            data |= {"program": self.program} if self.program else {}
+            data |= {"shell": self.shell} if self.shell else {}
         return data | {"outside": self.outside}
 
     @staticmethod
@@ -51,10 +62,10 @@ class GrantKey:
         kind, words = data.get("kind"), data.get("words")
         if kind not in KINDS or not _is_texts(words):
             raise ValueError("a key needs a known kind and words")
-        root, exact, outside = (data.get(name, d) for name, d in _DEFAULTS.items())
-        if not (isinstance(root, str) and isinstance(exact, bool) and isinstance(outside, bool)):
-            raise ValueError("root must be a text, exact and outside true or false")
-        key = GrantKey(cast("KeyKind", kind), tuple(cast("list[str]", words)), root, exact, outside)
+        more = {name: data.get(name, default) for name, default in _DEFAULTS.items()}
+        if any(type(more[name]) is not type(default) for name, default in _DEFAULTS.items()):
+            raise ValueError("root, program, shell must be texts, exact and outside true or false")
+        key = GrantKey(cast("KeyKind", kind), tuple(cast("list[str]", words)), **more)
         if key.to_json() != dict(data):
             raise ValueError(f"a key of kind {kind} has other fields than it should")
         return key
@@ -65,6 +76,10 @@ class GrantKey:
             return False
         if self.kind != "run":
             return self.words == need.words
+        if self.program not in ("", need.program):
+            return False
+        if self.shell and need.shell not in ("", self.shell):  # no shell at all does not differ
+            return False
         if self.root and not (cwds and all(inside(cwd, self.root) for cwd in cwds)):
             return False
         if self.exact:
@@ -89,7 +104,8 @@ def quoted(words: Sequence[str]) -> str:
 def _run(key: GrantKey) -> str:
     what = "exactly the command" if key.exact else "commands that start with"
     where = f"in {json.dumps(key.root, ensure_ascii=False)} and below" if key.root else "anywhere"
-    return f"{what} {quoted(key.words)}, {where}"
+    file = f" ({key.program})" if key.program else ""
+    return f"{what} {quoted(key.words)}{file}, {where}"
 
 
 def _tool(key: GrantKey) -> str:

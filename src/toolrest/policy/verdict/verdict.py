@@ -66,6 +66,10 @@ class Segment:
         if kind > self.kind:
             self.kind, self.rule, self.why = kind, rule, why
 
+    def mark(self, place: int) -> int:
+        """What only the shell knows of a word; 0 for a literal one."""
+        return self.marks[place] if self.marks else 0
+
     @property
     def literal(self) -> bool:
         """True when the shell hands every word over as it is spelled."""

@@ -18,6 +18,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
@@ -76,8 +77,19 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
+    """`variables` is None where commands go on using `-lc`, `path` where it is not known."""
+
     stamp: Stamp
     variables: dict[str, str] | None
+    path: str | None
+
+
+class LoginStart(NamedTuple):
+    """How a login shell's command line is started, and the PATH that it then has, if known."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    path: str | None
 
 
 class LoginShells:
@@ -108,23 +120,23 @@ class LoginShells:
         *,
         login: bool = True,
         forced: Iterable[str] = (),
-    ) -> tuple[tuple[str, ...], dict[str, str]]:
+    ) -> LoginStart:
         """Arguments and environment of a command line.
 
         `forced` names variables that no profile may change; they, and the folder, may be others
         at the next command without a new look at the profile.
         """
         if not login or not shell.posix:
-            return shell.argv(line, login=login), dict(env)
+            return LoginStart(shell.argv(line, login=login), dict(env), env.get("PATH"))
         fixed = {name: env[name] for name in forced if name in env}
-        variables = await self._variables(shell, env, cwd, fixed)
-        if variables is None:
-            return shell.argv(line, login=True), dict(env)
-        return shell.argv(line, login=False), variables | fixed
+        found = await self._captured_for(shell, env, cwd, fixed)
+        if found.variables is None:
+            return LoginStart(shell.argv(line, login=True), dict(env), found.path)
+        return LoginStart(shell.argv(line, login=False), found.variables | fixed, found.path)
 
-    async def _variables(
+    async def _captured_for(
         self, shell: Shell, env: Mapping[str, str], cwd: str, fixed: dict[str, str]
-    ) -> dict[str, str] | None:
+    ) -> _Captured:
         key = (shell, frozenset(item for item in env.items() if item[0] not in fixed))
         stamp = stamp_of(shell.kind, env)
         async with self._lock:
@@ -133,17 +145,21 @@ class LoginShells:
                 self._captured.pop(key, None)
                 while len(self._captured) >= _KEPT:
                     del self._captured[next(iter(self._captured))]
-                found = await self._capture(shell, dict(env), cwd)
+                found, path = await self._capture(shell, dict(env), cwd)
                 if found is not None:
                     found = {name: found[name] for name in found if name not in fixed}
-                known = self._captured[key] = _Captured(stamp, found)
-        return known.variables
+                known = self._captured[key] = _Captured(stamp, found, path)
+        return known
 
-    async def _capture(self, shell: Shell, env: dict[str, str], cwd: str) -> dict[str, str] | None:
+    async def _capture(
+        self, shell: Shell, env: dict[str, str], cwd: str
+    ) -> tuple[dict[str, str] | None, str | None]:
+        """The variables, if nothing else differs, and in any case the PATH; None: not known."""
         first = await self._look(shell, env, cwd, login=True)
         if first is None:
-            return None
+            return None, None
         variables, state = first
+        path = variables.get("PATH", os.defpath)
         for name in _SHELLS_OWN:
             variables.pop(name, None)
             if name in env:
@@ -153,8 +169,8 @@ class LoginShells:
         kept = {name: value for name, value in variables.items() if name not in dropped}
         second = await self._look(shell, kept, cwd, login=False)
         if second is None or not _same((kept, state), second, dropped | _SHELLS_OWN):
-            return None
-        return kept
+            return None, path
+        return kept, path
 
     async def _look(
         self, shell: Shell, env: dict[str, str], cwd: str, *, login: bool

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
-from toolrest.policy.grants.command_keys import command_keys, granted_by
+from toolrest.policy.grants.command_keys import RunsHow, command_keys, granted_by
+from toolrest.policy.launch import find_executable
 from toolrest.policy.modes import Row
 from toolrest.policy.verdict.outcome import (
     Granted,
@@ -26,16 +27,19 @@ from toolrest.records import replace
 from toolrest.sandbox.programs import path_entries_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from toolrest.gate.context import Context
     from toolrest.policy.grants.key import GrantKey
-    from toolrest.policy.launch import Launch
+    from toolrest.policy.launch import Launch, Program
     from toolrest.policy.verdict.verdict import Judgement, Segment
     from toolrest.tools.shell.command_tool import Escalation
 
 
 RULE = "path.planted"
+_SLOW_PROFILE = (
+    "the login profile takes too long to tell which PATH it sets; login = false does not read it"
+)
 
 
 def expose(verdict: Judgement, launch: Launch, ctx: Context) -> None:
@@ -53,6 +57,10 @@ def path_hijack(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
 
 
 def _search(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
+    if launch.path is None:
+        for segment in verdict.segments:
+            segment.raise_to(CommandClass.RUNS, RULE, _SLOW_PROFILE)
+        return True
     suspects = path_entries_inside(ctx.runner.suspects, launch.path)
     if not suspects:
         return False
@@ -83,6 +91,25 @@ def _instead(segment: Segment, path: str, suspects: tuple[str, ...], workspace: 
     return None
 
 
+def _resolver(launch: Launch, ctx: Context) -> Callable[[Segment], Program | None]:
+    """Finds the file that a command of this launch executes, each only once."""
+    found: dict[tuple[str, tuple[str, ...]], Program | None] = {}
+
+    def resolve(segment: Segment) -> Program | None:
+        name = segment.argv[0] if segment.argv and not segment.mark(0) else ""
+        key = (name, segment.cwds)
+        if key not in found:
+            cwds = segment.cwds or (ctx.workspace,)
+            files = [
+                find_executable(name, launch.path or "", cwd, ctx.runner.suspects) for cwd in cwds
+            ]
+            suspect = next((file for file in files if file is not None and file.writable), None)
+            found[key] = suspect or (files[0] if name else None)
+        return found[key]
+
+    return resolve
+
+
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 
 
@@ -109,13 +136,20 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
     if required.answer == Answer.ALLOW:
         # Only where rules allow every single command does the first attempt leave the sandbox.
         # Nor does it where a name means a file that the project or a tool has put there.
+        # Nor where a command is a file that a tool can have written: a rule knows no content.
+        resolve = _resolver(launch, ctx)
         leaves = (
             required.bypass_sandbox
             and ctx.runner.is_confined
             and not path_hijack(verdict, launch, ctx)
+            and not any(_is_writable(resolve(segment)) for segment in verdict.segments)
         )
         return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
     return _asked(verdict, launch, found, setting, args, ctx)
+
+
+def _is_writable(program: Program | None) -> bool:
+    return program is not None and program.writable
 
 
 def _asked(
@@ -156,14 +190,23 @@ def _asked(
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
         return memory.grants.covering(need, real(cwds)) is not None
 
-    kept = not (leaves and path_hijack(verdict, launch, ctx))
-    if kept and allowed(granted_by(stored, outside=leaves)):
+    files = _resolver(launch, ctx)
+
+    def resolve(segment: Segment) -> str:
+        program = files(segment)
+        return "" if program is None else program.path
+
+    suspect = leaves and any(_is_writable(files(segment)) for segment in verdict.segments)
+    kept = not suspect and not (leaves and path_hijack(verdict, launch, ctx))
+    shell = launch.argv[0] if launch.line is not None else ""
+    how = RunsHow(leaves, resolve, shell)
+    if kept and allowed(granted_by(stored, how)):
         return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
-    keys = command_keys(found, workspace=ctx.workspace, outside=leaves)
+    if suspect:
+        return question  # its content may be another one next time
+    keys = command_keys(found, how, workspace=ctx.workspace)
     # What is offered must be what lets the same line through next time, or it is not offered.
-    offered = granted_by(
-        lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), outside=leaves
-    )
+    offered = granted_by(lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), how)
     return replace(question, keys=keys if allowed(offered) else ())
 
 
