@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RULE = "path.planted"
 _SLOW_PROFILE = (
-    "the login profile takes too long to tell which PATH it sets; login = false does not read it"
+    "which PATH the login profile sets could not be found out; login = false does not read it"
 )
 
 
