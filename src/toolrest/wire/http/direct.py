@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import ssl
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import h11
 
 from toolrest.urls import HttpUrl, parse_url
 from toolrest.wire.http.transport import Broken, Idle, Unreachable
-
-if TYPE_CHECKING:
-    import ssl
 
 _LONGEST_HEAD: Final = 1 << 18
 _PIECE: Final = 1 << 16
@@ -242,12 +240,10 @@ def _unpacked(decoder: Any, piece: bytes) -> bytes:
 
 def _tls_context() -> ssl.SSLContext:
     """The certificates of SSL_CERT_FILE and SSL_CERT_DIR, else those that the system trusts."""
-    import ssl  # 20 ms, and for https only
-
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         context = ssl.create_default_context()
     else:
-        import truststore
+        import truststore  # for https only
 
         context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["http/1.1"])
