@@ -152,9 +152,7 @@ def judge(url: HttpUrl, options: WebOptions, ctx: Context) -> Decision | None:
         return None
     # The user has opened the way there: it is a write like any other.
     if need("write", ctx.approval_policy) == "ask":
-        return Decision(
-            Answer.ASK, "table.write", f"it connects to {url.authority}", what="write"
-        )
+        return Decision(Answer.ASK, "table.write", f"it connects to {url.authority}", what="write")
     return Decision(Answer.ALLOW, "network.listed", what="write")
 
 
