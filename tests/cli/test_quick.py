@@ -18,25 +18,18 @@ def run(code: str, **env: str) -> str:
     return done.stdout.strip()
 
 
-def test_what_nobody_uses_is_not_loaded_and_what_is_used_works() -> None:
+def test_pydantic_works_and_the_users_environment_is_kept() -> None:
     code = """
 from toolrest.cli.startup import quick_start, settled, users_environment
 quick_start()
-import sys
+import gc
 from pydantic import BaseModel
 class Model(BaseModel):
     number: int
 assert Model(number=1).number == 1
-assert "email" not in sys.modules
+assert not gc.isenabled()
 assert "PYDANTIC_DISABLE_PLUGINS" not in users_environment()
-import importlib.metadata
-from importlib.metadata import entry_points
-assert importlib.metadata.version("pydantic")
-assert any(point.name == "toolrest" for point in entry_points(group="console_scripts"))
-import importlib.metadata as again
-assert again.distribution("click").name.lower() == "click"
 settled()
-import gc
 print(gc.isenabled())
 """
     assert run(code) == "True"

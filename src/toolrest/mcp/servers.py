@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from toolrest.config.keys import looks_secret
 from toolrest.config.secrets import key_variables
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.json_files import expand, variables_in
 from toolrest.records import dataclass, field, replace
+from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -50,13 +50,12 @@ class Server:
     @property
     def host(self) -> str | None:
         """The host that a server over HTTP is reached at."""
-        return urlsplit(self.url).hostname if self.url else None
+        return parse_url(self.url).host if self.url else None
 
     @property
     def port(self) -> int:
         """The port that a server over HTTP is reached at."""
-        parts = urlsplit(self.url or "")
-        return parts.port or (80 if parts.scheme == "http" else 443)
+        return parse_url(self.url).port if self.url else 443
 
     def offers(self, tool: str) -> bool:
         """Whether `enabled_tools` and `disabled_tools` leave a tool; the latter wins."""
@@ -182,11 +181,12 @@ def _address(server: Server, environ: Mapping[str, str]) -> Server:
     row, where = server.row, f"mcp_servers.{server.name}"
     url = expand(row.url or "", environ, f"{where}.url")
     try:
-        parts = urlsplit(url)
+        parse_url(url)
     except ValueError as error:
-        raise McpError(f"{where}.url is no address: {error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or _odd_port(url):
-        raise McpError(f"{where}.url must start with http:// or https:// and name a host")
+        raise McpError(
+            f"{where}.url is no address ({error}); "
+            "it must start with http:// or https:// and name a host"
+        ) from None
     headers = {
         name: expand(value, environ, f"{where}.headers.{name}")
         for name, value in (row.headers | row.http_headers).items()
@@ -200,10 +200,3 @@ def _address(server: Server, environ: Mapping[str, str]) -> Server:
         headers["Authorization"] = f"Bearer {token}"
     transport: Transport = "sse" if row.type == "sse" else "http"
     return replace(server, transport=transport, url=url, headers=headers)
-
-
-def _odd_port(url: str) -> bool:
-    try:
-        return urlsplit(url).port == 0
-    except ValueError:
-        return True

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from toolrest.records import dataclass, field, replace
+from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,17 +102,10 @@ class Provider:
 
     def shown_url(self, path: str) -> str:
         """The address without its parameters and credentials, which may be secret."""
-        from urllib.parse import urlsplit
-
-        parts = urlsplit(f"{self.base_url.rstrip('/')}/{path}")
-        host = parts.hostname or ""
-        if ":" in host:
-            host = f"[{host}]"
         try:
-            port = f":{parts.port}" if parts.port else ""
+            return parse_url(f"{self.base_url.rstrip('/')}/{path}").without_query
         except ValueError:
-            port = ""
-        return f"{parts.scheme}://{host}{port}{parts.path}"
+            return f"the provider {self.id!r}"
 
     @property
     def is_azure(self) -> bool:

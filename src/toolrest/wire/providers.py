@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from toolrest.config.schema.model_limits import model_info
 from toolrest.errors import ConfigError
+from toolrest.urls import parse_url
 from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, ModelWire, Profile, Provider
@@ -219,18 +220,14 @@ def _ollama(host: str) -> str:
 
 
 def _checked(base_url: str, name: str) -> str:
-    from urllib.parse import urlsplit
-
     try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port
+        parse_url(base_url)
+        if any(char <= " " for char in base_url):
+            raise ValueError
     except ValueError:
-        usable = False
-    if not usable or any(char <= " " for char in base_url):
         raise ConfigError(
             f"model_providers.{name}.base_url: expected an http:// or https:// address"
-        )
+        ) from None
     return base_url
 
 
@@ -280,12 +277,9 @@ def _headers(
 
 def _usual(base_url: str, wire: ModelWire) -> Profile:
     """What to expect of an endpoint that nobody has described."""
-    from urllib.parse import urlsplit
-
-    host = urlsplit(base_url).hostname or ""
     if wire == "responses":
         return OPENAI
-    return LOCAL if _is_near(host) else HOSTED
+    return LOCAL if _is_near(parse_url(base_url).host) else HOSTED
 
 
 def _is_near(host: str) -> bool:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from toolrest import ToolOutput, Toolrest
 from toolrest.sandbox.network.hosts import Allowlist, is_public, parse_address
-from toolrest.sandbox.network.url_access import Reach, Unreachable, parse_url
+from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import Caps, Page
 from toolrest.tools.web.page_text import clean, readable, stripped, wrapped
 from toolrest.tools.web.webfetch import WebFetch, WebOptions
@@ -214,7 +214,9 @@ async def test_an_error_page_is_shown_with_its_status(tmp_path: Path, site: Site
     ],
 )
 def test_a_hostile_page_is_read_in_bounded_time(html: str) -> None:
-    page = Page(parse_url("http://x.example/"), 200, HTML, (html * 5_000_000)[:1_000_000].encode())
+    page = Page(
+        parse_web_url("http://x.example/"), 200, HTML, (html * 5_000_000)[:1_000_000].encode()
+    )
     start = time.process_time()
     text, _ = readable(page)
     assert len(text) <= 1_100_000
@@ -356,7 +358,7 @@ async def test_a_name_that_leads_to_a_private_address_is_refused(
     async def resolve(name: str, port: int) -> Sequence[str]:
         return [address]
 
-    tool = WebFetch(WebOptions(Reach(resolve=resolve), unasked=True))
+    tool = WebFetch(WebOptions(UrlAccess(resolve=resolve), unasked=True))
     async with Toolrest(tmp_path, tools=[tool], override=True) as rest:
         output = await rest.call("webfetch", {"url": f"http://rebind.example:{site.port}/"})
     assert "private or reserved address" in output.text
@@ -374,7 +376,7 @@ async def test_the_address_is_pinned_after_one_resolution(tmp_path: Path, site: 
 
     site.pages["/"] = (200, TEXT, b"pinned")
     listed = Allowlist(["rebind.example", "127.0.0.1"])
-    tool = WebFetch(WebOptions(Reach(listed, resolve=resolve), robots=False, unasked=True))
+    tool = WebFetch(WebOptions(UrlAccess(listed, resolve=resolve), robots=False, unasked=True))
     async with Toolrest(tmp_path, tools=[tool], override=True) as rest:
         output = await rest.call("webfetch", {"url": f"http://rebind.example:{site.port}/"})
     assert inside(output) == "pinned"
@@ -435,7 +437,7 @@ async def test_a_yes_to_one_host_is_no_yes_to_another(
         return True
 
     own = frozenset({("site.example", site.port), ("other.example", other.port)})
-    tool = WebFetch(WebOptions(Reach(own=own, resolve=resolve), robots=False))
+    tool = WebFetch(WebOptions(UrlAccess(always_allowed=own, resolve=resolve), robots=False))
     async with Toolrest(tmp_path, tools=[tool], override=True, on_ask=yes) as rest:
         output = await rest.call("webfetch", {"url": f"http://site.example:{site.port}/"})
     assert len(asked) == 1
@@ -447,13 +449,13 @@ async def test_a_yes_to_one_host_is_no_yes_to_another(
 def test_any_text_is_a_public_place_or_refused(text: str) -> None:
     for url in (text, f"http://{text}/", f"https://{text}"):
         try:
-            place = parse_url(url)
-        except Unreachable:
+            parsed = parse_web_url(url)
+        except UrlRefused:
             continue
-        address = parse_address(place.host)
-        allowed = Reach().refusal(place) is None
+        address = parse_address(parsed.host)
+        allowed = UrlAccess().refusal(parsed) is None
         assert address is None or not allowed or is_public(address)
-        assert parse_url(place.url) == place
+        assert parse_web_url(str(parsed)) == parsed
 
 
 # When it asks
@@ -480,7 +482,7 @@ async def test_modes(
 
     listed = Allowlist(["web.example", "127.0.0.0/8"] if settings.get("listed") else [])
     own = frozenset({("web.example", site.port)})
-    options = WebOptions(Reach(listed, own, resolve), unasked=bool(listed.entries))
+    options = WebOptions(UrlAccess(listed, own, resolve), unasked=bool(listed.entries))
     async with Toolrest(
         tmp_path, tools=[WebFetch(options)], override=True, approval_policy=policy
     ) as rest:
@@ -640,7 +642,7 @@ async def test_https_is_checked_against_the_name(
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     port = server.server_address[1]
     own = frozenset({(asked, port)})
-    options = WebOptions(Reach(own=own, resolve=resolve), robots=False, unasked=True)
+    options = WebOptions(UrlAccess(always_allowed=own, resolve=resolve), robots=False, unasked=True)
     try:
         async with Toolrest(tmp_path, tools=[WebFetch(options)], override=True) as rest:
             output = await rest.call("webfetch", {"url": f"https://{asked}:{port}/"})

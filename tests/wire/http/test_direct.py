@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest.wire.http.direct import Direct, place_of
-from toolrest.wire.http.transport import Broken, Idle, TransportError, Unreachable, transport_for
+from toolrest.wire.http.direct import Direct
+from toolrest.wire.http.endpoint import transport_for
+from toolrest.wire.http.transport import Broken, Idle, TransportError, Unreachable
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -77,23 +79,35 @@ async def test_answers_in_every_form(answer: bytes) -> None:
         assert await once(url) == (200, b"hello")
 
 
+ENDED = "the answer ended before it was complete"
+UNKNOWN = "the answer is cut in an unknown way"
+NOT_HTTP = "the server does not speak HTTP/1.1"
+
+
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "message"),
     [
-        b"",
-        b"SSH-2.0-OpenSSH\r\n\r\n",
-        OK,
-        OK + b"Content-Length: 9\r\n\r\nhello",
-        OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
-        OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n",
-        OK + b"Content-Encoding: br\r\n\r\nhello",
-        OK + b"a: " + b"b" * 400_000 + b"\r\n\r\n",
+        (b"", "the server closed the connection without an answer"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", "the server closed the connection without an answer"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", NOT_HTTP),
+        (b"HTTP/2 200 OK\r\n\r\n", NOT_HTTP),
+        (OK + b"Content-Length: five\r\n\r\nhello", NOT_HTTP),
+        (OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", NOT_HTTP),
+        (OK, "the answer ended in its head"),
+        (OK + b"Content-Length: 9\r\n\r\nhello", ENDED),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel", ENDED),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", UNKNOWN),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n", UNKNOWN),
+        (OK + b"Content-Encoding: br\r\n\r\nhello", "packed as 'br', which was not asked for"),
+        (OK + b"Content-Encoding: gzip\r\n\r\nhello", "the answer cannot be unpacked"),
+        (OK + b"a: " + b"b" * 400_000 + b"\r\n\r\n", "the head of the answer is too long"),
     ],
 )
-async def test_what_is_broken_is_an_error_and_never_half_an_answer(answer: bytes) -> None:
+async def test_what_is_broken_is_an_error_and_never_half_an_answer(
+    answer: bytes, message: str
+) -> None:
     async with serving(saying(answer)) as url:
-        with pytest.raises(Broken):
+        with pytest.raises(Broken, match=re.escape(message)):
             await once(url)
 
 
@@ -133,6 +147,15 @@ async def test_an_answer_that_was_not_read_whole_ends_its_connection() -> None:
         assert opened == 2
 
 
+async def test_what_follows_an_answer_is_not_taken_for_the_next_one() -> None:
+    first = OK + b"Content-Length: 2\r\n\r\nok"
+    forged = OK + b"Content-Length: 3\r\n\r\nbad"
+    async with serving(saying(first + forged, then_close=False)) as url:
+        direct = Direct(5, 5)
+        assert [await read(direct, url) for _ in range(2)] == [(200, b"ok")] * 2
+        await direct.aclose()
+
+
 async def test_silence_and_absence_are_told_apart() -> None:
     async with serving(saying(OK + b"Content-Length: 9\r\n\r\nhel", then_close=False)) as url:
         with pytest.raises(Idle):
@@ -146,15 +169,10 @@ async def test_headers_cannot_carry_another_request() -> None:
         with pytest.raises(ValueError, match="line break"):
             async with Direct(5, 5).stream("GET", "http://127.0.0.1:9/", b"", headers):
                 pass
-
-
-def test_urls() -> None:
-    assert place_of("https://h/a b?q=ü")[:5] == ("h", 443, True, "/a%20b?q=%C3%BC", "h")
-    assert place_of("http://[::1]:8080/v1").name == "[::1]:8080"
-    assert place_of("http://me:p%40ss@h").user == "me:p@ss"
-    for bad in ("ftp://h/", "http:///x", "nonsense", "http://h:99999/"):
-        with pytest.raises(ValueError):
-            place_of(bad)
+    with pytest.raises(ValueError, match="not valid in HTTP") as refused:
+        async with Direct(5, 5).stream("GET", "http://127.0.0.1:9/", b"", {"a b": "key"}):
+            pass
+    assert "key" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy", "ALL_PROXY"])

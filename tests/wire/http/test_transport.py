@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolrest.wire.http.direct import Direct
-from toolrest.wire.http.transport import Broken, Idle, Proxied, Transport, TransportError
+from toolrest.wire.http.proxied import Proxied
+from toolrest.wire.http.transport import Broken, Idle, Transport, TransportError
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 KINDS = (Direct, Proxied)

@@ -80,7 +80,7 @@ def skills_folder(home: str) -> tuple[str, ...]:
 def web_options(settings: Settings) -> WebOptions:
     """How pages are fetched, and from where."""
     from toolrest.sandbox.network.hosts import Allowlist
-    from toolrest.sandbox.network.url_access import Reach
+    from toolrest.sandbox.network.url_access import UrlAccess
     from toolrest.tools.web.client import Caps
     from toolrest.tools.web.webfetch import WebOptions
 
@@ -88,7 +88,7 @@ def web_options(settings: Settings) -> WebOptions:
     open_network = settings.sandbox_workspace_write.network_access
     everything = settings.sandbox_mode == "danger-full-access"
     return WebOptions(
-        Reach(listed),
+        UrlAccess(listed),
         Caps(settings.web.max_size, settings.web.timeout_sec),
         settings.web.robots,
         bool(listed.entries) or open_network or everything,
@@ -121,7 +121,7 @@ def offers_search(settings: Settings) -> bool:
 
 
 def _backend(chosen: SearchSettings, environ: Mapping[str, str]) -> tuple[Backend | None, str]:
-    from toolrest.sandbox.network.url_access import Unreachable, parse_url
+    from toolrest.sandbox.network.url_access import UrlRefused, parse_web_url
     from toolrest.tools.web.search_services import ADDRESSES, KEY_VARIABLES, Brave, SearXNG, Tavily
     from toolrest.tools.web.web_search import NOT_CONFIGURED
 
@@ -131,8 +131,8 @@ def _backend(chosen: SearchSettings, environ: Mapping[str, str]) -> tuple[Backen
     if url is None:
         return None, f'web_search: search.backend = "{chosen.backend}" needs search.url'
     try:
-        parse_url(url)
-    except Unreachable as error:
+        parse_web_url(url)
+    except UrlRefused as error:
         return None, f"web_search: search.url: {error}"
     if chosen.backend == "searxng":
         return SearXNG(url), ""

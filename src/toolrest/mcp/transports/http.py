@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from toolrest.mcp.errors import McpUnavailable
 from toolrest.records import replace
-from toolrest.sandbox.network.url_access import Reach, Unreachable, parse_url
+from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
+from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
@@ -207,6 +208,10 @@ def guards(server: Server, may_connect: MayConnect) -> dict[str, list[Any]]:
 
 
 async def _refusal(server: Server, url: str, may_connect: MayConnect) -> str | None:
+    try:
+        parse_url(url)
+    except ValueError as error:
+        return f"it asks for {url[:200]}: {error}"
     there = replace(server, url=url)
     if (there.host, there.port) == (server.host, server.port):
         return None
@@ -220,7 +225,7 @@ async def _refusal(server: Server, url: str, may_connect: MayConnect) -> str | N
 
 async def _is_public(url: str) -> bool:
     try:
-        await Reach().addresses(parse_url(url))
-    except Unreachable:
+        await UrlAccess().addresses(parse_web_url(url))
+    except UrlRefused:
         return False
     return True

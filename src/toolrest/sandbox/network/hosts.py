@@ -7,15 +7,19 @@ what is resolved is what is connected to.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
-from collections.abc import Iterable
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from toolrest.errors import ConfigError
 from toolrest.records import dataclass
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""From the name and port of a host to its addresses."""
 Range: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
@@ -61,6 +65,13 @@ def parse_address(text: str) -> Address | None:
         return ipaddress.ip_address(bare)
     except ValueError:
         return None
+
+
+async def resolve_host(name: str, port: int) -> Sequence[str]:
+    """The addresses of a host, by the system's resolver."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_public(address: Address) -> bool:

@@ -12,17 +12,21 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
 
 from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
 from toolrest.sandbox.network import forwarder
 from toolrest.sandbox.network import http as proxy_http
 from toolrest.sandbox.network import socks as proxy_socks
-from toolrest.sandbox.network.hosts import Allowlist, BadHost, parse_address, parse_host
+from toolrest.sandbox.network.hosts import (
+    Allowlist,
+    BadHost,
+    Resolver,
+    parse_address,
+    parse_host,
+    resolve_host,
+)
 from toolrest.sandbox.network.tunnel import Blocked, Protocol, Reason, Refusal, Stream
-
-Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 PORT = 3128
 _CONNECT_PATIENCE = 15.0
@@ -50,7 +54,7 @@ class NetworkProxy:
         self.allowlist = Allowlist(allowed, denied=denied)
         self.socket_path = socket_path
         self._on_blocked = on_blocked or _nothing
-        self._resolve = resolve or _getaddrinfo
+        self._resolve = resolve or resolve_host
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -144,12 +148,6 @@ async def _connect_first(addresses: Sequence[str], port: int) -> Stream:
         except (OSError, TimeoutError):
             continue
     raise Refusal("the host cannot be reached")
-
-
-async def _getaddrinfo(name: str, port: int) -> Sequence[str]:
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def _listen(path: str) -> socket.socket:

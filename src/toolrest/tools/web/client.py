@@ -11,7 +11,8 @@ from urllib.parse import urljoin
 
 from toolrest.errors import RespondToModel, Timeout
 from toolrest.records import dataclass, field
-from toolrest.sandbox.network.url_access import Place, Reach, Unreachable, parse_url
+from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
+from toolrest.urls import HttpUrl
 
 if TYPE_CHECKING:
     import httpx2
@@ -31,9 +32,9 @@ class Caps:
 
 @dataclass(slots=True)
 class Page:
-    """What a server sent. `place` is where the last hop ended."""
+    """What a server sent. `url` is where the last hop ended."""
 
-    place: Place
+    url: HttpUrl
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
@@ -41,13 +42,13 @@ class Page:
 
 
 class Client:
-    """Asks the web under a session's reach; nothing of the environment, no cookies, no keys."""
+    """Asks the web within a session's access; nothing of the environment, no cookies, no keys."""
 
-    def __init__(self, reach: Reach, caps: Caps | None = None) -> None:
-        self.reach = reach
+    def __init__(self, access: UrlAccess, caps: Caps | None = None) -> None:
+        self.access = access
         self.caps = caps or Caps()
 
-    async def get(self, url: str, may_go: Callable[[Place], str | None] | None = None) -> Page:
+    async def get(self, url: str, may_go: Callable[[HttpUrl], str | None] | None = None) -> Page:
         """Fetch a page, following redirects; `may_go` may refuse a further host with a reason."""
         return await self._in_time(url, self._follow(url, may_go))
 
@@ -55,7 +56,7 @@ class Client:
         self, url: str, *, headers: Mapping[str, str], json: Any = None, method: str = "GET"
     ) -> Page:
         """One request of an API, with its own headers; redirects are not followed."""
-        return await self._in_time(url, self._once(parse_url(url), method, headers, json))
+        return await self._in_time(url, self._once(parse_web_url(url), method, headers, json))
 
     async def _in_time(self, url: str, work: Any) -> Page:
         try:
@@ -66,39 +67,37 @@ class Client:
             raise Timeout(
                 f"Request timed out after {self.caps.seconds * 1000:.0f}ms: {url}"
             ) from None
-        except Unreachable as error:
+        except UrlRefused as error:
             raise RespondToModel(f"Request refused: {error}") from None
 
-    async def _follow(self, url: str, may_go: Callable[[Place], str | None] | None) -> Page:
-        place = parse_url(url)
+    async def _follow(self, url: str, may_go: Callable[[HttpUrl], str | None] | None) -> Page:
+        here = parse_web_url(url)
         hops: list[str] = []
         while True:
-            page = await self._once(place, "GET", {})
+            page = await self._once(here, "GET", {})
             target = page.headers.get("location")
             if page.status not in _REDIRECTS or not target:
                 page.hops = hops
                 return page
             if len(hops) >= _HOPS:
                 raise RespondToModel(f"Request refused: more than {_HOPS} redirects")
-            following = parse_url(urljoin(place.url, target).partition("#")[0])
+            following = parse_web_url(urljoin(str(here), target).partition("#")[0])
             reason = may_go(following) if may_go is not None else None
             if reason is not None:
-                raise RespondToModel(
-                    f"Request refused: {place.url} redirects to {following.url}: {reason}"
-                )
-            hops.append(following.url)
-            place = following
+                raise RespondToModel(f"Request refused: {here} redirects to {following}: {reason}")
+            hops.append(str(following))
+            here = following
 
     async def _once(
-        self, place: Place, method: str, headers: Mapping[str, str], json: Any = None
+        self, url: HttpUrl, method: str, headers: Mapping[str, str], json: Any = None
     ) -> Page:
         import httpx2
 
-        addresses = await self.reach.addresses(place)
+        addresses = await self.access.addresses(url)
         problem: Exception | None = None
         for address in addresses[:4]:
             try:
-                return await self._at(address, place, method, headers, json)
+                return await self._at(address, url, method, headers, json)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 problem = error
             except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
@@ -106,34 +105,34 @@ class Client:
         raise RespondToModel(f"Request failed: {_words(problem)}")
 
     async def _at(
-        self, address: str, place: Place, method: str, headers: Mapping[str, str], json: Any
+        self, address: str, url: HttpUrl, method: str, headers: Mapping[str, str], json: Any
     ) -> Page:
         """Connect to this very address; the name is only said, in Host and in the certificate."""
         import httpx2
 
         literal = f"[{address}]" if ":" in address else address
-        verify = httpx2.create_ssl_context() if place.scheme == "https" else False
+        verify = httpx2.create_ssl_context() if url.scheme == "https" else False
         sent = {"User-Agent": AGENT, "Accept-Encoding": "gzip, identity", "Accept": _ACCEPT}
-        sent |= {**headers, "Host": place.authority}
+        sent |= {**headers, "Host": url.authority}
         async with httpx2.AsyncClient(
             verify=verify, trust_env=False, follow_redirects=False, timeout=self.caps.seconds
         ) as client:
             request = client.build_request(
                 method,
-                f"{place.scheme}://{literal}:{place.port}{place.path}",
+                f"{url.scheme}://{literal}:{url.port}{url.path}",
                 headers=sent,
                 json=json,
-                extensions={"sni_hostname": place.host},
+                extensions={"sni_hostname": url.host},
             )
             response = await client.send(request, stream=True)
             try:
-                return await self._read(response, place)
+                return await self._read(response, url)
             finally:
                 await response.aclose()
 
-    async def _read(self, response: httpx2.Response, place: Place) -> Page:
+    async def _read(self, response: httpx2.Response, url: HttpUrl) -> Page:
         headers = {name.lower(): value for name, value in response.headers.items()}
-        page = Page(place, response.status_code, headers)
+        page = Page(url, response.status_code, headers)
         if page.status in _REDIRECTS:
             return page
         declared = headers.get("content-length", "")

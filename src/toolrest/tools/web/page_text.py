@@ -72,11 +72,9 @@ def readable(page: Page, *, raw: bool = False) -> tuple[str, str]:
     """The page's text and what it was made from; RespondToModel when it is no text."""
     kind = page.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind and not _TEXTUAL.fullmatch(kind):
-        raise RespondToModel(
-            f"{page.place.url} is {kind[:80]} ({len(page.body):,} bytes), not text"
-        )
+        raise RespondToModel(f"{page.url} is {kind[:80]} ({len(page.body):,} bytes), not text")
     if not kind and b"\0" in page.body[:8192]:
-        raise RespondToModel(f"{page.place.url} is binary ({len(page.body):,} bytes), not text")
+        raise RespondToModel(f"{page.url} is binary ({len(page.body):,} bytes), not text")
     text = _decode(page)
     is_html = kind in ("text/html", "application/xhtml+xml") or (
         kind in ("", "text/plain")
@@ -84,7 +82,7 @@ def readable(page: Page, *, raw: bool = False) -> tuple[str, str]:
         and _HTML.search(page.body[:1024]) is not None
     )
     if is_html and not raw:
-        return clean(_markdown(text, page.place.url)), "html"
+        return clean(_markdown(text, str(page.url))), "html"
     return clean(text), kind or "text"
 
 

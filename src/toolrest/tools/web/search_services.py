@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 
 from toolrest.errors import RespondToModel
 from toolrest.records import dataclass
-from toolrest.sandbox.network.url_access import Place, parse_url
+from toolrest.sandbox.network.url_access import parse_web_url
 from toolrest.tools.web.client import Client, Page
+from toolrest.urls import HttpUrl
 
 BackendName: TypeAlias = Literal["searxng", "brave", "tavily"]
 Found: TypeAlias = Sequence[Mapping[str, Any]]
@@ -28,7 +29,7 @@ class Backend(Protocol):
     """Answers a query with rows of title, url and snippet."""
 
     @property
-    def place(self) -> Place | None:
+    def endpoint(self) -> HttpUrl | None:
         """What it connects to from here; None when it does not say."""
 
     async def find(self, query: str, limit: int, client: Client) -> Found:
@@ -42,7 +43,7 @@ class Own:
     function: SearchFunction
 
     @property
-    def place(self) -> Place | None:
+    def endpoint(self) -> HttpUrl | None:
         """Its author knows."""
         return None
 
@@ -59,9 +60,9 @@ class SearXNG:
     url: str
 
     @property
-    def place(self) -> Place:
+    def endpoint(self) -> HttpUrl:
         """The instance."""
-        return parse_url(self.url)
+        return parse_web_url(self.url)
 
     async def find(self, query: str, limit: int, client: Client) -> Found:
         """Ask its search page for JSON."""
@@ -80,9 +81,9 @@ class Brave:
     url: str = ADDRESSES["brave"]
 
     @property
-    def place(self) -> Place:
+    def endpoint(self) -> HttpUrl:
         """The API."""
-        return parse_url(self.url)
+        return parse_web_url(self.url)
 
     async def find(self, query: str, limit: int, client: Client) -> Found:
         """Ask for web results."""
@@ -100,9 +101,9 @@ class Tavily:
     url: str = ADDRESSES["tavily"]
 
     @property
-    def place(self) -> Place:
+    def endpoint(self) -> HttpUrl:
         """The API."""
-        return parse_url(self.url)
+        return parse_web_url(self.url)
 
     async def find(self, query: str, limit: int, client: Client) -> Found:
         """Ask for results."""
@@ -115,13 +116,13 @@ class Tavily:
 def _rows(page: Page, path: tuple[str, ...], *, snippet: str) -> list[dict[str, Any]]:
     if page.status != 200:
         hint = " (is its key right?)" if page.status in (401, 403) else ""
-        raise RespondToModel(f"web_search: {page.place.host} answered {page.status}{hint}")
+        raise RespondToModel(f"web_search: {page.url.host} answered {page.status}{hint}")
     try:
         value: Any = json.loads(page.body)
         for name in path:
             value = value.get(name, {}) if isinstance(value, dict) else {}
     except ValueError:
-        raise RespondToModel(f"web_search: {page.place.host} did not answer in JSON") from None
+        raise RespondToModel(f"web_search: {page.url.host} did not answer in JSON") from None
     rows = value if isinstance(value, list) else []
     return [
         {"title": row.get("title"), "url": row.get("url"), "snippet": row.get(snippet)}

@@ -16,7 +16,7 @@ from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.records import dataclass, field
 from toolrest.sandbox.network.hosts import Allowlist
-from toolrest.sandbox.network.url_access import Reach, Unreachable, parse_url
+from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import Client
 from toolrest.tools.web.page_text import one_line, wrapped
 from toolrest.tools.web.search_services import Backend, Own
@@ -71,18 +71,18 @@ class WebSearch(Tool):
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the search service."""
         backend = self._backend(ctx)
-        if backend is None or backend.place is None:
+        if backend is None or backend.endpoint is None:
             return Effects(connects=("web_search",))
-        return Effects(connects=(backend.place.authority,))
+        return Effects(connects=(backend.endpoint.authority,))
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
         """The list of hosts binds search services too."""
         backend = self._backend(ctx)
         if backend is None:
             raise RespondToModel(self.options.problem)
-        if backend.place is None:
+        if backend.endpoint is None:
             return None
-        return judge(backend.place, self._web(backend), ctx)
+        return judge(backend.endpoint, self._web(backend), ctx)
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Ask, filter, label."""
@@ -91,7 +91,7 @@ class WebSearch(Tool):
             raise RespondToModel(self.options.problem)
         ctx.emit(WebSearchBegin(call_id=ctx.call_id))
         web = self._web(backend)
-        client = Client(web.reach, web.caps)
+        client = Client(web.access, web.caps)
         if isinstance(backend, Own) and not inspect.iscoroutinefunction(backend.function):
             found = await ctx.in_thread(backend.function, args.query, self.options.most)
             found = await found if inspect.isawaitable(found) else found
@@ -122,24 +122,24 @@ class WebSearch(Tool):
         if not isinstance(url, str) or len(url) > _URL or not url.isprintable():
             return False
         try:
-            place = parse_url(url)
-        except Unreachable:
+            shown = parse_web_url(url)
+        except UrlRefused:
             return False
         allowed, blocked = self.options.allowed, self.options.blocked
-        if blocked.entries and blocked.allows_name(place.host, place.port):
+        if blocked.entries and blocked.allows_name(shown.host, shown.port):
             return False
-        return not allowed.entries or allowed.allows_name(place.host, place.port)
+        return not allowed.entries or allowed.allows_name(shown.host, shown.port)
 
     def _backend(self, ctx: Context) -> Backend | None:
         function = ctx.state.get(FUNCTION)
         return self.options.backend if function is None else Own(function)
 
     def _web(self, backend: Backend) -> WebOptions:
-        """The service's own place is the user's choice, wherever it is."""
-        web, place = self.options.web, backend.place
-        own = frozenset({(place.host, place.port)} if place is not None else ())
-        reach = Reach(web.reach.listed, own, web.reach.resolve)
-        return WebOptions(reach, web.caps, web.robots, web.unasked)
+        """The service itself is the user's choice, wherever it is."""
+        web, endpoint = self.options.web, backend.endpoint
+        chosen = frozenset({(endpoint.host, endpoint.port)} if endpoint is not None else ())
+        access = UrlAccess(web.access.listed, chosen, web.access.resolve)
+        return WebOptions(access, web.caps, web.robots, web.unasked)
 
 
 def _output(rows: list[JSONObject], query: str) -> ToolOutput:

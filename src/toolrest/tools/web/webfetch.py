@@ -15,8 +15,9 @@ from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
 from toolrest.records import dataclass, field
-from toolrest.sandbox.network.url_access import Place, Reach, Unreachable, parse_url
+from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import AGENT, Caps, Client, Page
+from toolrest.urls import HttpUrl
 
 _KEPT_PAGES = 8
 _KEPT_SECONDS = 600.0
@@ -27,7 +28,7 @@ _MOST_ROBOTS = 64
 class WebOptions:
     """What settings say about the web."""
 
-    reach: Reach = field(default_factory=Reach)
+    access: UrlAccess = field(default_factory=UrlAccess)
     caps: Caps = field(default_factory=Caps)
     robots: bool = True
     unasked: bool = False
@@ -77,11 +78,11 @@ class WebFetch(Tool):
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the URL's host."""
-        return Effects(connects=(_place(args.url).authority,))
+        return Effects(connects=(_parse(args.url).authority,))
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
         """A host that may never be reached is not asked about."""
-        return judge(_place(args.url), self.options, ctx)
+        return judge(_parse(args.url), self.options, ctx)
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """A part of the page's text."""
@@ -110,7 +111,7 @@ class WebFetch(Tool):
         pages: OrderedDict[tuple[str, bool], Document] = ctx.state.setdefault(
             "webfetch.pages", OrderedDict()
         )
-        key = (_place(args.url).url, args.raw)
+        key = (str(_parse(args.url)), args.raw)
         known = pages.get(key)
         if args.start_index and known and time.monotonic() - known.at < _KEPT_SECONDS:
             return known
@@ -118,49 +119,47 @@ class WebFetch(Tool):
         text, source = await ctx.in_thread(_read, page, args.raw)
         hops = "".join(f" redirected={hop}" for hop in page.hops[-1:])
         head = f"status={page.status} bytes={len(page.body)} text_chars={len(text)} source={source}"
-        document = Document(page.place.url, head + hops, text, page.status < 400, time.monotonic())
+        document = Document(str(page.url), head + hops, text, page.status < 400, time.monotonic())
         pages[key] = document
         while len(pages) > _KEPT_PAGES:
             pages.popitem(last=False)
         return document
 
     async def _fetch(self, url: str, ctx: Context) -> Page:
-        start = _place(url)
-        client = Client(self.options.reach, self.options.caps)
+        start = _parse(url)
+        client = Client(self.options.access, self.options.caps)
 
-        def may_go(place: Place) -> str | None:
+        def may_go(hop: HttpUrl) -> str | None:
             # Somebody may have said yes to this host; that was no yes to another one.
-            if place.authority == start.authority or self.options.unasked:
-                return self.options.reach.refusal(place)
+            if hop.authority == start.authority or self.options.unasked:
+                return self.options.access.refusal(hop)
             return "another host; fetch that address itself if it is wanted"
 
         if self.options.robots:
             await _check_robots(start, client, ctx)
-        page = await client.get(start.url, may_go)
-        if self.options.robots and page.place.origin != start.origin:
-            await _check_robots(page.place, client, ctx)
+        page = await client.get(str(start), may_go)
+        if self.options.robots and page.url.origin != start.origin:
+            await _check_robots(page.url, client, ctx)
         return page
 
 
-def judge(place: Place, options: WebOptions, ctx: Context) -> Decision | None:
+def judge(url: HttpUrl, options: WebOptions, ctx: Context) -> Decision | None:
     """Deny what is never reached; let pass what is listed; leave the rest to the mode."""
-    reason = options.reach.refusal(place)
+    reason = options.access.refusal(url)
     if reason is not None:
         return Decision(Answer.DENY, "network.not_listed", reason)
     if not options.unasked:
         return None
     # The user has opened the way there: it is a write like any other.
     if need("write", ctx.approval_policy) == "ask":
-        return Decision(
-            Answer.ASK, "table.write", f"it connects to {place.authority}", what="write"
-        )
+        return Decision(Answer.ASK, "table.write", f"it connects to {url.authority}", what="write")
     return Decision(Answer.ALLOW, "network.listed", what="write")
 
 
-def _place(url: str) -> Place:
+def _parse(url: str) -> HttpUrl:
     try:
-        return parse_url(url.partition("#")[0])
-    except Unreachable as error:
+        return parse_web_url(url.partition("#")[0])
+    except UrlRefused as error:
         raise RespondToModel(str(error), kind="input_invalid", fields=("url",)) from None
 
 
@@ -170,18 +169,18 @@ def _read(page: Page, raw: bool) -> tuple[str, str]:
     return readable(page, raw=raw)
 
 
-async def _check_robots(place: Place, client: Client, ctx: Context) -> None:
+async def _check_robots(url: HttpUrl, client: Client, ctx: Context) -> None:
     """Does the site let programs read this page? Asked once a session and site."""
     from urllib.robotparser import RobotFileParser
 
     known: dict[str, RobotFileParser] = ctx.state.setdefault("webfetch.robots", {})
-    rules = known.get(place.origin)
+    rules = known.get(url.origin)
     if rules is None:
         if len(known) >= _MOST_ROBOTS:
             known.clear()
         page = await client.get(
-            f"{place.origin}/robots.txt",
-            lambda hop: None if hop.host == place.host else "another host",
+            f"{url.origin}/robots.txt",
+            lambda hop: None if hop.host == url.host else "another host",
         )
         lines = page.body[:500_000].decode("utf-8", "replace").splitlines()
         if page.status >= 400:
@@ -190,9 +189,9 @@ async def _check_robots(place: Place, client: Client, ctx: Context) -> None:
             lines = ["User-agent: *", "Disallow: /"] if closed else []
         rules = RobotFileParser()
         rules.parse(lines)
-        known[place.origin] = rules
-    if not rules.can_fetch(AGENT, place.url):
+        known[url.origin] = rules
+    if not rules.can_fetch(AGENT, str(url)):
         raise RespondToModel(
-            f"{place.origin}/robots.txt does not let programs read {place.path} "
+            f"{url.origin}/robots.txt does not let programs read {url.path} "
             "(web.robots = false ignores it)"
         )

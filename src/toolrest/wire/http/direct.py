@@ -1,65 +1,33 @@
-"""A request to a server that can be reached without a proxy: HTTP/1.1 on asyncio, nothing more.
+"""Requests to a server that can be reached without a proxy: HTTP/1.1 by h11, on asyncio.
 
 A session asks the same server hundreds of times, one request after the other, and the first of
-them should not wait for a large library to load. What this cannot do (proxies) goes through
-httpx2, see `toolrest.wire.http.transport`.
+them should not wait for a large library to load. Proxies are left to httpx2, see
+`toolrest.wire.http.proxied`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import ssl
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from typing import Any, Final
 
+import h11
+
+from toolrest.urls import HttpUrl, parse_url
 from toolrest.wire.http.transport import Broken, Idle, Unreachable
 
-if TYPE_CHECKING:
-    import ssl
-
-_LIMIT: Final = 1 << 18
+_LONGEST_HEAD: Final = 1 << 18
 _PIECE: Final = 1 << 16
-_SAFE: Final = "/?:@!$&'()*+,;=%-._~[]"
 _BAD_HEADER: Final = re.compile(r"[\r\n\0]")
-_STATUS: Final = re.compile(rb"HTTP/1\.[01] (\d{3})(?: |$)")
-
-
-class Place(NamedTuple):
-    """Where a URL points to."""
-
-    host: str
-    port: int
-    secure: bool
-    target: str
-    name: str
-    """For the Host header."""
-    user: str | None
-
-
-def place_of(url: str) -> Place:
-    """The parts of a URL that matter; ValueError when it is none."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("not an http:// or https:// address")
-    secure = parts.scheme == "https"
-    port = parts.port or (443 if secure else 80)
-    host = parts.hostname
-    name = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
-    if parts.port is not None:
-        name += f":{port}"
-    target = quote(parts.path or "/", safe=_SAFE)
-    if parts.query:
-        target += "?" + quote(parts.query, safe=_SAFE)
-    user = None
-    if parts.username is not None:
-        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return Place(host, port, secure, target, name, user)
 
 
 class Direct:
-    """The connections to one server. A connection whose answer was read to its end is kept."""
+    """The connections to one server. A connection whose response was read to its end is kept."""
 
     def __init__(self, connect_timeout: float, idle_timeout: float) -> None:
         self._connect_timeout = connect_timeout
@@ -75,67 +43,55 @@ class Direct:
     @asynccontextmanager
     async def stream(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]
-    ) -> AsyncGenerator[DirectAnswer, None]:
-        """Ask, and read the answer as it comes."""
-        place = place_of(url)
-        data = _request(method, place, body, headers)
-        answer = await self._ask(place, data)
+    ) -> AsyncGenerator[DirectResponse, None]:
+        """Send a request, and read the response as it comes."""
+        parts = parse_url(url)
+        response = await self._ask(parts, _request(method, parts, body, headers), body)
+        connection = response.connection
         try:
-            yield answer
+            yield response
         finally:
-            if answer.is_whole and answer.keeps:
-                self._kept.append(answer.connection)
+            if connection.can_be_used_again():
+                self._kept.append(connection)
             else:
-                answer.connection.close()
+                connection.close()
 
-    async def _ask(self, place: Place, data: bytes) -> DirectAnswer:
-        where = (place.host, place.port, place.secure)
+    async def _ask(self, url: HttpUrl, request: h11.Request, body: bytes) -> DirectResponse:
         while self._kept:
             connection = self._kept.pop()
-            if connection.where != where or connection.is_gone:
+            if connection.origin != url.origin or connection.is_gone:
                 connection.close()
                 continue
             try:
-                return await self._exchange(connection, data)
+                return await connection.ask(request, body)
             except _Unanswered:
                 continue  # the server had closed it meanwhile: that request was never read
-        connection = await self._connect(place, where)
+        connection = await self._connect(url)
         try:
-            return await self._exchange(connection, data)
+            return await connection.ask(request, body)
         except _Unanswered:
             raise Broken("the server closed the connection without an answer") from None
 
-    async def _connect(self, place: Place, where: tuple[str, int, bool]) -> _Connection:
+    async def _connect(self, url: HttpUrl) -> _Connection:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 reader, writer = await asyncio.open_connection(
-                    place.host,
-                    place.port,
-                    limit=_LIMIT,
-                    ssl=self._tls() if place.secure else None,
+                    url.host, url.port, ssl=self._tls() if url.scheme == "https" else None
                 )
         except TimeoutError:
             raise Unreachable(f"no connection within {self._connect_timeout:g} s") from None
         except OSError as error:
             raise Unreachable(str(error)) from None
-        return _Connection(reader, writer, where, self._idle_timeout)
+        return _Connection(reader, writer, url.origin, self._idle_timeout)
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:
             self._context = _tls_context()
         return self._context
 
-    async def _exchange(self, connection: _Connection, data: bytes) -> DirectAnswer:
-        try:
-            answer = await connection.ask(data)
-        except BaseException:
-            connection.close()
-            raise
-        return answer
-
 
 class _Unanswered(Exception):
-    """The connection ended before a single byte of the answer."""
+    """The connection ended before a single byte of the response."""
 
 
 class _Connection:
@@ -143,160 +99,123 @@ class _Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        where: tuple[str, int, bool],
+        origin: str,
         idle_timeout: float,
     ) -> None:
-        self.reader = reader
-        self.where = where
+        self.origin = origin
+        self._reader = reader
         self._writer = writer
         self._idle = idle_timeout
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEAD)
 
     @property
     def is_gone(self) -> bool:
-        return self.reader.at_eof() or self._writer.is_closing()
+        return self._reader.at_eof() or self._writer.is_closing()
+
+    def can_be_used_again(self) -> bool:
+        """Whether the response was read to its end and another may follow; then one can."""
+        http = self._http
+        if (http.our_state, http.their_state) != (h11.DONE, h11.DONE) or http.trailing_data[0]:
+            return False
+        http.start_next_cycle()
+        return True
 
     def close(self) -> None:
         self._writer.close()
 
-    async def ask(self, data: bytes) -> DirectAnswer:
+    async def ask(self, request: h11.Request, body: bytes) -> DirectResponse:
+        """Send a request and read the head of its response; closes the connection on failure."""
         try:
-            self._writer.write(data)
+            return DirectResponse(self, await self._exchange(request, body))
+        except BaseException:
+            self.close()
+            raise
+
+    async def _exchange(self, request: h11.Request, body: bytes) -> h11.Response:
+        send = self._http.send
+        try:
+            self._writer.write(send(request) + send(h11.Data(data=body)) + send(h11.EndOfMessage()))
             async with asyncio.timeout(self._idle):
                 await self._writer.drain()
-                head = await self._head()
+                while not isinstance(event := await self._next_event(), h11.Response):
+                    pass  # 100 Continue and its like
+                return event
         except TimeoutError:
             raise Idle from None
-        except asyncio.IncompleteReadError as error:
-            if error.partial:
-                raise Broken("the answer ended in its head") from None
-            raise _Unanswered from None
-        except asyncio.LimitOverrunError:
-            raise Broken("the head of the answer is too long") from None
+        except h11.RemoteProtocolError as error:
+            raise self._broken_head(error) from None
         except ConnectionError:
             raise _Unanswered from None
         except OSError as error:
             raise Broken(str(error)) from None
-        return DirectAnswer(self, head)
 
-    async def _head(self) -> bytes:
-        while True:
-            head = await self.reader.readuntil(b"\r\n\r\n")
-            if not head.startswith(b"HTTP/1.1 1"):  # 100 Continue and its like
-                return head
+    def _broken_head(self, error: h11.RemoteProtocolError) -> Exception:
+        unread, ended = self._http.trailing_data
+        if ended:
+            return Broken("the answer ended in its head") if unread else _Unanswered()
+        if error.error_status_hint == 431:
+            return Broken("the head of the answer is too long")
+        return Broken("the server does not speak HTTP/1.1")
 
-    async def more(self, most: int) -> bytes:
-        """What comes next, at most so many bytes; empty at the end."""
-        return await self._read(self.reader.read(most))
-
-    async def line(self) -> bytes:
-        return await self._read(self.reader.readuntil(b"\n"))
-
-    async def _read(self, reading: Any) -> bytes:
+    async def read(self) -> bytes | None:
+        """The next piece of the body; None at its end."""
         try:
             async with asyncio.timeout(self._idle):
-                found: bytes = await reading
+                event = await self._next_event()
         except TimeoutError:
             raise Idle from None
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            raise Broken("the answer ended before it was complete") from None
+        except h11.RemoteProtocolError:
+            ended = self._http.trailing_data[1]
+            problem = "ended before it was complete" if ended else "is cut in an unknown way"
+            raise Broken(f"the answer {problem}") from None
         except OSError as error:
             raise Broken(str(error)) from None
-        return found
+        return bytes(event.data) if isinstance(event, h11.Data) else None
+
+    async def _next_event(self) -> Any:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._reader.read(_PIECE))
+        return event
 
 
-class DirectAnswer:
+class DirectResponse:
     """A status, headers in lower case, and the body as it comes."""
 
-    def __init__(self, connection: _Connection, head: bytes) -> None:
+    def __init__(self, connection: _Connection, head: h11.Response) -> None:
         self.connection = connection
-        lines = head.split(b"\r\n")
-        match = _STATUS.match(lines[0])
-        if match is None:
-            raise Broken("the server does not speak HTTP/1.1")
-        self.status_code = int(match[1])
-        self.headers = _headers(lines[1:])
-        self.is_whole = False
-        self.keeps = self.headers.get("connection", "").lower() != "close" and lines[0].startswith(
-            b"HTTP/1.1"
-        )
+        self.status_code = head.status_code
+        self.headers: dict[str, str] = {}
+        for name, value in head.headers:
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
         """The body, decoded."""
         decoder = _decoder(self.headers.get("content-encoding", "").lower())
-        async for piece in self._raw():
-            data = piece if decoder is None else _unpacked(decoder, piece)
-            if data:
+        while (piece := await self.connection.read()) is not None:
+            if data := piece if decoder is None else _unpacked(decoder, piece):
                 yield data
-        self.is_whole = True
-
-    async def _raw(self) -> AsyncGenerator[bytes, None]:
-        if self.status_code in (204, 304):
-            return
-        if "chunked" in self.headers.get("transfer-encoding", "").lower():
-            async for piece in self._chunked():
-                yield piece
-            return
-        length = self.headers.get("content-length", "")
-        if length.isdigit():
-            async for piece in self._exactly(int(length)):
-                yield piece
-            return
-        self.keeps = False
-        while piece := await self.connection.more(_PIECE):
-            yield piece
-
-    async def _exactly(self, left: int) -> AsyncGenerator[bytes, None]:
-        while left > 0:
-            piece = await self.connection.more(min(left, _PIECE))
-            if not piece:
-                raise Broken("the answer ended before it was complete")
-            left -= len(piece)
-            yield piece
-
-    async def _chunked(self) -> AsyncGenerator[bytes, None]:
-        while True:
-            try:
-                size = int((await self.connection.line()).split(b";")[0], 16)
-            except ValueError:
-                raise Broken("the answer is cut in an unknown way") from None
-            if size < 0:
-                raise Broken("the answer is cut in an unknown way")
-            async for piece in self._exactly(size):
-                yield piece
-            if size == 0:
-                while (await self.connection.line()).strip():
-                    pass  # trailers
-                return
-            await self.connection.line()
 
 
-def _headers(lines: list[bytes]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.decode("latin-1").partition(":")
-        if colon:
-            key = name.strip().lower()
-            text = value.strip()
-            headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return headers
-
-
-def _request(method: str, place: Place, body: bytes, headers: Mapping[str, str]) -> bytes:
+def _request(method: str, url: HttpUrl, body: bytes, headers: Mapping[str, str]) -> h11.Request:
     sent = {
-        "host": place.name,
+        "host": url.authority,
         "accept-encoding": "identity",
+        **{name.lower(): value.strip(" \t") for name, value in headers.items()},
         "content-length": str(len(body)),
-        **{name.lower(): value for name, value in headers.items()},
     }
-    if place.user is not None and "authorization" not in sent:
-        from base64 import b64encode
-
-        sent["authorization"] = f"Basic {b64encode(place.user.encode()).decode()}"
+    if url.user is not None:
+        sent.setdefault("authorization", f"Basic {b64encode(url.user.encode()).decode()}")
     for name, value in sent.items():
         if _BAD_HEADER.search(name + value):
             raise ValueError(f"the header {name!r} has a line break in it")
-    lines = [f"{method} {place.target} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
+    lines = [
+        (k.encode("latin-1", "replace"), v.encode("latin-1", "replace")) for k, v in sent.items()
+    ]
+    try:
+        return h11.Request(method=method, target=url.target, headers=lines)
+    except h11.LocalProtocolError:  # its message would repeat the value, which may be a key
+        raise ValueError("a header of the request is not valid in HTTP") from None
 
 
 def _decoder(encoding: str) -> Any:
@@ -320,14 +239,12 @@ def _unpacked(decoder: Any, piece: bytes) -> bytes:
 
 
 def _tls_context() -> ssl.SSLContext:
-    """The system's certificates (or SSL_CERT_FILE's), else those that come with httpx2."""
-    import ssl
+    """The certificates of SSL_CERT_FILE and SSL_CERT_DIR, else those that the system trusts."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        context = ssl.create_default_context()
+    else:
+        import truststore  # for https only
 
-    context = ssl.create_default_context()
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile is None and paths.capath is None:
-        import certifi
-
-        context.load_verify_locations(certifi.where())
+        context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["http/1.1"])
     return context

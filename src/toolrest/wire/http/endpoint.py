@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, TypeAlias
@@ -10,13 +12,12 @@ from typing import Any, Final, TypeAlias
 from toolrest.records import dataclass
 from toolrest.wire.http.error_bodies import error_of_status
 from toolrest.wire.http.transport import (
-    Answer,
     Broken,
+    HttpResponse,
     Idle,
     ProxyFailed,
     Transport,
     TransportError,
-    transport_for,
 )
 from toolrest.wire.model import ModelError, Retrying, retry_delay
 from toolrest.wire.provider import Provider
@@ -98,7 +99,7 @@ class Http:
             where = self.provider.shown_url(path)
             raise ModelError("unreachable", f"{where}: {error}", retryable=False) from None
 
-    async def _check(self, path: str, response: Answer) -> None:
+    async def _check(self, path: str, response: HttpResponse) -> None:
         if response.status_code < 300:
             return
         body = await _read(response, _LONGEST_ERROR)
@@ -153,6 +154,27 @@ class Http:
         return self._transport
 
 
+def transport_for(connect_timeout: float, idle_timeout: float) -> Transport:
+    """A direct one, unless the environment names a proxy."""
+    # Each loads a library of its own (h11, httpx2), and a session needs one of them.
+    if _has_proxy():
+        from toolrest.wire.http.proxied import Proxied
+
+        return Proxied(connect_timeout, idle_timeout)
+    from toolrest.wire.http.direct import Direct
+
+    return Direct(connect_timeout, idle_timeout)
+
+
+def _has_proxy() -> bool:
+    if sys.platform != "linux":
+        from urllib.request import getproxies  # the system's settings count there
+
+        return bool(getproxies().keys() & {"http", "https", "all"})
+    names = {name.lower() for name, value in os.environ.items() if value}
+    return bool(names & {"http_proxy", "https_proxy", "all_proxy"})
+
+
 async def drain(parts: AsyncIterator[Part]) -> None:
     """Read the end of a stream whose last event was seen, so that its connection can be kept."""
     try:
@@ -177,7 +199,7 @@ def _key_hint(provider: Provider) -> str:
     return f"no key was sent; set env_key for the provider {provider.id!r}"
 
 
-async def _read(response: Answer, most: int) -> bytes:
+async def _read(response: HttpResponse, most: int) -> bytes:
     body = bytearray()
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:

@@ -1,18 +1,10 @@
-"""How bytes get to a server and back: what `Http` needs, whoever provides it.
-
-A request through a proxy, by httpx2: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY.
-"""
+"""What `Http` needs of a transport, and the errors that every transport raises."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, cast
-
-if TYPE_CHECKING:
-    import httpx2
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 
 class TransportError(Exception):
@@ -35,8 +27,8 @@ class Idle(TransportError):
     """Nothing came for too long."""
 
 
-class Answer(Protocol):
-    """An answer that has begun; header names are in lower case."""
+class HttpResponse(Protocol):
+    """A response that has begun; header names are in lower case."""
 
     @property
     def status_code(self) -> int:
@@ -55,67 +47,8 @@ class Transport(Protocol):
 
     def stream(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[Answer]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """Send a request; TransportError when it fails, ValueError when it cannot be one."""
 
     async def aclose(self) -> None:
         """Close the connections."""
-
-
-def transport_for(connect_timeout: float, idle_timeout: float) -> Transport:
-    """A direct one, unless the environment names a proxy."""
-    if _has_proxy():
-        return Proxied(connect_timeout, idle_timeout)
-    from toolrest.wire.http.direct import Direct
-
-    return Direct(connect_timeout, idle_timeout)
-
-
-def _has_proxy() -> bool:
-    if sys.platform != "linux":
-        from urllib.request import getproxies  # the system's settings count there
-
-        return bool(getproxies().keys() & {"http", "https", "all"})
-    names = {name.lower() for name, value in os.environ.items() if value}
-    return bool(names & {"http_proxy", "https_proxy", "all_proxy"})
-
-
-class Proxied:
-    """A pool of connections that goes where the environment says."""
-
-    def __init__(self, connect_timeout: float, idle_timeout: float) -> None:
-        import httpx2
-
-        timeout = httpx2.Timeout(None, connect=connect_timeout, read=idle_timeout)
-        self._client = httpx2.AsyncClient(timeout=timeout)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
-
-    @asynccontextmanager
-    async def stream(
-        self, method: str, url: str, body: bytes, headers: Mapping[str, str]
-    ) -> AsyncGenerator[Answer, None]:
-        """Ask, and read the answer as it comes."""
-        import httpx2
-
-        try:
-            request = self._client.stream(method, url, content=body, headers=headers)
-            async with request as response:
-                yield cast(Answer, response)
-        except httpx2.HTTPError as error:
-            raise _translated(error) from None
-        except httpx2.InvalidURL as error:
-            raise ValueError(str(error)) from None
-
-
-def _translated(error: httpx2.HTTPError) -> TransportError:
-    import httpx2
-
-    words = str(error) or type(error).__name__
-    if isinstance(error, httpx2.ReadTimeout):
-        return Idle()
-    if isinstance(error, httpx2.ReadError | httpx2.RemoteProtocolError | httpx2.DecodingError):
-        return Broken(words)
-    return ProxyFailed(words) if isinstance(error, httpx2.ProxyError) else Unreachable(words)
