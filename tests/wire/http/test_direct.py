@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest.wire.http.direct import Direct, place_of
-from toolrest.wire.http.transport import Broken, Idle, TransportError, Unreachable, transport_for
+from toolrest.wire.http.endpoint import transport_for
+from toolrest.wire.http.transport import Broken, Idle, TransportError, Unreachable
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from toolrest.answer import Answer
 from toolrest.policy.grants.command_keys import granted_by
 from toolrest.policy.modes import MODES, WORDS, need
+from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import (
     Outcome,
     Setting,
     outcome,
 )
-from toolrest.policy.verdict.verdict import Judgement, judge
+from toolrest.policy.verdict.verdict import Judgement
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:

@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel, ToolDefinitionError
-from toolrest.gate.tool.tool import Grammar, Tool
+
+if TYPE_CHECKING:
+    from toolrest.gate.tool.tool import Grammar, Tool
 
 CHECKED_CHARACTERS = 65_536
 EARLEY_CHARACTERS = 8_192

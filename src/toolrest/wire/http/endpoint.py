@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, TypeAlias
@@ -13,10 +15,10 @@ from toolrest.wire.http.transport import (
     Answer,
     Broken,
     Idle,
+    Proxied,
     ProxyFailed,
     Transport,
     TransportError,
-    transport_for,
 )
 from toolrest.wire.model import ModelError, Retrying, retry_delay
 from toolrest.wire.provider import Provider
@@ -185,3 +187,21 @@ async def _read(response: Answer, most: int) -> bytes:
             if len(body) >= most:
                 break
     return bytes(body[:most])
+
+
+def transport_for(connect_timeout: float, idle_timeout: float) -> Transport:
+    """A direct one, unless the environment names a proxy."""
+    if _has_proxy():
+        return Proxied(connect_timeout, idle_timeout)
+    from toolrest.wire.http.direct import Direct
+
+    return Direct(connect_timeout, idle_timeout)
+
+
+def _has_proxy() -> bool:
+    if sys.platform != "linux":
+        from urllib.request import getproxies  # the system's settings count there
+
+        return bool(getproxies().keys() & {"http", "https", "all"})
+    names = {name.lower() for name, value in os.environ.items() if value}
+    return bool(names & {"http_proxy", "https_proxy", "all_proxy"})

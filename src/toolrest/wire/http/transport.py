@@ -5,8 +5,6 @@ A request through a proxy, by httpx2: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, cast
@@ -60,24 +58,6 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections."""
-
-
-def transport_for(connect_timeout: float, idle_timeout: float) -> Transport:
-    """A direct one, unless the environment names a proxy."""
-    if _has_proxy():
-        return Proxied(connect_timeout, idle_timeout)
-    from toolrest.wire.http.direct import Direct
-
-    return Direct(connect_timeout, idle_timeout)
-
-
-def _has_proxy() -> bool:
-    if sys.platform != "linux":
-        from urllib.request import getproxies  # the system's settings count there
-
-        return bool(getproxies().keys() & {"http", "https", "all"})
-    names = {name.lower() for name, value in os.environ.items() if value}
-    return bool(names & {"http_proxy", "https_proxy", "all_proxy"})
 
 
 class Proxied:
