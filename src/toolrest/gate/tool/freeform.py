@@ -159,7 +159,7 @@ def _compile_pattern(definition: str) -> re.Pattern[str]:
 
 
 def _refuse_danger(pattern: str, what: str, *, whole: bool = False) -> None:
-    from toolrest.gate.output.regex_cost import danger
+    from toolrest.config.regex_cost import danger
 
     problem = danger(pattern, longest=CHECKED_CHARACTERS, budget=_MAX_STEPS, whole=whole)
     if problem:
