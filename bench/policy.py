@@ -19,8 +19,8 @@ JOINTS = ("; ", " && ", " | ", "\n")
 
 def verdicts() -> dict[str, float]:
     from toolrest.policy.rules.rules import Rules
+    from toolrest.policy.verdict.command import judge
     from toolrest.policy.verdict.outcome import Setting, outcome
-    from toolrest.policy.verdict.verdict import judge
 
     commands = [json.loads(line)["command"] for line in TABLE.read_text().splitlines()]
     rules, setting = Rules(), Setting("on-request", "workspace-write")
@@ -44,7 +44,7 @@ def verdicts() -> dict[str, float]:
 
 
 def ten_thousand() -> dict[str, float]:
-    from toolrest.policy.verdict.verdict import judge
+    from toolrest.policy.verdict.command import judge
 
     found = {}
     for joint in JOINTS:

@@ -21,7 +21,7 @@ from typing import Any
 
 from toolrest import tool
 from toolrest.agent.open_session import open_session
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.testing import Call, ScriptedModel
 from toolrest.testing.server import ScriptedServer
 
@@ -60,7 +60,7 @@ class Measured(ScriptedModel):
 
 async def session(settings: dict[str, Any], model: Any, folder: str) -> None:
     base = {"tool_security.audit_log_enabled": False}
-    config = Config.default(base | settings, workspace=folder, home=f"{folder}/home")
+    config = default_config(base | settings, workspace=folder, home=f"{folder}/home")
     agent = open_session(config, model)
     agent.rest.add_tool(look)
     async with agent:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.request import Review as Review
     from toolrest.gate.approval.user_questions import UserQuestions as UserQuestions
     from toolrest.gate.context import Context as Context
+    from toolrest.gate.tool.decorator import tool as tool
     from toolrest.gate.tool.tool import Tool as Tool
-    from toolrest.gate.tool.tool import tool as tool
     from toolrest.items import Image as Image
     from toolrest.items import Text as Text
     from toolrest.items import ToolOutput as ToolOutput
@@ -51,7 +51,7 @@ _HOMES = {
     "Turn": "toolrest.agent.turn",
     "UserQuestions": "toolrest.gate.approval.user_questions",
     "open_session": "toolrest.agent.open_session",
-    "tool": "toolrest.gate.tool.tool",
+    "tool": "toolrest.gate.tool.decorator",
 }
 
 __all__ = sorted(["__version__", *_HOMES])

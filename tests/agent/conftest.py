@@ -12,7 +12,7 @@ import pytest
 from toolrest import Toolrest
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.open_session import open_session
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.testing import ScriptedModel
 
 Make = Callable[..., AgentSession]
@@ -42,7 +42,7 @@ async def agent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
     ) -> AgentSession:
         given = {key.replace("__", "."): value for key, value in settings.items()}
         given.setdefault("tool_security.audit_log_enabled", False)
-        config = Config.default(given, workspace=workspace)
+        config = default_config(given, workspace=workspace)
         scripted = model if hasattr(model, "stream") else ScriptedModel(model)
         session = open_session(
             config, scripted, resume=resume, ephemeral=ephemeral, on_ask=on_ask, trusted=trusted

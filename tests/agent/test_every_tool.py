@@ -15,7 +15,7 @@ import pytest
 from toolrest import Toolrest
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.open_session import open_session
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.testing import Call, Freeform, Say, ScriptedModel
 from toolrest.testing.server import ScriptedServer
 from toolrest.wire.providers import model_for
@@ -119,7 +119,7 @@ def opened(project: Path, toolrest_home: Path) -> Open:
             "tool_security.audit_log_enabled": False,
             **settings,
         }
-        return open_session(Config.default(given, workspace=project), ephemeral=True)
+        return open_session(default_config(given, workspace=project), ephemeral=True)
 
     return make
 
@@ -173,7 +173,7 @@ async def test_a_clients_own_tool_on_every_wire(
 ) -> None:
     spec = {"name": "lookup", "description": "Look it up.", "inputSchema": {"type": "object"}}
     async with ScriptedServer([Call("lookup", {"key": "a"}), Say("end")]) as server:
-        config = Config.default(server.settings(wire), workspace=project)
+        config = default_config(server.settings(wire), workspace=project)
         rest = Toolrest(
             project,
             config=config,
@@ -190,7 +190,7 @@ async def test_no_offered_tool_is_without_a_row(project: Path) -> None:
     offered = set()
     for model in (None, "claude-sonnet", "gpt-5", "gpt-5.1-codex", "gpt-oss-20b"):
         given = {"model": model} if model else {}
-        config = Config.default(given, workspace=project)
+        config = default_config(given, workspace=project)
         made = open_session(config, make_model=lambda _: ScriptedModel([]), ephemeral=True)
         async with made as session:
             offered |= {tool.name for tool in session.rest.tools}

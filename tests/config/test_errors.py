@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolrest.config import Config
+from toolrest.config import default_config
 from toolrest.config.layer_check import known_keys
 from toolrest.config.schema.aliases import PENDING_KEYS, PENDING_VALUES
 from toolrest.errors import ConfigError
@@ -340,4 +340,4 @@ _name = st.one_of(
 def test_any_tables_load_or_are_a_config_error(desk: Any, tables: dict[str, Any]) -> None:
     given = {k if k.isidentifier() else f'"{k}"': v for k, v in tables.items()}
     with contextlib.suppress(ConfigError):
-        assert Config.default(given, env=desk.env).rows()
+        assert default_config(given, env=desk.env).rows()

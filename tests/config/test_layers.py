@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolrest.config import Config, load
+from toolrest.config import Config, default_config, load
 from toolrest.errors import ConfigError
 
 LAYERS = ("user", "project", "profile table", "profile file", "environment", "flag", "-c")
@@ -143,7 +143,7 @@ def test_a_relative_home_is_refused(desk: Any) -> None:
 
 def test_the_default_config_reads_no_file(desk: Any) -> None:
     desk.user("this is not TOML")
-    config = Config.default(
+    config = default_config(
         {"tools": {"disabled": ["shell"]}, "tools.limits.read_file": 500, "model": None},
         home=desk.home,
         workspace=desk.workspace,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolrest.agent.rest import Toolrest
-from toolrest.config import Config
+from toolrest.config import default_config
 from toolrest.config.secrets import key_values, key_variables
 from toolrest.errors import ConfigError
 
@@ -66,7 +66,7 @@ async def test_no_tool_gives_away_a_providers_key(tmp_path: Any) -> None:
     (tmp_path / "notes.txt").write_text(f"the key is {secret} and bearer-0123456789\n")
     env = {"PATH": "/usr/bin:/bin", "CORP_ACCESS": secret, "HOME": str(tmp_path)}
     provider = {"env_key": "CORP_ACCESS", "experimental_bearer_token": "bearer-0123456789"}
-    config = Config.default(
+    config = default_config(
         {
             "model_providers.corp": provider,
             "approval_policy": "never",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from toolrest.config import load
 from toolrest.config.schema.mcp import McpServer
+from toolrest.config.schema.validate import check_table
 from toolrest.errors import ConfigError
 from toolrest.items import Text
 from toolrest.mcp.definitions import read_definitions
@@ -85,7 +86,7 @@ def test_wrong_keys_are_refused_with_a_hint(
     ],
 )
 def test_what_makes_no_sense_is_the_servers_own_problem(row: dict[str, Any], words: str) -> None:
-    server = resolve("x", McpServer.check(row), "user", "/f", {"ANTHROPIC_API_KEY": "k"})
+    server = resolve("x", check_table(McpServer, row), "user", "/f", {"ANTHROPIC_API_KEY": "k"})
     assert server.problem is not None
     assert words in server.problem
 

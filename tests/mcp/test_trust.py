@@ -14,6 +14,7 @@ import pytest
 from toolrest import Toolrest
 from toolrest.config import load, trust
 from toolrest.config.schema.mcp import McpServer
+from toolrest.config.schema.validate import check_table
 from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
@@ -116,7 +117,7 @@ def test_any_change_of_the_launch_changes_its_record(change: dict[str, Any]) -> 
     row |= {"env_vars": ("HOME",), "cwd": "here"}
 
     def record(row: dict[str, Any]) -> Any:
-        server = resolve("s", McpServer.check(row), "user", "/f", {})
+        server = resolve("s", check_table(McpServer, row), "user", "/f", {})
         return launch_record(server, server.argv[0])
 
     assert record(row) == record(dict(row))
@@ -125,7 +126,7 @@ def test_any_change_of_the_launch_changes_its_record(change: dict[str, Any]) -> 
 
 def test_the_record_of_an_address_and_no_secret_in_it() -> None:
     row = {"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer very-secret"}}
-    server = resolve("s", McpServer.check(row), "user", "/f", {})
+    server = resolve("s", check_table(McpServer, row), "user", "/f", {})
     other = resolve("s", McpServer(url="https://a.example/mcq"), "user", "/f", {})
     assert "very-secret" not in json.dumps(launch_record(server, None))
     assert launch_record(server, None) != launch_record(other, None)
@@ -233,7 +234,7 @@ def test_another_variable_of_the_users_in_a_secret_is_a_change(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     def record(more: dict[str, Any]) -> JSONObject:
-        row = McpServer.check({"command": "x", **more})
+        row = check_table(McpServer, {"command": "x", **more})
         return launch_record(Server("s", row, "project", "/f"), "x")
 
     assert record(before) != record(after)
@@ -244,7 +245,7 @@ def test_another_variable_of_the_users_in_a_secret_is_a_change(
 def test_another_variable_of_the_users_in_a_header_is_a_change(where: str) -> None:
     def record(value: str) -> JSONObject:
         value = value if where != "env_http_headers" else value.strip("${}")
-        row = McpServer.check({"url": "https://a.example", where: {"X-Auth": value}})
+        row = check_table(McpServer, {"url": "https://a.example", where: {"X-Auth": value}})
         return launch_record(Server("s", row, "project", "/f"), None)
 
     assert record("${PUBLIC}") != record("${GITHUB_TOKEN}")

@@ -9,7 +9,7 @@ import pytest
 
 import toolrest.running.runner
 from toolrest.agent.setup.runner import standalone_runner
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.running.confinement import EnforcementNotes
@@ -48,7 +48,7 @@ async def test_landlock_says_what_it_cannot_do(
     workspace = tmp_path / "work"
     workspace.mkdir()
     env = {**os.environ, "TOOLREST_HOME": str(tmp_path / "home")}
-    config = Config.default({}, workspace=workspace, env=env)
+    config = default_config({}, workspace=workspace, env=env)
     runner = standalone_runner(config, env, backend="landlock")
     try:
         first, second = [

@@ -11,6 +11,7 @@ import pytest
 
 from toolrest.agent.rest import Toolrest
 from toolrest.config.config import Config
+from toolrest.config.loader import default_config
 from toolrest.gate.approval.approvals import OnAsk
 from toolrest.serve import http
 from toolrest.serve.server import ToolServer
@@ -27,7 +28,7 @@ def workspace(tmp_path: Path) -> Path:
 @pytest.fixture
 def make_server(workspace: Path, tmp_path: Path) -> Callable[..., ToolServer]:
     def make(tools: Any = (), **settings: Any) -> ToolServer:
-        config = Config.default(
+        config = default_config(
             {"tool_security.audit_log_enabled": True, **settings},
             workspace=workspace,
             home=tmp_path / "home",

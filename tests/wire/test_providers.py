@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolrest.config import Config
+from toolrest.config import Config, default_config
 from toolrest.errors import ConfigError
 from toolrest.testing import Fail, ScriptedServer
 from toolrest.wire.apis.anthropic import AnthropicModel
@@ -18,7 +18,7 @@ from toolrest.wire.providers import list_models, model_for, provider_for
 
 
 def config(settings: Mapping[str, Any], home: Path = Path("/nonexistent")) -> Config:
-    return Config.default(settings, home=home, env={})
+    return default_config(settings, home=home, env={})
 
 
 def row(name: str = "corp", **values: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
 from toolrest.gate.call.turn import RunningCall
-from toolrest.gate.tool.tool import Tool, as_tool
+from toolrest.gate.tool.decorator import as_tool
+from toolrest.gate.tool.tool import Tool
 from toolrest.items import FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Toolrest:
     ) -> None:
         from toolrest.agent.path_policy import default_workspace
         from toolrest.agent.setup.assemble import assemble
-        from toolrest.config.loader import Config
+        from toolrest.config.loader import default_config
 
         environ = os.environ if env is None else env
         if config is None:
@@ -83,7 +84,7 @@ class Toolrest:
                 "on_ask": on_ask if isinstance(on_ask, str) else None,
                 **(settings or {}),
             }
-            config = Config.default(given, workspace=workspace, env=environ)
+            config = default_config(given, workspace=workspace, env=environ)
         elif settings or approval_policy or sandbox_mode or model:
             raise TypeError("give either config or single settings, not both")
         self.config = config

@@ -123,7 +123,7 @@ def _has_rules(config: Config) -> bool:
 def rules_of(config: Config) -> RuleBook:
     """The rules in force: the user's, those of trusted projects, and those of the settings.
 
-    Without files of the user's (`Config.default`) only the settings speak.
+    Without files of the user's (`default_config`) only the settings speak.
     """
     from toolrest.policy.rules.book import rule_book
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from toolrest import __version__
-from toolrest.cli.entry import interruptible
+from toolrest.cli.interrupts import interruptible
 from toolrest.errors import ToolrestError
 
 COMMANDS = {

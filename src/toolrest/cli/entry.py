@@ -14,34 +14,12 @@ def main() -> None:
 
         sys.stdout.write(f"toolrest {__version__}\n")
         return
-    _leave_when_interrupted()
+    from toolrest.cli.interrupts import leave_when_interrupted
+
+    leave_when_interrupted()
     from toolrest.cli.app import run
 
     run()
-
-
-def interruptible() -> None:
-    """From here on Ctrl-C raises KeyboardInterrupt, as Python programs expect."""
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _leave_when_interrupted() -> None:
-    """While code is only being loaded, Ctrl-C ends the process then and there.
-
-    The import system runs some of its code where an exception is dropped: now and then a
-    KeyboardInterrupt would be lost, and the command would go on.
-    """
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)
-
-
-def _leave(number: int, frame: object) -> None:
-    os._exit(130)
 
 
 def _fill_standard_files() -> None:

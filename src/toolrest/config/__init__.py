@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from toolrest.config.codex import import_codex as import_codex
     from toolrest.config.config import Config as Config
     from toolrest.config.config import SettingRow as SettingRow
+    from toolrest.config.loader import default_config as default_config
     from toolrest.config.loader import load as load
     from toolrest.config.schema.families import Family as Family
     from toolrest.config.schema.families import family_for as family_for
@@ -21,6 +22,7 @@ _HOMES = {
     "Family": "toolrest.config.schema.families",
     "SettingRow": "toolrest.config.config",
     "Settings": "toolrest.config.schema.settings",
+    "default_config": "toolrest.config.loader",
     "family_for": "toolrest.config.schema.families",
     "import_codex": "toolrest.config.codex",
     "load": "toolrest.config.loader",

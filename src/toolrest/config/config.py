@@ -52,21 +52,6 @@ class Config:
     external: bool = False
     """Something else confines the session's programs. No setting says so, only a program can."""
 
-    @classmethod
-    def default(
-        cls,
-        settings: Mapping[str, Any] | None = None,
-        *,
-        workspace: PathLike | None = None,
-        home: PathLike | None = None,
-        env: Mapping[str, str] | None = None,
-        surface: Surface = "library",
-    ) -> Config:
-        """Defaults, the environment's variables and the given settings; no file is read."""
-        from toolrest.config.loader import without_files
-
-        return without_files(settings or {}, workspace, home, env, surface)
-
     @property
     def trusted(self) -> bool:
         """True when the user has marked the workspace as trusted."""

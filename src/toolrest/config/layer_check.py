@@ -25,6 +25,7 @@ from toolrest.config.schema.aliases import ALIASES, PENDING_KEYS, SWITCHES, pend
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.table import SettingProblem, Table, TableError
 from toolrest.config.schema.types import APPROVAL_PRESETS, SHELL_SPELLINGS
+from toolrest.config.schema.validate import check_table
 from toolrest.errors import ConfigError
 
 LayerKind: TypeAlias = Literal[
@@ -77,7 +78,7 @@ def check_layer(raw: Mapping[str, Any], place: LayerSource) -> Layer:
     table, spelled = _resolve_aliases(raw, place)
     _refuse_pending(table, spelled, place)
     try:
-        settings = Settings.check(table)
+        settings = check_table(Settings, table)
     except TableError as error:
         raise ConfigError(_explain(error, spelled, place)) from None
     values = flatten(settings.as_dict(set_only=True))

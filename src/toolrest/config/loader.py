@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolrest.config.config import Config as Config
-from toolrest.config.config import PathLike, Surface
+from toolrest.config.config import Config, PathLike, Surface
 from toolrest.config.files import config_file, real_path, toolrest_home, user_home
 from toolrest.config.keys import flatten, nest
 from toolrest.config.layer_check import Layer, LayerSource, check_layer
@@ -16,6 +15,7 @@ from toolrest.config.layers import environment_layer, flags_layer, merge, overri
 from toolrest.config.schema.families import UNKNOWN, no_family
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.types import TrustLevel
+from toolrest.config.schema.validate import check_table
 from toolrest.config.trust import git_root, nearest_level
 from toolrest.errors import ConfigError
 
@@ -60,14 +60,15 @@ def load(
     return config
 
 
-def without_files(
-    settings: Mapping[str, Any],
-    workspace: PathLike | None,
-    home: PathLike | None,
-    env: Mapping[str, str] | None,
-    surface: Surface,
+def default_config(
+    settings: Mapping[str, Any] | None = None,
+    *,
+    workspace: PathLike | None = None,
+    home: PathLike | None = None,
+    env: Mapping[str, str] | None = None,
+    surface: Surface = "library",
 ) -> Config:
-    """What `Config.default` returns."""
+    """Defaults, the environment's variables and the given settings; no file is read."""
     env = os.environ if env is None else env
     start = _Start(toolrest_home(home, env), user_home(env), _real(workspace), surface)
     layers = [_default_layer(start, None), environment_layer(env)]
@@ -206,7 +207,7 @@ def _assemble(
     project: Sequence[Layer],
 ) -> Config:
     merged = merge(layers)
-    settings = Settings.check(nest(merged.values))
+    settings = check_table(Settings, nest(merged.values))
     _refuse_approving_project(settings, project)
     sources = {key: merged.sources[key] for key in merged.values}
     files = tuple(layer.label for layer in layers if layer.kind in ("user", "project"))

@@ -15,6 +15,7 @@ from toolrest.config.keys import Key, flatten, format_key, nest, parse_key
 from toolrest.config.layer_check import LayerSource, check_layer
 from toolrest.config.layers import parse_value
 from toolrest.config.schema.settings import Settings
+from toolrest.config.schema.validate import check_table
 from toolrest.errors import ConfigError
 
 LOCK_PATIENCE = 5.0
@@ -44,7 +45,7 @@ def _check(text: str, file: str) -> None:
     layer = check_layer(
         parse_toml(text, file), LayerSource("user", file, home=user_home(os.environ))
     )
-    settings = Settings.check(nest(layer.values))
+    settings = check_table(Settings, nest(layer.values))
     _ = Config(settings, "").family  # Raises where a family's name or row cannot be used.
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from toolrest.config.files import read_text
 from toolrest.config.schema.mcp import McpServer
 from toolrest.config.schema.table import TableError
+from toolrest.config.schema.validate import check_table
 from toolrest.config.secrets import PROVIDER_KEYS
 from toolrest.errors import ConfigError
 from toolrest.mcp.errors import McpError
@@ -57,7 +58,7 @@ def read_servers(file: str, warnings: list[str]) -> Iterator[tuple[str, McpServe
         if raw.get("disabled") is True:
             continue
         try:
-            yield name, McpServer.check(_row(raw)), file
+            yield name, check_table(McpServer, _row(raw)), file
         except TableError as error:
             problem = error.problems[0]
             where = ".".join(map(str, problem.path))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolrest.agent.open_session import open_session
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.testing import Say
 from toolrest.testing.server import ScriptedServer
 
@@ -18,7 +18,7 @@ async def first_request(folder: Path, wire: Any, model: str) -> tuple[dict[str, 
     async with ScriptedServer([Say("ok")]) as server:
         given = {**server.settings(wire), "model": model}
         given["tool_security.audit_log_enabled"] = False
-        config = Config.default(given, workspace=folder)
+        config = default_config(given, workspace=folder)
         async with open_session(config, ephemeral=True) as session:
             result = await session.run("go")
             assert result.error is None

@@ -20,7 +20,7 @@ import pytest
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.history.rollout import lines_of
 from toolrest.agent.history.stored_sessions import stored_sessions
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.process.helper.tree import alive
 from toolrest.testing import ScriptedModel
 from toolrest.testing.server import ScriptedServer
@@ -99,7 +99,7 @@ def check_whole(items: list[dict[str, Any]]) -> None:
 async def check_goes_on(agent: Make, path: str, wire: Any) -> None:
     """The next request is one that the real APIs take: the server refuses any other."""
     async with ScriptedServer(["understood"]) as server:
-        model = model_for(Config.default(server.settings(wire)), {})
+        model = model_for(default_config(server.settings(wire)), {})
         session = agent(model, resume=path)
         result = await session.run("what happened?")
         assert (result.text, server.refused) == ("understood", []), result.error

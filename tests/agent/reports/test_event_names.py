@@ -10,7 +10,7 @@ import pytest
 
 from toolrest import Toolrest
 from toolrest.agent.subagents.delegation import delegate
-from toolrest.config.loader import Config, load
+from toolrest.config.loader import default_config, load
 from toolrest.testing import Say, ScriptedModel
 
 PATCH = "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch\n"
@@ -94,7 +94,7 @@ async def test_questions_are_told_by_what_they_are_about(tmp_path: Path) -> None
 
 
 async def test_agents_are_told_in_pairs(tmp_path: Path, toolrest_home: Path) -> None:
-    config = Config.default({"tool_security.audit_log_enabled": False}, workspace=tmp_path)
+    config = default_config({"tool_security.audit_log_enabled": False}, workspace=tmp_path)
     rest = Toolrest(tmp_path, config=config)
     model = ScriptedModel([Say("done"), Say("again")])
     agents = delegate(rest, lambda _: model, environ={"PATH": "/usr/bin:/bin"})

@@ -18,9 +18,9 @@ from toolrest import Toolrest
 from toolrest.agent.subagents import subagents
 from toolrest.agent.subagents.delegation import delegate
 from toolrest.agent.subagents.roles import Role, narrowed
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.gate.approval.approvals import ApprovalRequest
-from toolrest.gate.tool.tool import tool
+from toolrest.gate.tool.decorator import tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.testing import Call, Pause, Reply, Say, ScriptedModel
@@ -39,7 +39,7 @@ async def parent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
         settings |= {"on_ask": settings.pop("unasked")} if "unasked" in settings else {}
         given = {key.replace("__", "."): value for key, value in settings.items()}
         given.setdefault("tool_security.audit_log_enabled", False)
-        config = Config.default(given, workspace=workspace)
+        config = default_config(given, workspace=workspace)
         rest = Toolrest(workspace, config=config, on_ask=on_ask, tools=tools)
         models = iter([ScriptedModel(script) for script in scripts])
         agents = delegate(rest, lambda _: next(models), environ={"PATH": "/usr/bin:/bin"})
@@ -365,7 +365,7 @@ def test_no_role_widens_anything(
         "tools.enabled": list(tools) if tools else None,
         "tools.disabled": list(off),
     }
-    config = Config.default({key: value for key, value in given.items() if value is not None})
+    config = default_config({key: value for key, value in given.items() if value is not None})
     role = Role("r", "", sandbox_mode=own_sandbox, approval_policy=own_policy, enabled=own_tools)
     child = narrowed(config, role).value
     assert MODES.index(child.sandbox_mode) <= MODES.index(sandbox)

@@ -21,17 +21,18 @@ from toolrest.config.schema.security import HookRow
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.table import Table, TableError
 from toolrest.config.schema.tools import Tools
+from toolrest.config.schema.validate import check_table
 from toolrest.errors import ConfigError
 
 
 def problems(table: type[Table], raw: Any) -> list[str]:
     with pytest.raises(TableError) as caught:
-        table.check(raw)
+        check_table(table, raw)
     return [f"{'.'.join(map(str, each.path))}: {each}" for each in caught.value.problems]
 
 
 def test_a_table_knows_what_was_set_and_has_defaults_for_the_rest() -> None:
-    tools = Tools.check({"disabled": ["a"], "include_plan_tool": True})
+    tools = check_table(Tools, {"disabled": ["a"], "include_plan_tool": True})
     assert tools.disabled == ("a",)
     assert tools.shell_type == "family"
     assert tools.given() == {"disabled": ("a",), "include_plan_tool": True}
@@ -64,7 +65,7 @@ def test_a_table_made_by_hand_has_its_own_fields_and_all_that_are_needed() -> No
 
 def test_inner_tables_are_told_apart_from_defaults_too() -> None:
     row = {"hooks": {"Stop": [{"command": ["a"]}]}, "mcp_servers": {"s": {"command": "x"}}}
-    settings = Settings.check(row)
+    settings = check_table(Settings, row)
     assert settings.as_dict(set_only=True) == {
         "hooks": {"Stop": ({"command": ("a",)},)},
         "mcp_servers": {"s": {"command": "x"}},
@@ -83,7 +84,7 @@ class Number(int):
 
 def test_what_counts_as_the_same_type_becomes_that_type() -> None:
     raw = {"model": Mode.NEVER, "approval_policy": Mode.NEVER, "max_turns": Number(3)}
-    values = Settings.check(raw | {"tool_timeout_sec": 3}).given()
+    values = check_table(Settings, raw | {"tool_timeout_sec": 3}).given()
     assert {name: type(value) for name, value in values.items()} == {
         "model": str,
         "approval_policy": str,
@@ -115,15 +116,15 @@ def test_what_only_a_program_can_pass(raw: Any, said: str) -> None:
 
 
 def test_either_of_two_types_is_said_in_one_line() -> None:
-    assert McpServer.check({"network": ["a"]}).network == ("a",)
-    assert McpServer.check({"network": False}).network is False
+    assert check_table(McpServer, {"network": ["a"]}).network == ("a",)
+    assert check_table(McpServer, {"network": False}).network is False
     assert problems(McpServer, {"network": 3}) == ["network: expected true or false or a list"]
     assert problems(McpServer, {"network": ["a", 3]}) == ["network.1: expected a text in quotes"]
 
 
 def test_the_error_can_be_shown_as_it_is() -> None:
     with pytest.raises(ConfigError) as caught:
-        McpServer.check({"command": 3, "nope": 1})
+        check_table(McpServer, {"command": 3, "nope": 1})
     assert str(caught.value) == "command: expected a text in quotes\nnope: unknown key"
 
 
@@ -160,12 +161,12 @@ def test_what_is_taken_is_taken_again_and_the_rest_is_an_error(
 ) -> None:
     table, raw = drawn
     try:
-        checked = table.check(raw)
+        checked = check_table(table, raw)
     except TableError:
         return
-    assert table.check(checked.as_dict(set_only=True)) == checked
-    assert table.check(checked.as_dict()) == checked
-    assert table.check(checked.as_dict(set_only=True)).given() == checked.given()
+    assert check_table(table, checked.as_dict(set_only=True)) == checked
+    assert check_table(table, checked.as_dict()) == checked
+    assert check_table(table, checked.as_dict(set_only=True)).given() == checked.given()
 
 
 def test_settings_are_read_without_pydantic(tmp_path: Path) -> None:

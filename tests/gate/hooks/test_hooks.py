@@ -597,6 +597,7 @@ def test_settings_that_would_guard_nothing_are_errors(tmp_path: Path) -> None:
         ({"command": []}, "hooks.PreToolUse.command"),
         ({"command": "guard"}, "hooks.PreToolUse.command"),
         ({"command": ["x"], "matcher": "(Edit"}, "not a regular expression"),
+        ({"command": ["x"], "matcher": "(a+)+b"}, "repeats a repeat"),
         ({"command": ["x"], "on_error": "ignore"}, "on_error"),
         ({"command": ["x"], "timeout_sec": 0}, "timeout_sec"),
         ({"command": ["x"], "comand": 1}, "unknown key"),

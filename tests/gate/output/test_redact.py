@@ -311,6 +311,11 @@ def test_a_pattern_is_found_anywhere_in_a_long_line(at: int) -> None:
         ("(?:a*b?)*c", "repeats a repeat"),
         ("(?:(?:x|a*)y?)*c", "repeats a repeat"),
         (r"(a)\1", "refers back"),
+        (r"(?P<x>a)(?P=x)", "refers back"),
+        ("(?x) a * a * b", "is in verbose form"),
+        (r"(?:\b){4000000}x", "has too many ways"),
+        ("(?:(?=a*b)){100000}x", "repeats a repeat"),
+        ("(?a)\\W*é*x", "has too many ways"),
         (".*a.*b.*c.*d.*e", "has too many ways"),
         ("a{0,60}" * 10 + "b", "has too many ways"),
         ("a?" * 30 + "a" * 30, "has too many ways"),
@@ -364,7 +369,16 @@ def test_everyday_patterns_are_accepted(pattern: str) -> None:
 
 PIECES = ["a", "b", "[ab]", "a?", "b?", "a*", "[ab]*", "a{0,9}", "b{2,30}", "(?:a|ab)"]
 PIECES += ["$", r"\b", "(?=a*)", "(?!b+c)", "(?:a?b?)", "(?:ab)*", "(?:a|b)*", "(?:a+b)*"]
-PIECES += ["(?:b|a{0,3}b)*", "(?:a|b|ab){0,5}"]
+PIECES += ["(?:b|a{0,3}b)*", "(?:a|b|ab){0,5}", "(?>a*b?)", "a*+", "[^a]*", r"\w*?", "(?i:A*)"]
+PIECES += [
+    r"(?:\b){3}",
+    "(?=a*b){5}",
+    "(?=b*){9999}",
+    "(?:){9999}",
+    r"\x61*",
+    "(?:[ab]{3}){2,}",
+    ".",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=8))

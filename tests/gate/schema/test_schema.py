@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.schema.for_wire import argument_names, clean_text, for_wire, normalise
-from toolrest.gate.schema.optional_nulls import fill_nulls, needs_nulls
+from toolrest.gate.schema.optional_nulls import fill_nulls
 from toolrest.items import WIRES, JSONObject
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
@@ -211,7 +211,7 @@ def test_required_names_are_declared() -> None:
     assert normal["required"] == ["z", "b"]
 
 
-def test_all_of_is_merged() -> None:
+def test_all_of_is_merged_and_the_first_wins_where_parts_differ() -> None:
     schema = {
         "allOf": [
             {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]},
@@ -223,7 +223,7 @@ def test_all_of_is_merged() -> None:
     assert one(schema) == {
         "type": "object",
         "description": "both",
-        "properties": {"a": {"type": "integer", "minimum": 5}, "b": {"type": "string"}},
+        "properties": {"a": {"type": "number", "minimum": 5}, "b": {"type": "string"}},
         "required": ["a", "b"],
     }
 
@@ -300,8 +300,7 @@ def test_tuples_keep_their_places() -> None:
 
 def test_pattern_properties_are_not_forbidden() -> None:
     patterned = {"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False}
-    expected = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
-    assert one(patterned) == expected
+    assert one(patterned) == {"type": "object", "properties": {}}
 
 
 # Recursion and references
@@ -431,8 +430,6 @@ def _cyclic() -> JSONObject:
         _nested(40),
         _nested(5000),
         _doubling(40),
-        _doubling_arrays(30),
-        _product(10, 20),
         _cyclic(),
     ],
     ids=lambda _: "",
@@ -441,6 +438,13 @@ def test_hostile_schemas_are_refused_quickly(schema: JSONObject) -> None:
     started = time.process_time()
     with pytest.raises(ToolDefinitionError, match=r"make it (smaller|flatter)"):
         normalise(schema)
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("schema", [_doubling_arrays(30), _product(10, 20)], ids=lambda _: "")
+def test_products_of_alternatives_are_not_multiplied_out(schema: JSONObject) -> None:
+    started = time.process_time()
+    assert len(json.dumps(normalise(schema))) <= len(json.dumps(schema))
     assert time.process_time() - started < 5
 
 
@@ -625,7 +629,6 @@ def test_absent_nullable_arguments_are_put_back() -> None:
         },
     }
     given_ = {"b": {}, "list": [{"n": 1}, {}], "extra": {}}
-    assert needs_nulls(schema)
     assert fill_nulls(schema, given_) == {
         "a": None,
         "b": {"n": None},
@@ -642,12 +645,11 @@ def test_asking_for_null_in_a_circle_ends() -> None:
         "required": ["x"],
         "$defs": {"A": loop, "B": loop},
     }
-    assert not needs_nulls(schema)
     assert fill_nulls(schema, {}) == {}
 
 
 def test_most_tools_need_no_nulls() -> None:
-    assert not needs_nulls(Arguments.model_json_schema())
+    assert fill_nulls(Arguments.model_json_schema(), {}) == {}
     assert fill_nulls({"required": ["a"]}, {}) == {}
 
 
@@ -847,7 +849,6 @@ def test_what_became_optional_is_put_back(schema: JSONObject, value: JSONObject)
     filled = fill_nulls(schema, value)
     assert gone <= filled.keys()
     assert value.keys() <= filled.keys()
-    assert not gone or needs_nulls(schema)
 
 
 def _simple(schema: Any) -> bool:

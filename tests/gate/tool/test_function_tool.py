@@ -11,7 +11,8 @@ from pydantic import AliasChoices, BaseModel, Field
 
 from toolrest import Context, Effects, Risk, ToolDefinitionError, tool
 from toolrest.errors import RespondToModel
-from toolrest.gate.tool.tool import Tool, as_tool
+from toolrest.gate.tool.decorator import as_tool
+from toolrest.gate.tool.tool import Tool
 
 
 class Colour(enum.Enum):

@@ -28,6 +28,7 @@ import pytest
 
 from toolrest import Toolrest
 from toolrest.config.schema.mcp import McpServer
+from toolrest.config.schema.validate import check_table
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.login.callback import Callback
 from toolrest.mcp.login.oauth import login
@@ -191,7 +192,7 @@ def site() -> Iterator[Site]:
 
 def server_of(site: Site, **row: Any) -> Server:
     row = {"url": f"{site.base}/mcp", **row}
-    return resolve("web", McpServer.check(row), "user", "/f", os.environ)
+    return resolve("web", check_table(McpServer, row), "user", "/f", os.environ)
 
 
 async def browse(url: str) -> None:

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolrest.policy.commands.purpose import MAX_LENGTH, parsed_command
-from toolrest.policy.verdict.verdict import CommandClass, judge
+from toolrest.policy.verdict.command import judge
+from toolrest.policy.verdict.verdict import CommandClass
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 TABLE = Path(__file__).parents[2] / "data" / "commands.jsonl"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from toolrest.policy.commands.git import disarmed_git
-from toolrest.policy.verdict.verdict import CommandClass, judge
+from toolrest.policy.verdict.command import judge
+from toolrest.policy.verdict.verdict import CommandClass
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git on the PATH")
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from toolrest.policy.grants.command_keys import RunsHow, command_keys, grant_words, granted_by
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.rules.rules import Rules
+from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import Outcome, Setting, outcome
-from toolrest.policy.verdict.verdict import CommandClass, judge
+from toolrest.policy.verdict.verdict import CommandClass
 
 TABLE = Path(__file__).parents[2] / "data" / "commands.jsonl"
 COMMANDS = [json.loads(line)["command"] for line in TABLE.read_text().splitlines()]

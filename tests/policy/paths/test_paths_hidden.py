@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from tests.clock import effort
 
 from toolrest.errors import ConfigError, Rejected
-from toolrest.policy.paths.hidden import HOME_SECRETS, home_folders
+from toolrest.policy.paths.hidden import _PARTS, HOME_SECRETS, _translate, home_folders
 
 
 @pytest.mark.parametrize("name", HOME_SECRETS)
@@ -201,9 +204,51 @@ def test_the_users_globs_win_over_exceptions(places: Any) -> None:
     assert files.read_denied(spill / "x.key")
 
 
-def test_a_broken_glob_is_a_config_error(places: Any) -> None:
+@pytest.mark.parametrize("glob", ["[z-a]", "a**/b**/c"])
+def test_a_broken_glob_is_a_config_error(places: Any, glob: str) -> None:
     with pytest.raises(ConfigError, match="hidden_paths"):
-        places.policy(hidden=["[z-a]"])
+        places.policy(hidden=[glob])
+
+
+@pytest.mark.parametrize(
+    ("glob", "path"),
+    [
+        ("*a" * 20 + "*b", "a" * 255),
+        ("x/" + "**/a/" * 20 + "b", "x" + "/a" * 1500),
+        ("x/" + "**a" * 20 + "**b", "x" + "/aaa" * 800),
+        ("x/a**/" + "**/*a*/" * 9 + "b", "x" + "/aaa" * 800),
+    ],
+)
+def test_no_glob_takes_for_ever(places: Any, glob: str, path: str) -> None:
+    files = places.policy(hidden=[glob])
+    assert effort(lambda: files.read_denied(path)) < 500
+
+
+def means(glob: list[str], path: str) -> bool:
+    """What a glob means, tried in every way."""
+    if not glob:
+        return path == "" or path.startswith("/")
+    first, rest = glob[0], glob[1:]
+    if first == "**/":
+        ends = [at + 1 for at, char in enumerate(path) if char == "/"]
+        return any(means(rest, path[end:]) for end in (0, *ends))
+    if first in ("*", "**"):
+        most = len(path) if first == "**" or "/" not in path else path.index("/")
+        return any(means(rest, path[end:]) for end in range(most + 1))
+    fits = path[:1] == first or (first == "?" and path[:1] not in ("", "/"))
+    return fits and means(rest, path[1:])
+
+
+@settings(max_examples=500)
+@given(
+    st.lists(st.sampled_from(["a", "b", "/", "*", "**/", "**", "?"]), max_size=7),
+    st.text("ab/", max_size=9),
+)
+def test_globs_mean_what_they_say(parts: list[str], path: str) -> None:
+    glob = "".join(parts)
+    assume("***" not in glob and [*_PARTS.findall(glob)] == parts)
+    found = re.match(_translate(glob) + r"(?:/.*)?\Z", path)
+    assert (found is not None) == means(parts, path)
 
 
 @pytest.mark.usefixtures("both_ways")

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from toolrest.policy.verdict.verdict import CommandClass, Judgement, Segment, judge
+from toolrest.policy.verdict.command import judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement, Segment
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 LINES = 6_000 if FULL else 700

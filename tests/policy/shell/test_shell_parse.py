@@ -9,7 +9,8 @@ from tests.clock import effort
 
 from toolrest.policy.shell.parse import parse
 from toolrest.policy.shell.script import BRACE, GLOB, SUBSTITUTION, TILDE, VARIABLE, Script
-from toolrest.policy.verdict.verdict import CommandClass, Judgement, judge
+from toolrest.policy.verdict.command import judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement
 
 
 def argvs(script: Script) -> list[tuple[str, ...]]:

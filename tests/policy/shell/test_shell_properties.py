@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from toolrest.policy.effects import Risk
 from toolrest.policy.rules.rules import Rules
 from toolrest.policy.shell.parse import parse, parse_simple, parse_tree
+from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import Setting, outcome
-from toolrest.policy.verdict.verdict import CommandClass, Judgement, judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 MANY = settings(

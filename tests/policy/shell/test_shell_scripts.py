@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from toolrest.policy.verdict.verdict import CommandClass, Judgement, judge
+from toolrest.policy.verdict.command import judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 SCRIPTS = {"/bin/bash": (15_000, 600), "/bin/dash": (5_000, 200)}

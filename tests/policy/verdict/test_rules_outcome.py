@@ -10,6 +10,7 @@ from toolrest.answer import Answer
 from toolrest.policy.rules.amendment import prefix_list, saved_message
 from toolrest.policy.rules.load import parse_rules
 from toolrest.policy.rules.rules import Rules
+from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import (
     ExecMode,
     Outcome,
@@ -19,7 +20,6 @@ from toolrest.policy.verdict.outcome import (
     escalation_refused,
     outcome,
 )
-from toolrest.policy.verdict.verdict import judge
 
 NONE = Rules()
 ASKS = Setting("untrusted", "workspace-write")

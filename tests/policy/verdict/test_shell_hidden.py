@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolrest.policy.verdict.verdict import CommandClass, judge
+from toolrest.policy.verdict.command import judge
+from toolrest.policy.verdict.verdict import CommandClass
 
 
 def kind_of(script: str) -> CommandClass:

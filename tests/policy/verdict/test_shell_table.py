@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from toolrest.policy.rules.rules import Rules
+from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import Setting, outcome
-from toolrest.policy.verdict.verdict import judge
 
 TABLE = Path(__file__).parents[2] / "data" / "commands.jsonl"
 ROWS: list[dict[str, str]] = [json.loads(line) for line in TABLE.read_text().splitlines()]

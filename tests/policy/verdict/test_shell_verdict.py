@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from toolrest.policy.effects import Risk
-from toolrest.policy.verdict.verdict import CommandClass, Judgement, judge
+from toolrest.policy.verdict.command import judge
+from toolrest.policy.verdict.verdict import CommandClass, Judgement
 
 
 def look(command: str | list[str], **options: object) -> Judgement:

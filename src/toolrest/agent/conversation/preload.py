@@ -20,7 +20,7 @@ DELAY = 0.03
 
 _FOR_ALL = ("toolrest.gate.tool.validate", "toolrest.agent.undo.checkpoints")
 _FOR_COMMANDS = (
-    "toolrest.policy.verdict.judge",
+    "toolrest.policy.verdict.command",
     "toolrest.policy.commands.purpose",
     "toolrest.tools.shell.decision",
     "toolrest.tools.shell.decision",

@@ -13,12 +13,13 @@ from toolrest.answer import Answer
 from toolrest.policy.grants.command_keys import RunsHow, granted_by
 from toolrest.policy.launch import find_executable
 from toolrest.policy.modes import MODES, WORDS, need
+from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import (
     Outcome,
     Setting,
     outcome,
 )
-from toolrest.policy.verdict.verdict import Judgement, judge
+from toolrest.policy.verdict.verdict import Judgement
 from toolrest.process.shells.shells import Shells
 from toolrest.records import dataclass
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from toolrest.config.files import user_home
 from toolrest.errors import ToolDefinitionError
+from toolrest.gate.tool.decorator import as_tool
 from toolrest.gate.tool.registry import LazyTool
-from toolrest.gate.tool.tool import Tool, as_tool
+from toolrest.gate.tool.tool import Tool
 from toolrest.tools.catalog import is_on
 
 if TYPE_CHECKING:

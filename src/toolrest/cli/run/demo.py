@@ -78,7 +78,7 @@ async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> Tu
 def _own(folder: str, project: str) -> tuple[Config, Mapping[str, str]]:
     """Settings and an environment in which nothing of the user's own takes part."""
     from toolrest.cli.run.demo_task import SECRET
-    from toolrest.config.loader import Config
+    from toolrest.config.loader import default_config
 
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -86,7 +86,7 @@ def _own(folder: str, project: str) -> tuple[Config, Mapping[str, str]]:
         "TOOLREST_HOME": os.path.join(folder, "home"),
         "SHOP_API_KEY": SECRET,
     }
-    return Config.default({"model_family": "gpt-5.5"}, workspace=project, env=env), env
+    return default_config({"model_family": "gpt-5.5"}, workspace=project, env=env), env
 
 
 def _live(project: str, model: str | None) -> tuple[Config, Mapping[str, str]]:

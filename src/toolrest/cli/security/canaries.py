@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.agent.rest import Toolrest
 from toolrest.answer import Answer
-from toolrest.gate.tool.tool import tool
+from toolrest.gate.tool.decorator import tool
 from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:

@@ -92,8 +92,9 @@ def _stored(home: str) -> dict[str, Any]:
 def _check(name: str, row: dict[str, Any], home: str) -> None:
     from toolrest.config.files import config_file
     from toolrest.config.schema.mcp import McpServer
+    from toolrest.config.schema.validate import check_table
     from toolrest.mcp.servers import resolve
 
-    server = resolve(name, McpServer.check(row), "user", config_file(home), os.environ)
+    server = resolve(name, check_table(McpServer, row), "user", config_file(home), os.environ)
     if server.problem is not None and "not set" not in server.problem:
         raise click.UsageError(server.problem)

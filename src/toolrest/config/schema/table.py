@@ -50,8 +50,8 @@ class Table:
 
     Fields are declared as in a dataclass and given by name. Defaults stay on the class and
     annotations stay text, so declaring a table costs next to nothing; an instance holds what was
-    set. Making one by hand checks no values: that is what `check` is for. A table has the fields
-    of its own class only.
+    set. Making one by hand checks no values: that is what `check_table` is for. A table has the
+    fields of its own class only.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -61,16 +61,6 @@ class Table:
         if unknown or missing:
             raise TypeError(f"{type(self).__name__}: {unknown=} {missing=}")
         vars(self).update(values)
-
-    @classmethod
-    def check(cls, raw: Any) -> Self:
-        """The table that was written; TableError, with everything that is wrong, where it is none.
-
-        No value's check looks at another value, so a part of a table can be checked like a whole.
-        """
-        from toolrest.config.schema.validate import checked
-
-        return checked(cls, raw)
 
     @classmethod
     def fields(cls) -> dict[str, Any]:

@@ -121,12 +121,22 @@ def _regex(value: Any) -> Any:
     return value
 
 
+_LONGEST_NAME = 256
+_MATCHER_STEPS = 1_000_000
+
+
 def _matcher(value: Any) -> Any:
     """A regular expression or a glob; what is neither would match nothing, and guard nothing."""
     is_glob = (
         isinstance(value, str) and set("*?[") & set(value) and not set("|()+^$\\{") & set(value)
     )
-    return value if is_glob else _regex(value)
+    if is_glob or not isinstance(_regex(value), str):
+        return value
+    from toolrest.config.regex_cost import danger  # few have hooks
+
+    if problem := danger(value, longest=_LONGEST_NAME, budget=_MATCHER_STEPS, whole=True):
+        raise ValueError(f"a regular expression that {problem}")
+    return value
 
 
 def _encoding(value: Any) -> Any:

@@ -20,8 +20,11 @@ _OTHER: Any = object()
 """What a scalar's check returns for what is something else."""
 
 
-def checked(kind: type[T], raw: Any) -> T:
-    """What `Table.check` returns."""
+def check_table(kind: type[T], raw: Any) -> T:
+    """The table that was written; TableError, with everything that is wrong, where it is none.
+
+    No value's check looks at another value, so a part of a table can be checked like a whole.
+    """
     checking = _Checking()
     table: T = checking.table(kind, raw, ())
     if checking.problems:

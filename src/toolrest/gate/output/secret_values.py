@@ -6,8 +6,8 @@ A pattern sees one line at a time, and of a line longer than `WINDOW` one window
 other; so a match is never longer than a line, and a match of up to half a window is found
 wherever it stands. That keeps memory bounded and makes the result the same for every chunking.
 
-Python's matcher cannot be interrupted, so patterns that could explode are refused
-(`regex_cost.py`). What is left takes at most about a second for one window, built to be slow.
+Python's matcher cannot be interrupted, so patterns that could explode are refused (`regex_cost.py`
+in `config`). What is left takes at most about a second for one window, built to be slow.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from importlib import import_module
-from typing import Any
 
 from toolrest.errors import ConfigError
 
@@ -162,9 +160,10 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 def _problem(pattern: str) -> str:
     if len(pattern) > _MAX_PATTERN:
         return f"is longer than {_MAX_PATTERN} characters"
-    parser: Any = import_module("re._parser")
-    if parser.parse(pattern).getwidth()[0] == 0:
-        return "matches the empty text; make it match at least one character"
-    from toolrest.gate.output.regex_cost import danger
+    from toolrest.config.regex_cost import danger, may_match_nothing
 
-    return danger(pattern, longest=WINDOW, budget=_MAX_STEPS)
+    if problem := danger(pattern, longest=WINDOW, budget=_MAX_STEPS):
+        return problem
+    if may_match_nothing(pattern):
+        return "matches the empty text; make it match at least one character"
+    return ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
 from toolrest.gate.schema.keywords import clean_text
-from toolrest.gate.schema.merge import any_of
+from toolrest.gate.schema.merge import any_place, map_parts
 from toolrest.gate.schema.normalise import normalise
 from toolrest.items import JSONObject, Wire
 
@@ -19,11 +19,7 @@ Subset: TypeAlias = Literal["codex"]
 
 # Servers that speak Chat Completions check schemas with many different readers; these keywords
 # are the ones some of them refuse.
-_NOT_ON_CHAT: Final = frozenset({"prefixItems", "examples", "deprecated", "contentEncoding"}) | {
-    "contentMediaType",
-    "minProperties",
-    "maxProperties",
-}
+_NOT_ON_CHAT: Final = ("prefixItems", "examples", "deprecated")
 # The Messages API refuses the whole request when one top-level key does not match.
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -85,33 +81,11 @@ def _renamed(schema: JSONObject, names: dict[str, str]) -> JSONObject:
     return renamed
 
 
-def _map(schema: JSONObject, change: Callable[[JSONObject], JSONObject]) -> JSONObject:
-    """The same schema with every schema in it changed."""
-    mapped: JSONObject = {}
-    for key, value in schema.items():
-        if key == "properties":
-            mapped[key] = {name: change(sub) for name, sub in value.items()}
-        elif key in ("anyOf", "prefixItems"):
-            mapped[key] = [change(sub) for sub in value]
-        elif key in ("items", "additionalProperties") and isinstance(value, dict):
-            mapped[key] = change(value)
-        else:
-            mapped[key] = value
-    return mapped
-
-
 def _for_chat(schema: JSONObject) -> JSONObject:
-    chat = _map(schema, _for_chat)
+    chat = map_parts(schema, _for_chat)
     if "prefixItems" in chat:
-        chat["items"] = _any_place(chat)
+        chat["items"] = any_place(chat)
     return {key: value for key, value in chat.items() if key not in _NOT_ON_CHAT}
-
-
-def _any_place(array: JSONObject) -> JSONObject:
-    """What may stand somewhere in an array, for readers that know nothing of places."""
-    places: list[JSONObject] = array.get("prefixItems", [])
-    closed = len(places) >= array.get("maxItems", len(places) + 1)
-    return any_of(places if closed and places else [*places, array["items"]])
 
 
 def _plain(schema: JSONObject) -> JSONObject:
@@ -123,7 +97,7 @@ def _plain(schema: JSONObject) -> JSONObject:
     type_ = "number" if written == "integer" else written
     plain: JSONObject = {"type": type_, **_plain_words(schema, type_)}
     if type_ == "array":
-        plain["items"] = _plain(_any_place(schema))
+        plain["items"] = _plain(any_place(schema))
     if type_ == "object":
         plain["properties"] = {
             name: _plain(property_) for name, property_ in schema["properties"].items()

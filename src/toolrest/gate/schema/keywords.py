@@ -11,6 +11,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
+from operator import is_
 from typing import Any, Final
 
 from toolrest.items import JSONObject
@@ -19,9 +21,8 @@ TYPES: Final = ("object", "array", "string", "number", "integer", "boolean")
 MAX_TEXT: Final = 4096
 MAX_VALUE: Final = 10_000
 MAX_NAME: Final = 256
-_MAX_PATTERN: Final = 1000
+_MAX_WORD: Final = 1000
 _MAX_EXAMPLES: Final = 10
-_MAX_VALUE_DEPTH: Final = 16
 
 # Controls, bidi and zero-width characters, variation selectors, fillers, tags, lone surrogates.
 _UNSEEN: Final = (
@@ -44,42 +45,23 @@ def is_clean_name(name: str) -> bool:
     return len(name) <= MAX_NAME and not _HIDDEN.search(name)
 
 
-class NotPlainError(ValueError):
-    """The value is not JSON, or not one that may be shown."""
-
-
-def plain_value(value: object, depth: int = 0) -> Any:
-    """A deep copy of a JSON value; `NotPlainError` for anything else, or anything hidden."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        if len(value) <= MAX_VALUE and not _HIDDEN_IN_VALUE.search(value):
-            return value
-    elif isinstance(value, int | float):
-        if is_number(value):
-            return value
-    elif depth < _MAX_VALUE_DEPTH and isinstance(value, list | tuple):
-        return [plain_value(item, depth + 1) for item in value]
-    elif depth < _MAX_VALUE_DEPTH and isinstance(value, dict):
-        return {_plain_key(key): plain_value(item, depth + 1) for key, item in value.items()}
-    raise NotPlainError
-
-
-def _plain_key(key: object) -> str:
-    if isinstance(key, str) and is_clean_name(key):
-        return key
-    raise NotPlainError
-
-
 def plain_values(values: object) -> list[Any]:
-    """The plain ones of a list, without repeats (1, 1.0 and true are three values)."""
+    """Copies of those of a list that are JSON and hide nothing, without repeats.
+
+    1, 1.0 and true are three values.
+    """
     found: dict[str, Any] = {}
     for value in values if isinstance(values, list | tuple) else ():
         try:
-            copied = plain_value(value)
-        except NotPlainError:
+            text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+            copied = json.loads(text)
+        except (TypeError, ValueError, RecursionError):
             continue
-        found.setdefault(value_key(copied), copied)
+        # JSON writes the other control characters as \u00.., and keys that are no strings as such.
+        hides = _HIDDEN_IN_VALUE.search(text) or "\\u00" in text
+        is_long = isinstance(value, str) and len(value) > MAX_VALUE
+        if copied == value and not hides and not is_long:
+            found.setdefault(value_key(copied), copied)
     return list(found.values())
 
 
@@ -126,86 +108,46 @@ def _is_step(value: object) -> bool:
 
 
 def _is_word(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 64 and not _HIDDEN.search(value)
+    return isinstance(value, str) and 0 < len(value) <= _MAX_WORD and not _HIDDEN.search(value)
 
 
-def _is_pattern(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _MAX_PATTERN and not _HIDDEN.search(value)
-
-
-def _is_true(value: object) -> bool:
-    return value is True
-
-
-Check = Callable[[object], bool]
-
-_NUMERIC: Final[dict[str, Check]] = {
+_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_NUMERIC: Final[dict[str, Callable[[object], bool]]] = {
     "format": _is_word,
-    "minimum": is_number,
-    "maximum": is_number,
-    "exclusiveMinimum": is_number,
-    "exclusiveMaximum": is_number,
+    **dict.fromkeys(_BOUNDS, is_number),
     "multipleOf": _is_step,
 }
-
 # What survives beside `type`, `enum`, the annotations and the sub-schemas, by type.
-CONSTRAINTS: Final[dict[str, dict[str, Check]]] = {
-    "object": {"minProperties": _is_count, "maxProperties": _is_count},
-    "array": {"minItems": _is_count, "maxItems": _is_count, "uniqueItems": _is_true},
+_CONSTRAINTS: Final[dict[str, dict[str, Callable[[object], bool]]]] = {
+    "object": {},
+    "array": {"minItems": _is_count, "maxItems": _is_count, "uniqueItems": partial(is_, True)},
     "string": {
         "format": _is_word,
-        "pattern": _is_pattern,
+        "pattern": _is_word,
         "minLength": _is_count,
         "maxLength": _is_count,
-        "contentEncoding": _is_word,
-        "contentMediaType": _is_word,
     },
     "number": _NUMERIC,
     "integer": _NUMERIC,
     "boolean": {},
 }
 
-TIGHTER_IS_MORE: Final = frozenset(
-    {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"}
-)
-TIGHTER_IS_LESS: Final = frozenset(
-    {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"}
-)
-
 ANNOTATIONS: Final[tuple[str, ...]] = ("description", "default", "examples", "deprecated")
-
-# The order in which keywords are written, so that equal schemas are equal bytes.
-ORDER: Final = {
-    keyword: place
-    for place, keyword in enumerate(
-        (
-            "type",
-            "description",
-            "enum",
-            *dict.fromkeys(word for words in CONSTRAINTS.values() for word in words),
-            "anyOf",
-            "prefixItems",
-            "items",
-            "properties",
-            "required",
-            "additionalProperties",
-            "default",
-            "examples",
-            "deprecated",
-        )
-    )
-}
+KEYWORDS: Final = (
+    *("type", "description", "enum"),
+    *dict.fromkeys(word for words in _CONSTRAINTS.values() for word in words),
+    *("anyOf", "prefixItems", "items", "properties", "required", "additionalProperties"),
+    *ANNOTATIONS[1:],
+)
+"""All that survive, in the order in which they are written: equal schemas are equal bytes."""
 
 # A type that is not written is read off these, first hit wins; enum values come before "string".
-_SHAPED: Final[dict[str, frozenset[str]]] = {
-    "object": frozenset({"properties", "additionalProperties", "patternProperties"})
-    | {"propertyNames", "minProperties", "maxProperties"},
-    "array": frozenset({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"}),
+_SHAPED: Final = {
+    "object": {"properties", "additionalProperties", "patternProperties", "propertyNames"}
+    | {"minProperties", "maxProperties"},
+    "array": {"items", "prefixItems", "minItems", "maxItems", "uniqueItems"},
 }
-_SCALAR: Final[dict[str, frozenset[str]]] = {
-    "string": frozenset({"format", "pattern", "minLength", "maxLength"}),
-    "number": frozenset(_NUMERIC),
-}
+_SCALAR: Final = {"string": set(_CONSTRAINTS["string"]), "number": set(_NUMERIC)}
 
 
 def hinted_type(raw: Mapping[str, Any], values: list[Any]) -> list[str]:
@@ -226,7 +168,7 @@ def hinted_type(raw: Mapping[str, Any], values: list[Any]) -> list[str]:
 
 def constraints(type_: str, raw: Mapping[str, Any]) -> JSONObject:
     """The limits of `raw` that its type knows, with draft 4's boolean bounds rewritten."""
-    known = CONSTRAINTS[type_]
+    known = _CONSTRAINTS[type_]
     kept = {key: raw[key] for key, check in known.items() if key in raw and check(raw[key])}
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if raw.get(exclusive) is True and bound in kept:

@@ -2,16 +2,20 @@
 
 The normal form: every node is `{}` (any value), has one `type`, or is an `anyOf` of such nodes;
 objects have `properties`, arrays have `items`; no references, no `allOf`, no null, no booleans
-in place of a schema. Null that was allowed becomes "may be left out" (see `gate.nulls`).
+in place of a schema. Null that was allowed becomes "may be left out" (`optional_nulls.py`).
+It may be wider than the original, see `merge.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.schema.keywords import (
     ANNOTATIONS,
+    KEYWORDS,
     TYPES,
     clean_text,
     constraints,
@@ -21,33 +25,19 @@ from toolrest.gate.schema.keywords import (
     plain_values,
     spoken,
 )
-from toolrest.gate.schema.merge import (
-    Budget,
-    Node,
-    TooLargeError,
-    any_of,
-    both,
-    common_object,
-    conjoin,
-    copy,
-    is_open,
-    measure,
-    ordered,
-    words_of,
-)
-from toolrest.gate.schema.optional_nulls import BadReferenceError, Pointer, cut, follow, pointer
+from toolrest.gate.schema.merge import any_of, common_object, is_open, map_parts, merge
+from toolrest.gate.schema.references import BadReferenceError, Pointer, cut, follow, pointer
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 
 MAX_NODES: Final = 10_000
-MAX_DEPTH: Final = 32
+MAX_DEPTH: Final = 64
 MAX_TEXT: Final = 256 * 1024
 
 # Reading may take more steps than the result has nodes, so that a result can be read again.
 _STEPS: Final = 4 * MAX_NODES
-_STEP_DEPTH: Final = 2 * MAX_DEPTH
 _TOO_LARGE: Final = f"it unfolds to more than {MAX_NODES} nodes; make it smaller"
-_TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep; make it flatter"
+_TOO_LONG: Final = f"it is longer than {MAX_TEXT // 1024} KiB; make it smaller"
+_TOO_DEEP: Final = "it is nested too deeply; make it flatter"
 
 
 def normalise(schema: object, *, tool: str = "tool") -> JSONObject:
@@ -57,31 +47,40 @@ def normalise(schema: object, *, tool: str = "tool") -> JSONObject:
     and a normal form is its own normal form.
     """
     try:
-        normal = _Normaliser(schema).top()
-        _check_size(normal)
+        normal = _ordered(_Normaliser(schema).top(), _Budget(MAX_NODES))
+        if len(json.dumps(normal, ensure_ascii=False)) > MAX_TEXT:
+            raise _Unusable(_TOO_LONG)
     except _Unusable as problem:
         raise ToolDefinitionError(f"{tool}: its schema is unusable: {problem}") from None
-    except TooLargeError:
-        raise ToolDefinitionError(f"{tool}: its schema is unusable: {_TOO_LARGE}") from None
     except RecursionError:
         raise ToolDefinitionError(f"{tool}: its schema is unusable: {_TOO_DEEP}") from None
     return normal
 
 
-def _check_size(normal: JSONObject) -> None:
-    size = measure(normal, Budget(MAX_NODES))
-    if size.depth > _STEP_DEPTH:
-        raise _Unusable(_TOO_DEEP)
-    if size.text > MAX_TEXT:
-        raise _Unusable(f"it is longer than {MAX_TEXT // 1024} KiB; make it smaller")
+def _ordered(schema: JSONObject, budget: _Budget) -> JSONObject:
+    """Keywords in one order and properties by name, so that equal schemas are equal bytes."""
+    budget.spend(1 + len(schema.get("enum", ())) + len(schema.get("required", ())))
+    mapped = map_parts(schema, lambda part: _ordered(part, budget))
+    return {key: mapped[key] for key in KEYWORDS if key in mapped}
 
 
 class _Unusable(Exception):
     """Why the schema cannot be used, with the place in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _At:
+class _Budget:
+    """How many more schema nodes may be read or written."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise _Unusable(_TOO_LARGE)
+
+
+class _At(NamedTuple):
     """Where in the schema we are, and which references led here."""
 
     path: str = "#"
@@ -89,21 +88,24 @@ class _At:
     active: tuple[Pointer, ...] = ((),)
     name: str = ""
 
-    def into(self, step: str, name: str = "") -> _At:
-        return _At(f"{self.path}/{step}", self.depth + 1, self.active, name)
-
-    def through(self, steps: Pointer) -> _At:
-        name = steps[-1] if steps else self.name
-        return _At(self.path, self.depth + 1, (*self.active, steps), name)
+    def into(self, *steps: str, name: str = "") -> _At:
+        return _At("/".join((self.path, *steps)), self.depth + len(steps), self.active, name)
 
     def refuse(self, why: str) -> NoReturn:
         raise _Unusable(f"at {clean_text(self.path, 200)}: {why}")
 
 
+class _Node(NamedTuple):
+    """A normal schema and whether null fits too. Without a schema only null fits, or nothing."""
+
+    schema: JSONObject | None
+    nullable: bool = False
+
+
 class _Normaliser:
     def __init__(self, root: object) -> None:
         self.root = root
-        self.budget = Budget(_STEPS)
+        self.budget = _Budget(_STEPS)
 
     def top(self) -> JSONObject:
         at = _At()
@@ -122,68 +124,46 @@ class _Normaliser:
         # What the whole is for, the tool's own description says; APIs refuse a top-level enum.
         for keyword in ("enum", *ANNOTATIONS):
             schema.pop(keyword, None)
-        return ordered(schema)
+        return schema
 
-    def node(self, raw: object, at: _At) -> Node:
-        self.budget.spend()
-        if at.depth > _STEP_DEPTH:
+    def node(self, raw: object, at: _At) -> _Node:
+        self.budget.spend(1)
+        if at.depth > MAX_DEPTH:
             raise _Unusable(_TOO_DEEP)
         if isinstance(raw, bool):
-            return Node({} if raw else None)
+            return _Node({} if raw else None)
         if not isinstance(raw, dict):
             at.refuse(f"a schema is an object or a boolean, not {_kind(raw)}")
-        parts = [self._reference(raw["$ref"], at)] if "$ref" in raw else []
-        parts += [self.node(sub, place) for sub, place in self._listed(raw, "allOf", at)]
-        parts.append(self._own(raw, at))
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = both(whole, part, self.budget)
+        whole = self._own(raw, at)
+        if "$ref" in raw:
+            whole = _both(whole, self._reference(raw["$ref"], at))
+        for part in self._listed(raw, "allOf", at):
+            whole = _both(whole, part)
         for keyword in ("anyOf", "oneOf"):
-            if branches := [self.node(sub, to) for sub, to in self._listed(raw, keyword, at)]:
-                whole = self._alternatives(whole, branches)
+            if branches := self._listed(raw, keyword, at):
+                whole = _with_alternatives(whole, branches)
         return whole
 
-    def _listed(self, raw: JSONObject, keyword: str, at: _At) -> list[tuple[object, _At]]:
+    def _listed(self, raw: JSONObject, keyword: str, at: _At) -> list[_Node]:
         listed = raw.get(keyword)
         if not isinstance(listed, list | tuple):
             return []
         self.budget.spend(len(listed))
-        return [(sub, at.into(f"{keyword}/{place}")) for place, sub in enumerate(listed)]
+        return [self.node(sub, at.into(keyword, str(n))) for n, sub in enumerate(listed)]
 
-    def _reference(self, ref: object, at: _At) -> Node:
+    def _reference(self, ref: object, at: _At) -> _Node:
         try:
             steps = pointer(ref)
             target = follow(self.root, steps)
         except BadReferenceError as problem:
             at.refuse(str(problem))
         if steps in at.active:
-            return Node(cut(target, steps))
-        return self.node(target, at.through(steps))
+            return _Node(cut(target, steps))
+        name = steps[-1] if steps else at.name
+        return self.node(target, at._replace(active=(*at.active, steps), name=name))
 
-    def _alternatives(self, base: Node, branches: list[Node]) -> Node:
-        live = [branch.schema for branch in branches if branch.schema is not None]
-        nullable = base.nullable
-        if base.schema is None:
-            return base
-        if is_open(base.schema):
-            nullable = nullable or any(branch.nullable for branch in branches)
-            if not live:
-                return Node(None, nullable)
-            return Node({**any_of(live), **base.schema}, nullable)
-        if not live:
-            return base
-        if base.schema.get("type") == "object" and all(map(_may_be_object, live)):
-            blank: JSONObject = {"type": "object", "properties": {}}
-            objects = [blank if is_open(schema) else schema for schema in live]
-            merged = conjoin(common_object(objects), base.schema, self.budget)
-            return Node(merged, nullable)
-        words = words_of(base.schema)
-        bare = {key: value for key, value in base.schema.items() if key not in words}
-        spread = [conjoin(sub, copy(bare, self.budget), self.budget) for sub in live]
-        left = [schema for schema in spread if schema is not None]
-        return Node({**any_of(left), **words} if left else base.schema, nullable)
-
-    def _own(self, raw: JSONObject, at: _At) -> Node:
+    def _own(self, raw: JSONObject, at: _At) -> _Node:
+        """What the schema says by itself, without references and alternatives."""
         said = spoken(raw, at.name)
         types, nullable = _written_types(raw, at)
         listed = self._values(raw)
@@ -191,15 +171,17 @@ class _Normaliser:
         if len(values) < len(listed):
             nullable = nullable or not types
             if not values and nullable:
-                return Node(None, True)
+                return _Node(None, True)
         if not types and raw.get("type") in ("null", ["null"]):
-            return Node(None, True)
+            return _Node(None, True)
         types = types or hinted_type(raw, values)
         if not types:
-            return Node(said, nullable)
-        chosen = [type_ for type_ in types if not values or any(fits(v, type_) for v in values)]
-        typed = [self._typed(type_, raw, at, values) for type_ in chosen or types]
-        return Node({**(typed[0] if len(typed) == 1 else any_of(typed)), **said}, nullable)
+            return _Node(said, nullable)
+        types = [type_ for type_ in types if any(fits(v, type_) for v in values)] or types
+        if len(types) > 1:
+            at = at.into("anyOf", "0")
+        typed = any_of([self._typed(type_, raw, at, values) for type_ in types])
+        return _Node({**typed, **said}, nullable)
 
     def _values(self, raw: JSONObject) -> list[Any]:
         listed = [raw["const"]] if "const" in raw else raw.get("enum")
@@ -223,24 +205,32 @@ class _Normaliser:
         keyword = "prefixItems"
         if isinstance(rest, list | tuple):
             keyword, rest = "items", raw.get("additionalItems", True)
-        prefix = [self.node(sub, to).schema or {} for sub, to in self._listed(raw, keyword, at)]
+        prefix = [node.schema or {} for node in self._listed(raw, keyword, at)]
         items = self.node(rest, at.into("items")).schema
-        if not prefix:
-            schema["items"] = items or {}
-            return
-        if items is None:
-            schema["maxItems"] = min(schema.get("maxItems", len(prefix)), len(prefix))
-        schema |= {"prefixItems": prefix, "items": items or {}}
+        schema["items"] = items or {}
+        if prefix:
+            schema["prefixItems"] = prefix
+            if items is None:
+                schema["maxItems"] = min(schema.get("maxItems", len(prefix)), len(prefix))
 
     def _object(self, raw: JSONObject, at: _At, schema: JSONObject) -> None:
-        written = self._properties(raw, at)
-        required = self._required(raw, at)
+        written = raw.get("properties")
+        if written is None:
+            written = {}
+        if not isinstance(written, dict):
+            at.refuse(f"`properties` is an object, not {_kind(written)}")
+        listed = raw.get("required")
+        names = listed if isinstance(listed, list | tuple) else ()
+        self.budget.spend(len(written) + len(names))
+        required = list(dict.fromkeys(name for name in names if isinstance(name, str)))
+        for name in (*written, *required):
+            _check_name(name, at)
         nodes = {
-            name: self.node(written.get(name, True), at.into(f"properties/{name}", name))
+            name: self.node(written.get(name, True), at.into("properties", name, name=name))
             for name in sorted({*written, *required})
         }
         for name in required:
-            if nodes[name].schema is None and not nodes[name].nullable:
+            if nodes[name] == (None, False):
                 at.refuse(f"property {name!r} is required, and no value is allowed for it")
         schema["properties"] = {
             name: node.schema for name, node in nodes.items() if node.schema is not None
@@ -251,37 +241,11 @@ class _Normaliser:
         if rest is not None:
             schema["additionalProperties"] = rest
 
-    def _properties(self, raw: JSONObject, at: _At) -> JSONObject:
-        written = raw.get("properties")
-        if written is None:
-            return {}
-        if not isinstance(written, dict):
-            at.refuse(f"`properties` is an object, not {_kind(written)}")
-        self.budget.spend(len(written))
-        for name in written:
-            _check_name(name, at)
-        return written
-
-    def _required(self, raw: JSONObject, at: _At) -> list[str]:
-        written = raw.get("required")
-        if not isinstance(written, list | tuple):
-            return []
-        self.budget.spend(len(written))
-        names = list(dict.fromkeys(name for name in written if isinstance(name, str)))
-        for name in names:
-            _check_name(name, at)
-        return names
-
     def _rest(self, raw: JSONObject, at: _At) -> bool | JSONObject | None:
-        """`additionalProperties`, with patterned properties counted among them."""
+        """`additionalProperties`; patterned properties, which it does not name, are allowed."""
         rest = raw.get("additionalProperties")
-        patterns = raw.get("patternProperties")
-        if isinstance(patterns, dict) and patterns:
-            if rest is not False:
-                return None
-            self.budget.spend(len(patterns))
-            nodes = [self.node(sub, at.into("patternProperties")) for sub in patterns.values()]
-            return any_of([node.schema or {} for node in nodes]) or True
+        if rest is False and raw.get("patternProperties"):
+            return None
         if rest is None or isinstance(rest, bool):
             return rest
         node = self.node(rest, at.into("additionalProperties"))
@@ -312,17 +276,43 @@ def _check_name(name: object, at: _At) -> None:
         at.refuse(f"property name {clean_text(name, 60)!r} is too long or has invisible characters")
 
 
-def _branches(union: JSONObject) -> list[JSONObject]:
-    """The typed branches of a union, unions in it opened."""
-    found: list[JSONObject] = []
-    for branch in union["anyOf"]:
-        found.extend(_branches(branch) if "anyOf" in branch else (branch,))
-    return found
-
-
-def _may_be_object(schema: JSONObject) -> bool:
-    return is_open(schema) or schema.get("type") == "object"
-
-
 def _kind(value: object) -> str:
     return "null" if value is None else type(value).__name__
+
+
+def _both(first: _Node, second: _Node) -> _Node:
+    """What fits the two, or more."""
+    pair = (first, second)
+    is_any = any(node.schema is not None and is_open(node.schema) for node in pair)
+    nullable = (any if is_any else all)(node.nullable for node in pair)
+    if first.schema is None or second.schema is None:
+        return _Node(None, nullable)
+    return _Node(merge(first.schema, second.schema), nullable)
+
+
+def _with_alternatives(base: _Node, branches: Sequence[_Node]) -> _Node:
+    """A schema beside `anyOf` or `oneOf`: what it says by itself counts more."""
+    if base.schema is None:
+        return base
+    live = [branch.schema for branch in branches if branch.schema is not None]
+    if is_open(base.schema):
+        nullable = base.nullable or any(branch.nullable for branch in branches)
+        return _Node({**any_of(live), **base.schema} if live else None, nullable)
+    objects = [{"type": "object", "properties": {}} if is_open(sub) else sub for sub in live]
+    if not objects or any(sub.get("type") != "object" for sub in (base.schema, *objects)):
+        return base
+    return base._replace(schema=merge(base.schema, common_object(objects)))
+
+
+def _branches(union: JSONObject) -> Iterator[JSONObject]:
+    """The typed branches of a union, unions in it opened."""
+    for branch in union["anyOf"]:
+        yield from _branches(branch) if "anyOf" in branch else (branch,)
+
+
+def takes_null(schema: object, root: object) -> bool:
+    """Whether a part of the schema `root` allows null; no for what cannot be used."""
+    try:
+        return _Normaliser(root).node(schema, _At()).nullable
+    except (_Unusable, RecursionError):
+        return False

@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel, ToolDefinitionError
-from toolrest.gate.tool.tool import Grammar, Tool
+
+if TYPE_CHECKING:
+    from toolrest.gate.tool.tool import Grammar, Tool
 
 CHECKED_CHARACTERS = 65_536
 EARLEY_CHARACTERS = 8_192
@@ -157,7 +159,7 @@ def _compile_pattern(definition: str) -> re.Pattern[str]:
 
 
 def _refuse_danger(pattern: str, what: str, *, whole: bool = False) -> None:
-    from toolrest.gate.output.regex_cost import danger
+    from toolrest.config.regex_cost import danger
 
     problem = danger(pattern, longest=CHECKED_CHARACTERS, budget=_MAX_STEPS, whole=whole)
     if problem:

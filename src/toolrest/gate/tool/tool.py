@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from toolrest.errors import RespondToModel, ToolDefinitionError
+from toolrest.errors import RespondToModel
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.args_class import Parameters, model_of, schema_of
 from toolrest.items import JSONObject, ToolOutput
@@ -52,8 +52,6 @@ GROUPS: tuple[Group, ...] = (
     "user",
 )
 """Groups in the order that models see them; inside a group tools are sorted by name."""
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,76 +257,6 @@ class Tool:
         return risk if self.risk is None else max(risk, self.risk)
 
 
-EffectsSource: TypeAlias = "Effects | Callable[..., Effects] | None"
-Names: TypeAlias = "str | tuple[str, ...]"
-
-
-@overload
-def tool(function: F, /) -> Tool: ...
-
-
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    reads: Names = (),
-    writes: Names = (),
-    connects: Names = (),
-    effects: EffectsSource = None,
-    mutating: bool | None = None,
-    parallel: bool | None = None,
-    risk: Risk | str | None = None,
-    timeout: float | None = None,
-    idempotent: bool = False,
-    polling: bool = False,
-    parameters: JSONObject | None = None,
-    max_chars: int | None = None,
-    grammar: Grammar | str | None = None,
-    input_format: Literal["json", "freeform"] = "json",
-    aliases: tuple[str, ...] = (),
-) -> Callable[[F], Tool]: ...
-
-
-def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool from a typed function, sync or async, plain or a generator of text pieces.
-
-    ```python
-    @tool(reads="path")
-    async def count_lines(path: Path, ctx: Context) -> str:
-        "Count the lines of a text file."
-        return str(len((await ctx.read_text(path)).splitlines()))
-    ```
-
-    `reads`, `writes` and `connects` name the parameters that hold paths or URLs. `effects` is an
-    `Effects` value or a function of the arguments that returns one. `mutating=False` says that a
-    call touches nothing, `parallel=` overrides the schedule. Declarations add up. A tool that
-    declares none of these, or only `mutating=True`, runs alone and asks. `parameters` is a JSON
-    Schema that replaces the signature; `grammar` or `input_format="freeform"` make it take raw
-    text, which a grammar limits to 64 KiB (8 KiB when it is ambiguous).
-    """
-    from toolrest.gate.tool.function_tool import FunctionTool
-
-    def make(fn: Callable[..., Any]) -> Tool:
-        return FunctionTool(fn, **options)
-
-    return make if function is None else make(function)
-
-
-def as_tool(value: Any) -> Tool:
-    """A Tool from what a user handed over: a Tool, a Tool subclass or a plain typed function."""
-    if isinstance(value, Tool):
-        return value
-    if isinstance(value, type) and issubclass(value, Tool):
-        return value()
-    if callable(value):
-        made: Tool = tool(value)
-        return made
-    raise ToolDefinitionError(
-        f"tools must be functions or Tool objects, not {type(value).__name__}: {value!r}"
-    )
-
-
 __all__ = [
     "GROUPS",
     "Grammar",
@@ -337,6 +265,4 @@ __all__ = [
     "Tool",
     "ToolKind",
     "ToolOutput",
-    "as_tool",
-    "tool",
 ]

@@ -17,12 +17,14 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.names import both_forms, fold, prefixes, unique
 
 _PARTS = re.compile(r"\*\*/|\*+|\?|\[!?\]?[^\]/]*\]|.", re.DOTALL)
+_INSIDE = re.compile(r"[^/]\*\*/")
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -55,15 +57,32 @@ def _real_forms(globs: Iterator[str]) -> Iterator[str]:
             yield os.path.realpath(glob[:end]) + glob[end:]
 
 
+_STARS = {"**/": "(?:[^/]*/)*?", "*": "[^/]*?"}
+
+
 def _translate(glob: str) -> str:
-    return "".join(_piece(part) for part in _PARTS.findall(glob))
+    parts = _PARTS.findall(glob)
+    return _starred(
+        parts, "**", lambda names: _starred(names, "*", lambda p: "".join(map(_piece, p)))
+    )
+
+
+def _starred(parts: Sequence[str], star: str, inner: Callable[[Sequence[str]], str]) -> str:
+    """What begins with a star ends as early as it can, because a later star takes the rest.
+
+    So it is not tried twice, and no glob takes for ever. (`**/` inside of a name takes only what
+    ends with a slash, so of those there may be one.)
+    """
+    at = [place for place, part in enumerate(parts) if part.startswith(star)]
+    text = inner(parts[: at[0]] if at else parts)
+    for start, end in pairwise([*at, len(parts)]):
+        one = _STARS.get(parts[start], ".*?") + inner(parts[start + 1 : end])
+        is_last = start == at[-1] or (parts[end] == "**/" and parts[end - 1] not in ("/", "**/"))
+        text += one if is_last else f"(?>{one})"
+    return text
 
 
 def _piece(part: str) -> str:
-    if part == "**/":
-        return "(?:[^/]*/)*"
-    if part.startswith("*"):
-        return "[^/]*" if part == "*" else ".*"
     if part == "?":
         return "[^/]"
     if len(part) > 1:
@@ -308,6 +327,8 @@ def _worth_entering(entry: os.DirEntry[str]) -> bool:
 
 
 def _compiled(glob: str, roots: Sequence[str], homes: Sequence[str]) -> re.Pattern[str]:
+    if len(_INSIDE.findall(glob)) > 1:
+        raise ConfigError(f"hidden_paths: {glob!r} has several `**/` inside of names; write `/**/`")
     try:
         return re.compile(pattern_of(glob, roots[0] if roots else "/", homes))
     except re.error as error:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toolrest.patch.request import Request
     from toolrest.patch.run import PatchOutcome
 
+NO_CHANGES = "No changes made."
 OUTSIDE = "writing outside of the project; rejected by user approval settings"
 READ_ONLY = "writing is blocked by read-only sandbox; rejected by user approval settings"
 
@@ -130,8 +131,6 @@ class ApplyPatch(Tool):
         """Plan it and write it as a whole."""
         request = _read_once(args, ctx)
         if request.dry_run:
-            from toolrest.tools.files.edit_file import dry_run
-
             return await ctx.in_thread(dry_run, request, ctx)
         return await ctx.in_thread(apply, request, ctx.cwd, ctx)
 
@@ -273,6 +272,27 @@ def verify(request: Request, cwd: str, ctx: Context) -> list[Record]:
         raise failed(error, request.error_prefix) from None
 
 
+def dry_run(request: Request, ctx: Context) -> ToolOutput:
+    """What edits would change, and nothing more."""
+    records = verify(request, ctx.cwd, ctx)
+    return ToolOutput(fenced_diff(records, ctx) if records else NO_CHANGES)
+
+
+def fenced_diff(records: list[Record], ctx: Context) -> str:
+    """The change as a unified diff in a fence that nothing in it can close."""
+    from toolrest.patch.report.changes import changes
+
+    parts = []
+    for change in changes(records, ctx.legacy_encoding):
+        parts.append(f"--- {change.path}\n+++ {change.path}\n{change.text}")
+    text = "".join(parts)
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    ending = "" if text.endswith("\n") else "\n"
+    return f"{fence}diff\n{text}{ending}{fence}"
+
+
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
     """Write it, all or nothing, and say what came of it."""
     from toolrest.patch.errors import PatchError
@@ -290,7 +310,7 @@ def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
         return _ran(PatchOutcome(None, error, diagnose.notes(error)), started)
     _refuse_changed(plan, ctx)
     if plan is None:
-        return ToolOutput("No changes made.")
+        return ToolOutput(NO_CHANGES)
     listed = {
         change.path: change.to_event() for change in changes(plan.records, ctx.legacy_encoding)
     }

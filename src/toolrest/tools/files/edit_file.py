@@ -14,10 +14,8 @@ from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
 
 if TYPE_CHECKING:
-    from toolrest.patch.plan import Record
     from toolrest.patch.request import Request
 
-NO_CHANGES = "No changes made."
 _NAMES = frozenset(
     {"path", "file_path", "edits", "dryRun", "dry_run"}
     | {"oldText", "old_string", "newText", "new_string", "replaceAll", "replace_all"}
@@ -106,19 +104,15 @@ def _request(value: Mapping[str, Any], tool: str) -> Request:
         raise RespondToModel(f"{tool} failed: {error.verdict}", kind="input_invalid") from None
 
 
-def dry_run(request: Request, ctx: Context) -> ToolOutput:
-    """What edits would change, and nothing more."""
-    records = apply_patch.verify(request, ctx.cwd, ctx)
-    return ToolOutput(fenced_diff(records, ctx) if records else NO_CHANGES)
-
-
 def _edit(request: Request, ctx: Context) -> ToolOutput:
     if request.dry_run:
-        return dry_run(request, ctx)
+        return apply_patch.dry_run(request, ctx)
     records = apply_patch.verify(request, ctx.cwd, ctx)
     if not records:
-        return ToolOutput(NO_CHANGES)
-    return reporting(apply_patch.apply(request, ctx.cwd, ctx), request, fenced_diff(records, ctx))
+        return ToolOutput(apply_patch.NO_CHANGES)
+    return reporting(
+        apply_patch.apply(request, ctx.cwd, ctx), request, apply_patch.fenced_diff(records, ctx)
+    )
 
 
 def reporting(output: ToolOutput, request: Request, text: str) -> ToolOutput:
@@ -130,18 +124,3 @@ def reporting(output: ToolOutput, request: Request, text: str) -> ToolOutput:
         return failed
     output.content = text
     return output
-
-
-def fenced_diff(records: list[Record], ctx: Context) -> str:
-    """The change as a unified diff in a fence that nothing in it can close."""
-    from toolrest.patch.report.changes import changes
-
-    parts = []
-    for change in changes(records, ctx.legacy_encoding):
-        parts.append(f"--- {change.path}\n+++ {change.path}\n{change.text}")
-    text = "".join(parts)
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    ending = "" if text.endswith("\n") else "\n"
-    return f"{fence}diff\n{text}{ending}{fence}"

@@ -10,7 +10,8 @@ from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
-from toolrest.tools.files.edit_file import NO_CHANGES, reporting
+from toolrest.tools.files.apply_patch import NO_CHANGES
+from toolrest.tools.files.edit_file import reporting
 
 if TYPE_CHECKING:
     from toolrest.patch.request import Request

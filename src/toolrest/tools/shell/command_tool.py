@@ -174,7 +174,7 @@ class CommandTool(Tool):
         """What the command will do, judged piece by piece; once a call."""
         found: Judgement | None = ctx.memo.get("verdict")
         if found is None:
-            from toolrest.policy.verdict.verdict import judge
+            from toolrest.policy.verdict.command import judge
             from toolrest.tools.shell.decision import expose
 
             launch = self.launch(args, ctx)

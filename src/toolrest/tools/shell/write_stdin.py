@@ -28,7 +28,8 @@ def _danger(chars: str, ctx: Context) -> str | None:
     """What is typed may be read by a shell: as such it must not be on the dangerous list."""
     if chars in _LOOKS:
         return None
-    from toolrest.policy.verdict.verdict import CommandClass, judge
+    from toolrest.policy.verdict.command import judge
+    from toolrest.policy.verdict.verdict import CommandClass
 
     roots = (*ctx.files.writable_roots, *PRIVATE)
     worst = judge(chars, cwd=ctx.cwd, writable_roots=roots).worst

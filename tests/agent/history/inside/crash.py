@@ -15,7 +15,7 @@ from typing import Any
 
 from toolrest import Context, tool
 from toolrest.agent.open_session import open_session
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.testing import Call, Say, ScriptedModel
 
 
@@ -44,7 +44,7 @@ async def session(job: dict[str, Any]) -> None:
         os.close(log)
         return "done"
 
-    config = Config.default(
+    config = default_config(
         {"tool_security.audit_log_enabled": False, "on_ask": "allow"},
         workspace=job["workspace"],
         home=job["home"],

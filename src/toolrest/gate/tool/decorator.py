@@ -1,0 +1,81 @@
+"""`@tool`, which makes a tool from a typed function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, TypeVar, overload
+
+from toolrest.errors import ToolDefinitionError
+from toolrest.gate.tool.tool import Grammar, Tool
+from toolrest.items import JSONObject
+from toolrest.policy.effects import Effects, Risk
+
+F = TypeVar("F", bound=Callable[..., Any])
+EffectsSource: TypeAlias = "Effects | Callable[..., Effects] | None"
+Names: TypeAlias = "str | tuple[str, ...]"
+
+
+@overload
+def tool(function: F, /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads: Names = (),
+    writes: Names = (),
+    connects: Names = (),
+    effects: EffectsSource = None,
+    mutating: bool | None = None,
+    parallel: bool | None = None,
+    risk: Risk | str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    polling: bool = False,
+    parameters: JSONObject | None = None,
+    max_chars: int | None = None,
+    grammar: Grammar | str | None = None,
+    input_format: Literal["json", "freeform"] = "json",
+    aliases: tuple[str, ...] = (),
+) -> Callable[[F], Tool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool from a typed function, sync or async, plain or a generator of text pieces.
+
+    ```python
+    @tool(reads="path")
+    async def count_lines(path: Path, ctx: Context) -> str:
+        "Count the lines of a text file."
+        return str(len((await ctx.read_text(path)).splitlines()))
+    ```
+
+    `reads`, `writes` and `connects` name the parameters that hold paths or URLs. `effects` is an
+    `Effects` value or a function of the arguments that returns one. `mutating=False` says that a
+    call touches nothing, `parallel=` overrides the schedule. Declarations add up. A tool that
+    declares none of these, or only `mutating=True`, runs alone and asks. `parameters` is a JSON
+    Schema that replaces the signature; `grammar` or `input_format="freeform"` make it take raw
+    text, which a grammar limits to 64 KiB (8 KiB when it is ambiguous).
+    """
+    from toolrest.gate.tool.function_tool import FunctionTool
+
+    def make(fn: Callable[..., Any]) -> Tool:
+        return FunctionTool(fn, **options)
+
+    return make if function is None else make(function)
+
+
+def as_tool(value: Any) -> Tool:
+    """A Tool from what a user handed over: a Tool, a Tool subclass or a plain typed function."""
+    if isinstance(value, Tool):
+        return value
+    if isinstance(value, type) and issubclass(value, Tool):
+        return value()
+    if callable(value):
+        made: Tool = tool(value)
+        return made
+    raise ToolDefinitionError(
+        f"tools must be functions or Tool objects, not {type(value).__name__}: {value!r}"
+    )
