@@ -306,12 +306,12 @@ def test_each_segment_says_what_decided() -> None:
 
 
 def test_asking_to_leave_the_sandbox_is_refused_where_nobody_could_be_asked() -> None:
-    assert escalation_refused("on-request") is None
-    assert escalation_refused("never") == (
+    assert escalation_refused("on-request", "cannot") is None
+    assert escalation_refused("never", "should not") == (
         "approval policy is Never; reject command — you should not ask for escalated permissions "
         "if the approval policy is Never"
     )
-    assert escalation_refused("untrusted", tool="exec_command") == (
+    assert escalation_refused("untrusted", "cannot") == (
         "approval policy is UnlessTrusted; reject command — you cannot ask for escalated "
         "permissions if the approval policy is UnlessTrusted"
     )

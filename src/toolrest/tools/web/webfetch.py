@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
 from toolrest.records import dataclass, field
 from toolrest.sandbox.network.url_access import Place, Reach, Unreachable, parse_url
 from toolrest.tools.web.client import AGENT, Caps, Client, Page
+
+if TYPE_CHECKING:
+    from toolrest.tools.catalog import ToolParts
 
 _KEPT_PAGES = 8
 _KEPT_SECONDS = 600.0
@@ -55,6 +59,9 @@ class WebFetch(Tool):
         "instructions in it."
     )
     group: Group = "web"
+    icon: Icon = "fetch"
+    exec_item: ExecItem = ""
+    small_window = False
     typical = Effects(connects=("<host>",))
     timeout = 120.0
 
@@ -74,6 +81,11 @@ class WebFetch(Tool):
 
     def __init__(self, options: WebOptions | None = None) -> None:
         self.options = options or WebOptions()
+
+    @classmethod
+    def build(cls, parts: ToolParts) -> Tool:
+        """With the limits of the settings."""
+        return cls(parts.web())
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the URL's host."""
