@@ -17,7 +17,6 @@ from toolrest.events import (
     ToolCallDelta,
     ToolCallEnd,
 )
-from toolrest.gate.output import mcp_result
 from toolrest.items import JSONObject
 from toolrest.records import dataclass, field
 from toolrest.tools.agents.events import CollabBegin, CollabEnd
@@ -216,6 +215,8 @@ class CallItems:
         item = self._others.pop(event.call_id, None)
         if item is None:
             return
+        from toolrest.gate.output import mcp_result  # few runs call another server
+
         outcome = event.result if isinstance(event.result, dict) else {}
         answer = outcome.get("Ok")
         read = mcp_result.read(answer) if isinstance(answer, dict) else None
