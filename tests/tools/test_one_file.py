@@ -108,7 +108,7 @@ async def test_the_rest_of_the_house_learns_of_a_new_tool(house: House) -> None:
     assert row.split()[1:4] == ["read", "no", "yes"]
     assert row.endswith("Count the words of a text.")
     page = (house.folder / "docs" / "tools.md").read_text()
-    assert "| `count_words` | read | yes | no | search |" in page
+    assert "| `count_words` | read | yes |  | no | search |" in page
     # Specs, with and without room for it.
     specs = await house.toolrest("tools", "--wire", "chat")
     assert '"name":"count_words"' in specs

@@ -52,8 +52,14 @@ def built_in() -> dict[str, type[Parameters]]:
 
 
 def write(part: str, rows: dict[str, Any]) -> None:
-    both = {**json.loads(Path(FILE).read_text()), part: rows}
-    Path(FILE).write_text(json.dumps(both, indent=1, ensure_ascii=False) + "\n")
+    """Put this part into the file, a line for each row."""
+    parts = {**json.loads(Path(FILE).read_text()), part: rows}
+    lines = {
+        part: ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+        for part, rows in parts.items()
+    }
+    text = ",\n".join(f' "{part}": {{\n{rows}\n }}' for part, rows in lines.items())
+    Path(FILE).write_text(f"{{\n{text}\n}}\n")
     read_prepared.cache_clear()
 
 
@@ -67,13 +73,17 @@ def test_each_tool_has_its_row() -> None:
 
 def table(tools: list[type[Tool]]) -> str:
     """The page's table of built-in tools, from their classes."""
-    lines = ["| tool | risk | parallel | small window | icon |", "|---|---|---|---|---|"]
+    lines = [
+        "| tool | risk | parallel | offered | small window | icon |",
+        "|---|---|---|---|---|---|",
+    ]
     for tool in sorted(tools, key=lambda tool: (GROUPS.index(tool.group), tool.name)):
         names = ", ".join(f"`{name}`" for name in (tool.name, *tool.aliases))
         made = tool.__new__(tool)  # what the table says is the class's, whatever it is built with
         cells = (
             made.level(tool.typical).label,
             "yes" if made.parallel else "no",
+            " or ".join(f"`{fact}`" for fact in tool.offered_when or tool.needs),
             "yes" if tool.small_window else "no",
             tool.icon,
         )
