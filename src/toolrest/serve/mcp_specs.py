@@ -42,6 +42,6 @@ def hints_of(tool: Tool) -> JSONObject:
         "title": tool.name.replace("_", " "),
         "readOnlyHint": not effects.mutating,
         "destructiveHint": bool(effects.writes) or unknown,
-        "idempotentHint": not effects.mutating,
+        "idempotentHint": tool.idempotent or not effects.mutating,
         "openWorldHint": bool(effects.connects) or unknown,
     }

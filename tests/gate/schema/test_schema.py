@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.schema.for_wire import argument_names, clean_text, for_wire, normalise
-from toolrest.gate.schema.optional_nulls import fill_nulls, needs_nulls
+from toolrest.gate.schema.optional_nulls import fill_nulls
 from toolrest.items import WIRES, JSONObject
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
@@ -625,7 +625,6 @@ def test_absent_nullable_arguments_are_put_back() -> None:
         },
     }
     given_ = {"b": {}, "list": [{"n": 1}, {}], "extra": {}}
-    assert needs_nulls(schema)
     assert fill_nulls(schema, given_) == {
         "a": None,
         "b": {"n": None},
@@ -642,12 +641,10 @@ def test_asking_for_null_in_a_circle_ends() -> None:
         "required": ["x"],
         "$defs": {"A": loop, "B": loop},
     }
-    assert not needs_nulls(schema)
     assert fill_nulls(schema, {}) == {}
 
 
 def test_most_tools_need_no_nulls() -> None:
-    assert not needs_nulls(Arguments.model_json_schema())
     assert fill_nulls({"required": ["a"]}, {}) == {}
 
 
@@ -847,7 +844,6 @@ def test_what_became_optional_is_put_back(schema: JSONObject, value: JSONObject)
     filled = fill_nulls(schema, value)
     assert gone <= filled.keys()
     assert value.keys() <= filled.keys()
-    assert not gone or needs_nulls(schema)
 
 
 def _simple(schema: Any) -> bool:

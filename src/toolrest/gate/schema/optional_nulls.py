@@ -75,24 +75,7 @@ def cut(target: object, steps: Pointer) -> JSONObject:
 
 
 _MAX_DEPTH: Final = 64
-_MAX_STEPS: Final = 100_000
 _MAX_BRANCHES: Final = 1000
-
-
-def needs_nulls(schema: object) -> bool:
-    """True when some object of the schema requires a property that may be null."""
-    waiting: list[object] = [schema]
-    for _ in range(_MAX_STEPS):
-        if not waiting:
-            return False
-        part = waiting.pop()
-        if isinstance(part, dict):
-            if any(True for _ in _nullable_required(part, schema)):
-                return True
-            waiting.extend(part.values())
-        elif isinstance(part, list | tuple):
-            waiting.extend(part)
-    return True
 
 
 def fill_nulls(schema: object, arguments: Mapping[str, Any]) -> JSONObject:

@@ -105,6 +105,7 @@ class Tool:
     """Raises the risk that effects give; never lowers it."""
     timeout: float | None = None
     idempotent: bool = False
+    """A second call with the same arguments changes nothing more; MCP clients are told so."""
     polling: bool = False
     """Calling it again and again with the same arguments is its nature: no loop is seen in it."""
     only_reads: bool = False
