@@ -1,4 +1,4 @@
-"""What was asked for and decided is there: two pages of docs and the README against the code."""
+"""What was asked for and decided is there: three pages of docs against the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolrest.tools.tool_search import ToolSearch
 ROOT = Path(__file__).parent.parent
 MISSION = (ROOT / "docs" / "internals" / "mission.md").read_text()
 DECISIONS = (ROOT / "docs" / "internals" / "decisions.md").read_text()
-README = (ROOT / "README.md").read_text()
+TOOLS = (ROOT / "docs" / "tools.md").read_text()
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 FAMILIES = (None, "claude-sonnet", "gpt-5", "gpt-5.1-codex", "codex-mini-latest")
 SEARCH = {"web_search": "live", "search.backend": "searxng", "search.url": "http://127.0.0.1:9"}
@@ -77,11 +77,11 @@ def test_every_decision_has_its_row_and_what_holds_it() -> None:
         assert missing_tests(tests) == []
 
 
-def readme_tools() -> dict[str, list[str]]:
-    """Risk, parallel and wires by each callable name."""
+def page_tools() -> dict[str, list[str]]:
+    """Risk, parallel and more by each callable name."""
     return {
         name: cells
-        for names, *cells in rows(README, "Every tool")
+        for names, *cells in rows(TOOLS, "The built-in tools")
         for name in re.findall(r"`([^`]+)`", names)
     }
 
@@ -101,18 +101,16 @@ def callable_tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tool]:
     return found
 
 
-def test_the_readme_lists_every_callable_name(callable_tools: dict[str, Tool]) -> None:
-    listed = readme_tools()
-    assert set(listed) == set(callable_tools) | ANOTHER_SERVERS
+def test_the_page_lists_every_callable_name(callable_tools: dict[str, Tool]) -> None:
+    listed = page_tools()
+    assert set(listed) == set(callable_tools)
     for name, tool in callable_tools.items():
         risk, parallel, *_ = listed[name]
         assert risk == tool.level(tool.typical).label, name
         assert parallel == ("yes" if tool.parallel else "no"), name
-    for name in ANOTHER_SERVERS:
-        assert listed[name][:2] == ["execute", "no"]
 
 
-def test_the_readme_agrees_with_the_command(tmp_path: Path) -> None:
+def test_the_page_agrees_with_the_command(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "toolrest", "tools", "--json"],
         cwd=tmp_path,
@@ -120,15 +118,15 @@ def test_the_readme_agrees_with_the_command(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    listed = readme_tools()
+    listed = page_tools()
     for row in json.loads(done.stdout):
         risk, parallel, *_ = listed[row["name"]]
         assert (risk, parallel) == (row["risk"], "yes" if row["parallel"] else "no")
 
 
-def test_every_tool_of_the_readme_is_held_by_tests_that_exist() -> None:
+def test_every_tool_is_held_by_tests_that_exist() -> None:
     held = rows(MISSION, "Every tool")
-    assert [row[0] for row in held] == [row[0] for row in rows(README, "Every tool")]
-    assert all(wires for _, _, wires in readme_tools().values())
+    names = {name for row in held for name in re.findall(r"`([^`]+)`", row[0])}
+    assert names == {*page_tools(), *ANOTHER_SERVERS}
     assert all(NAMED.search(tests) for _, tests in held)
     assert missing_tests(MISSION) == []

@@ -14,7 +14,6 @@
     │   ├── Rejected                an approval or the policy denied the call
     │   ├── SandboxDenied           the OS sandbox blocked the call
     │   ├── Timeout                 the call's time ran out
-    │   ├── Signal                  the call's process died by a signal
     │   └── Fatal                   a broken contract or an unwritable journal: the turn ends
     ├── PatchError                  (patch/errors.py) a patch cannot be read or applied
     │   ├── ParseError              (patch/errors.py) the text is not a patch
@@ -158,14 +157,6 @@ class Timeout(ToolCallError):
     """The call did not finish in its time."""
 
     kind: FailureKind = "timed_out"
-
-
-class Signal(ToolCallError):
-    """The process of the call died by a signal."""
-
-    def __init__(self, message: str, number: int) -> None:
-        super().__init__(message)
-        self.number = number
 
 
 class Fatal(ToolCallError):

@@ -60,7 +60,10 @@ class LocalShellCall:
 
 @dataclass(slots=True)
 class ViewImageCall:
-    """`view_image_call`: answered by a `view_image_call_output` item."""
+    """`view_image_call`: answered by a `view_image_call_output` item.
+
+    Such hosted items carry no name; the tools that answer them have the item's (`name`).
+    """
 
     call_id: str
     image_path: str

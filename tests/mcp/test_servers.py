@@ -15,12 +15,12 @@ from toolrest.config import load
 from toolrest.config.schema.mcp import McpServer
 from toolrest.config.schema.validate import check_table
 from toolrest.errors import ConfigError
+from toolrest.gate.output.mcp_result import output_of
 from toolrest.items import Text
 from toolrest.mcp.definitions import read_definitions
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.json_files import expand, project_servers
 from toolrest.mcp.servers import configured, resolve
-from toolrest.tools.mcp.result import output_of
 
 
 def user(home: Path, text: str) -> None:

@@ -44,9 +44,22 @@ def test_text_and_change_list(
     cwd = folder / case.get("cwd", ".")
     text, listed = as_a_tool(case["patch"].replace("$ROOT", str(folder)), str(cwd))
     assert text.replace(str(folder), "$ROOT") == tool_case["output"]
-    items = None if listed is None else [_placed(change.to_item(), folder) for change in listed]
+    items = None if listed is None else [_placed(_item(change), folder) for change in listed]
     assert items == tool_case["changes"]
     assert snapshot(folder) == tool_case["expected"]
+
+
+def _item(change: Change) -> dict[str, Any]:
+    """A change as the recordings have it: an element of a `fileChange` item."""
+    kind, diff = {"type": change.type}, change.text
+    if change.type != "update":
+        return {"path": change.path, "kind": kind, "diff": diff}
+    moved = f"\n\nMoved to: {change.move_path}" if change.move_path is not None else ""
+    return {
+        "path": change.path,
+        "kind": {**kind, "move_path": change.move_path},
+        "diff": diff + moved,
+    }
 
 
 def _placed(value: Any, folder: Path) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from toolrest.policy.effects import Risk
-from toolrest.policy.name_risk import effective_risk, name_risk
+from toolrest.gate.tool.tool import Tool
+from toolrest.policy.effects import Effects, Risk
+from toolrest.policy.name_risk import name_risk
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,12 @@ def test_a_name_that_only_reads_still_asks_once() -> None:
 
 
 def test_words_never_lower_what_is_declared() -> None:
-    assert effective_risk("read_file", Risk.CRITICAL) == Risk.CRITICAL
-    assert effective_risk("exec_everything", Risk.READ) == Risk.READ
-    assert effective_risk("exec_everything", None) == Risk.EXECUTE
+    class Declared(Tool):
+        def __init__(self, name: str, risk: Risk | None) -> None:
+            self.name, self.risk = name, risk
+
+    unknown = Effects.unknown()
+    assert Declared("read_file", Risk.CRITICAL).level(unknown) == Risk.CRITICAL
+    assert Declared("read_file", None).level(Effects(runs=(("rm",),))) == Risk.EXECUTE
+    assert Declared("exec_everything", None).level(unknown) == Risk.EXECUTE
+    assert Declared("read_file", None).level(unknown) == Risk.READ

@@ -60,14 +60,6 @@ def test_bubblewrap_comes_first(policy: SandboxPolicy, command: Command) -> None
     confined.release()
 
 
-@pytest.mark.needs("namespaces")
-def test_the_plain_function(policy: SandboxPolicy, command: Command) -> None:
-    first, second = confine.confine(command, policy), confine.confine(command, policy)
-    assert first.backend == second.backend == "bubblewrap"
-    first.release()
-    second.release()
-
-
 @pytest.mark.needs("landlock")
 def test_a_bubblewrap_that_fails_leads_to_landlock(
     policy: SandboxPolicy, command: Command, bwrap: list[str], tmp_path: Path

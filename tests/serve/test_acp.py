@@ -199,3 +199,24 @@ async def test_what_cannot_be_opened(connect: Connect, workspace: Path) -> None:
             await agent.prompt(session_id="nobody", prompt=[text_block("go")])
         with pytest.raises(RequestError):
             await agent.load_session(cwd=str(workspace), session_id="nobody", mcp_servers=[])
+
+
+async def test_a_users_tool_has_the_icon_of_its_effects_and_shows_what_it_says(
+    connect: Connect, workspace: Path, toolrest_home: Path
+) -> None:
+    folder = toolrest_home / "tools"
+    folder.mkdir(mode=0o700)
+    (folder / "stamp.py").write_text(
+        "from toolrest import tool\n\n\n"
+        '@tool(writes="path")\ndef stamp(path: str) -> str:\n    "Stamp a file."\n'
+        '    open(path, "w").write("stamped")\n    return f"stamped {path}"\n'
+    )
+    (folder / "stamp.py").chmod(0o600)
+    made = str(workspace / "made")
+    script: list[Any] = [Call("stamp", {"path": made}), Say("Done.")]
+    async with ScriptedServer(script) as server, connect(server) as (agent, editor):
+        session = await agent.new_session(cwd=str(workspace), mcp_servers=[])
+        await agent.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    (call,) = editor.of("tool_call")
+    assert call.kind == "edit"
+    assert editor.of("tool_call_update")[-1].content[0].content.text == f"stamped {made}"

@@ -36,8 +36,8 @@ class Offer:
         from toolrest.wire.specs import render
 
         registry = self._registry
-        spared = self._spared()
-        listed = (tool for tool in registry.listed() if tool.name not in spared)
+        small = self._is_small()
+        listed = (tool for tool in registry.listed() if tool.small_window or not small)
         names = {tool: registry.wire_name(tool) for tool in listed}
         as_functions = self._config.family.prefer_function_tools
         rendered = []
@@ -51,14 +51,14 @@ class Offer:
                 registry.quarantine(tool, str(error))
         return rendered
 
-    def _spared(self) -> frozenset[str]:
-        """Tools that are not offered because the model's window is too small for them all."""
-        from toolrest.tools.catalog import SMALL_WINDOW, SPARED
+    def _is_small(self) -> bool:
+        """Whether the model's window is too small for all tools, and the user named none."""
+        from toolrest.tools.catalog import SMALL_WINDOW
 
         small, window = self._config.value.tools.small_context, self._config.context_window
         if small is None:
             small = window is not None and window <= SMALL_WINDOW
-        return SPARED if small and self._config.value.tools.enabled is None else frozenset()
+        return small and self._config.value.tools.enabled is None
 
 
 def row(tool: Tool) -> dict[str, object]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolrest.gate.hooks.hooks import Hooks
     from toolrest.mcp.pool import Pool
     from toolrest.policy.rules.rules import Rules
+    from toolrest.tools.catalog import ToolParts
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
     from toolrest.tools.web.search_services import SearchFunction
 
@@ -173,6 +174,11 @@ class Toolrest:
     def gate(self) -> Gate:
         """What every call passes through: for what is built on top, an agent or a server."""
         return self._gate
+
+    @property
+    def parts(self) -> ToolParts:
+        """What the built-in tools are made of."""
+        return self._session.parts
 
     @property
     def settings(self) -> Settings:

@@ -113,6 +113,9 @@ class ToolCallBegin(Event):
     tool: str
     arguments: str
     unknown_fields: tuple[str, ...] = ()
+    icon: str = "other"
+    exec_item: str = ""
+    """`Tool.icon` and `Tool.exec_item`, for those who show calls and know no tools."""
 
 
 class ToolCallDecision(Event):

@@ -71,15 +71,6 @@ def need(what: Row, mode: Mode, *, sandboxed: bool = True, command: bool = False
     return _TABLE[what][_PLACE[mode]]
 
 
-def remembers(mode: Mode, what: Row) -> tuple[str, ...]:
-    """The scopes that a yes may have, beyond this call, in a mode."""
-    if mode == "strict" or what in ("unread", "critical"):
-        return ()
-    if mode == "auto":
-        return ("session",) if what == "write" else ()
-    return ("session", "project", "user")
-
-
 def table() -> str:
     """The table as Markdown, for the manual; a test holds the manual against it."""
     lines = [

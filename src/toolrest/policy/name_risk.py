@@ -39,8 +39,3 @@ def name_risk(name: str) -> NameRisk:
         if hits:
             return NameRisk(risk, hits, asks_once=risk == Risk.READ)
     return NameRisk(Risk.EXECUTE)
-
-
-def effective_risk(name: str, declared: Risk | None) -> Risk:
-    """The declared risk; words stand in only where nothing is declared, and never lower it."""
-    return name_risk(name).risk if declared is None else declared

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from toolrest.errors import ConfigError
@@ -160,13 +159,3 @@ def default_registry() -> str:
     from toolrest.config.files import toolrest_home
 
     return os.path.join(toolrest_home(None, os.environ), "run", "mountpoints")
-
-
-@lru_cache(maxsize=32)
-def _sandbox(policy: SandboxPolicy) -> Sandbox:
-    return Sandbox(policy)
-
-
-def confine(command: Command, policy: SandboxPolicy) -> Confined:
-    """One command under a policy; the probing is done once per policy."""
-    return _sandbox(policy).confine(command)

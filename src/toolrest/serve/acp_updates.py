@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolrest.agent.conversation.events import AgentMessage, AgentMessageDelta, AgentReasoningDelta
 from toolrest.events import (
@@ -19,27 +19,6 @@ from toolrest.events import (
 )
 from toolrest.items import JSONObject
 
-if TYPE_CHECKING:
-    from acp.schema import ToolKind
-
-_KINDS: dict[str, ToolKind] = {
-    "apply_patch": "edit",
-    "edit_file": "edit",
-    "exec_command": "execute",
-    "glob_files": "search",
-    "grep_files": "search",
-    "list_dir": "read",
-    "local_shell": "execute",
-    "read_file": "read",
-    "shell": "execute",
-    "shell_command": "execute",
-    "update_plan": "think",
-    "view_image": "read",
-    "webfetch": "fetch",
-    "web_search": "search",
-    "write_file": "edit",
-    "write_stdin": "execute",
-}
 _SHOWN = 20_000
 
 
@@ -50,6 +29,7 @@ class Updates:
         self._cwd = cwd
         self._streamed = ""
         self._outputs: dict[str, str] = {}
+        self._with_diff: set[str] = set()
 
     def of(self, event: Event) -> Iterator[Any]:
         """The updates for one event; none for what an editor does not show."""
@@ -80,13 +60,14 @@ class Updates:
         from acp.helpers import start_tool_call
         from acp.schema import ToolCallLocation
 
+        icon: Any = event.icon  # kinds of this protocol are what tools name
         given = _arguments(event.arguments)
         path = next((given[key] for key in ("file_path", "path", "dir_path") if key in given), None)
         places = [ToolCallLocation(path=os.path.join(self._cwd, str(path)))] if path else None
         yield start_tool_call(
             event.call_id,
             _title(event.tool, given),
-            kind=_KINDS.get(event.tool, "other"),
+            kind=icon,
             status="in_progress",
             locations=places,
             raw_input=given or event.arguments,
@@ -102,6 +83,7 @@ class Updates:
     def _patch(self, event: PatchApplyBegin) -> Iterator[Any]:
         from acp.helpers import update_tool_call
 
+        self._with_diff.add(event.call_id)
         diffs = [self._diff(path, change) for path, change in event.changes.items()]
         yield update_tool_call(event.call_id, content=[diff for diff in diffs if diff])
 
@@ -122,12 +104,12 @@ class Updates:
 
         self._outputs.pop(event.call_id, None)
         failed = event.failure is not None or event.success is False
+        keeps_diff = event.call_id in self._with_diff and not failed
+        self._with_diff.discard(event.call_id)
         yield update_tool_call(
             event.call_id,
             status="failed" if failed else "completed",
-            content=None
-            if _KINDS.get(event.tool) == "edit" and not failed
-            else [tool_content(text_block(event.output[:_SHOWN]))],
+            content=None if keeps_diff else [tool_content(text_block(event.output[:_SHOWN]))],
         )
 
     def _plan(self, event: PlanUpdate) -> Iterator[Any]:

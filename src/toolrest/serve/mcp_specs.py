@@ -11,21 +11,22 @@ if TYPE_CHECKING:
     from toolrest.gate.tool.tool import Tool
 
 
-_ASKS = "request_user_input"
-
-
 def offered(rest: Toolrest, *, asks: bool) -> list[JSONObject]:
     """Every tool in the shape of `tools/list`, in the order models see them.
 
-    `asks` says whether the client can show questions; the tool that does nothing else is of no
+    `asks` says whether the client can show questions; a tool that does nothing else is of no
     use to one that cannot, unless answers are in the settings.
     """
-    hints = {rest.wire_name(tool): hints_of(tool) for tool in rest.tools}
     answered = asks or bool(rest.settings.user_input.answers)
+    hints = {
+        rest.wire_name(tool): hints_of(tool)
+        for tool in rest.tools
+        if answered or not tool.asks_user
+    }
     return [
         {**spec, "annotations": hints[spec["name"]]}
         for spec in rest.specs("mcp")
-        if answered or spec["name"] != _ASKS
+        if spec["name"] in hints
     ]
 
 
@@ -41,6 +42,6 @@ def hints_of(tool: Tool) -> JSONObject:
         "title": tool.name.replace("_", " "),
         "readOnlyHint": not effects.mutating,
         "destructiveHint": bool(effects.writes) or unknown,
-        "idempotentHint": not effects.mutating,
+        "idempotentHint": tool.idempotent or not effects.mutating,
         "openWorldHint": bool(effects.connects) or unknown,
     }

@@ -19,7 +19,7 @@ from toolrest.events import MemorySaved
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 
@@ -83,6 +83,9 @@ class GetMemory(Tool):
         "projects. Look here before asking the user what they may have told you before."
     )
     group: Group = "memory"
+    exec_item: ExecItem = ""
+    small_window = False
+    needs = ("include_memory_tool",)
     typical = Effects.none()
     idempotent = True
 
@@ -122,6 +125,9 @@ class SaveMemory(Tool):
         "wants things done. Short, one matter a note, and never a secret. The user sees it."
     )
     group: Group = "memory"
+    exec_item: ExecItem = ""
+    small_window = False
+    needs = ("include_memory_tool",)
     typical = Effects(writes=("<memory>",), judged=True)
 
     class Args(Parameters):

@@ -9,7 +9,7 @@ from toolrest.gate.approval.user_questions import UserOption, UserQuestion
 from toolrest.gate.context import Context
 from toolrest.gate.output.secret_values import can_hide
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 
@@ -39,17 +39,18 @@ class RequestUserInputTool(Tool):
     """Blocks its call, not the session, until somebody has answered."""
 
     name = "request_user_input"
+    description = (
+        "Ask the user one to three short questions and wait for the answers. Only ask what "
+        "you cannot find out yourself and what changes what you will do."
+    )
     group: Group = "plan"
+    exec_item: ExecItem = ""
+    small_window = False
+    asks_user = True
+    offered_when = ("session:questions",)
     # Two questions at once would mix on the user's screen.
     typical = Effects(serial=("user",))
     timeout = _A_WEEK
-
-    def __init__(self, *, offered: bool = True) -> None:
-        self.offered = offered
-        self.description = (
-            "Ask the user one to three short questions and wait for the answers. Only ask what "
-            "you cannot find out yourself and what changes what you will do."
-        )
 
     class Args(Parameters):
         """Parameters."""

@@ -12,15 +12,19 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.records import dataclass, field
+
+if TYPE_CHECKING:
+    from toolrest.tools.catalog import ToolParts
 
 FILE = "SKILL.md"
 MOST_BYTES = 262_144
@@ -187,6 +191,8 @@ class ReadSkill(Tool):
         "that a skill mentions are in its directory; read_file reads them."
     )
     group: Group = "memory"
+    exec_item: ExecItem = ""
+    offered_when = ("session:skills",)
     typical = Effects(reads=("<skill>",))
     idempotent = True
 
@@ -198,9 +204,13 @@ class ReadSkill(Tool):
             default=None, description="The skill's directory or SKILL.md, in place of its name."
         )
 
-    def __init__(self, skills: Callable[[], Skills], *, offered: bool = True) -> None:
+    def __init__(self, skills: Callable[[], Skills]) -> None:
         self._skills = skills
-        self.offered = offered
+
+    @classmethod
+    def build(cls, parts: ToolParts) -> Tool:
+        """With the skills of the session."""
+        return cls(parts.skills)
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that skill's file."""

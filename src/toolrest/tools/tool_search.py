@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 
@@ -31,6 +31,8 @@ class ToolSearch(Tool):
 
     name = "tool_search"
     group: Group = "mcp_resources"
+    exec_item: ExecItem = ""
+    needs = ("session:deferred_tools",)
     typical = Effects.none()
 
     class Args(Parameters):

@@ -7,7 +7,7 @@ from typing import Literal
 from toolrest.events import PlanUpdate
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, as_json, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.policy.effects import Effects
 
 
@@ -29,6 +29,10 @@ class UpdatePlan(Tool):
         "Send the whole list of steps each time, with at most one of them in_progress."
     )
     group: Group = "plan"
+    icon: Icon = "think"
+    exec_item: ExecItem = "todo_list"
+    small_window = False
+    needs = ("include_plan_tool",)
     # Plans replace one another, so two updates in one reply must land in the order they came.
     typical = Effects(serial=("plan",))
     rejects_unknown_fields = True

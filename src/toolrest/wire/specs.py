@@ -8,7 +8,7 @@ with a `query`. Nothing is left out. Equal tools give equal bytes, run after run
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -139,38 +139,6 @@ FUNCTION_FORM: Final[Mapping[str, FunctionForm]] = MappingProxyType(
 )
 """By kind, for wires that know only functions. A call of such a function has these arguments:
 `input` is the raw text of a `custom` tool, the others are the tool's own arguments."""
-
-
-def specs(
-    tools: Iterable[SpecSource],
-    wire: Wire,
-    *,
-    subset: Subset | None = None,
-    refused: dict[str, str] | None = None,
-    as_functions: bool = False,
-) -> list[JSONObject]:
-    """The tools as `wire` takes them, in the order given.
-
-    A tool that cannot be offered raises `ToolDefinitionError`; with `refused` given it is left
-    out and its reason noted there.
-    """
-    listed = list(tools)
-    taken = {tool.name for tool in listed}
-    rendered: list[JSONObject] = []
-    seen: set[str] = set()
-    for tool in listed:
-        try:
-            if tool.name in seen:
-                raise ToolDefinitionError(f"{tool.name}: two tools have this name")
-            rendered.append(
-                render(tool, wire, subset=subset, taken=taken, as_functions=as_functions)
-            )
-            seen.add(tool.name)
-        except ToolDefinitionError as problem:
-            if refused is None:
-                raise
-            refused[tool.name] = str(problem)
-    return rendered
 
 
 def render(

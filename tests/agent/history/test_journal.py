@@ -137,7 +137,6 @@ async def test_torn_and_foreign_lines_are_skipped(agent: Make) -> None:
     await second.run("more")
     await second.aclose()
     rollout = read_rollout(str(path))
-    assert rollout.bad_lines == 4
     assert [item["role"] for item in rollout.items][-2:] == ["user", "assistant"]
 
 

@@ -32,7 +32,6 @@ KINDS = {
         (errors.Rejected("w"), "policy_denied"),
         (errors.SandboxDenied("w"), "sandbox_denied"),
         (errors.Timeout("w"), "timed_out"),
-        (errors.Signal("w", 9), "execution_failed"),
         (errors.Fatal("w"), "fatal"),
         (ValueError("w"), "execution_failed"),
     ],

@@ -14,7 +14,6 @@ from toolrest.policy.rules.files import (
     append_allow,
     append_line,
     load_rules,
-    network_line,
     rules_files,
 )
 from toolrest.policy.rules.load import parse_rules
@@ -130,7 +129,7 @@ def test_appending_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_network_lines_are_rules_too(tmp_path: Path) -> None:
-    line = network_line("example.com", "https", "deny", 'no "reason"')
+    line = 'network_rule(host="example.com", protocol="https", decision="deny")'
     path = tmp_path / "rules" / "default.rules"
     append_line(str(path), line)
     assert parse_rules(path.read_text()).hosts() == ((), ("example.com",))

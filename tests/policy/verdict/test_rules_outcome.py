@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from toolrest.answer import Answer
-from toolrest.policy.rules.amendment import prefix_list, saved_message
+from toolrest.policy.rules.amendment import saved_message
 from toolrest.policy.rules.load import parse_rules
 from toolrest.policy.rules.rules import Rules
 from toolrest.policy.verdict.command import judge
@@ -306,12 +306,12 @@ def test_each_segment_says_what_decided() -> None:
 
 
 def test_asking_to_leave_the_sandbox_is_refused_where_nobody_could_be_asked() -> None:
-    assert escalation_refused("on-request") is None
-    assert escalation_refused("never") == (
+    assert escalation_refused("on-request", "cannot") is None
+    assert escalation_refused("never", "should not") == (
         "approval policy is Never; reject command — you should not ask for escalated permissions "
         "if the approval policy is Never"
     )
-    assert escalation_refused("untrusted", tool="exec_command") == (
+    assert escalation_refused("untrusted", "cannot") == (
         "approval policy is UnlessTrusted; reject command — you cannot ask for escalated "
         "permissions if the approval policy is UnlessTrusted"
     )
@@ -319,11 +319,6 @@ def test_asking_to_leave_the_sandbox_is_refused_where_nobody_could_be_asked() ->
 
 def test_the_model_is_told_what_was_saved() -> None:
     assert saved_message(["uv", 'a "b"']) == 'Approved command prefix saved:\n- ["uv", "a \\"b\\""]'
-    assert prefix_list([("a",), ("b", "c")]) == '- ["a"]\n- ["b", "c"]'
-    many = prefix_list([(f"tool{n}",) for n in range(101)])
-    assert many.endswith("...\n[Some commands were truncated]")
-    assert many.count("\n") == 100
-    assert len(prefix_list([("x" * 6000,)])) < 5100
 
 
 def test_doing_nothing_needs_nothing() -> None:

@@ -25,13 +25,11 @@ class Rollout:
     meta: JSONObject = field(default_factory=dict)
     items: list[JSONObject] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
-    last_usage: Usage = field(default_factory=Usage)
     context: JSONObject = field(default_factory=dict)
     """The latest turn's settings."""
     call_ids: set[str] = field(default_factory=set)
     """Of every call there ever was, also of those that a summary has replaced."""
     lines: int = 0
-    bad_lines: int = 0
 
     @property
     def thread_id(self) -> str:
@@ -68,7 +66,6 @@ class Rollout:
             info = payload.get("info")
             if isinstance(info, dict):
                 self.usage = usage_from(info.get("total_token_usage"))
-                self.last_usage = usage_from(info.get("last_token_usage"))
         elif payload.get("type") == "thread_rolled_back":
             turns = payload.get("num_turns")
             self._roll_back(turns if type(turns) is int else 1)
@@ -102,13 +99,11 @@ def _parsed(line: bytes) -> tuple[str, JSONObject] | None:
 
 
 def read_rollout(path: str) -> Rollout:
-    """Read a whole rollout; lines that a crash cut are skipped and counted."""
+    """Read a whole rollout; lines that a crash cut are skipped."""
     rollout = Rollout(path)
     for found in lines_of(path):
         rollout.lines += 1
-        if found is None:
-            rollout.bad_lines += 1
-        else:
+        if found is not None:
             rollout.feed(*found)
     if not rollout.thread_id:
         raise ConfigError(f"{path} is not a session: it has no session_meta line")

@@ -36,7 +36,7 @@ class DeferredTools:
 
     def __init__(self, config: Config, registry: Registry) -> None:
         self._registry = registry
-        self._may = is_on("tool_search", config.value.tools)
+        self._settings = config.value.tools
         self._budget = int(config.value.mcp.tool_budget * _window(config) * BYTES_PER_TOKEN)
         self._tools: dict[tuple[str, str], McpTool] = {}
         self._loaded: set[tuple[str, str]] = set()
@@ -50,9 +50,11 @@ class DeferredTools:
     def update(self, tools: dict[tuple[str, str], McpTool]) -> None:
         """These are all the servers' tools now."""
         self._tools = dict(sorted(tools.items()))
-        if not self.active and self._may and sum(map(_size, tools.values())) > self._budget:
-            self._search = self._made_search()
-            self._registry.add(self._search, override=True)
+        if not self.active and sum(map(_size, tools.values())) > self._budget:
+            search = self._made_search()
+            if is_on(search.name, self._settings):
+                self._search = search
+                self._registry.add(search, override=True)
         for key, tool in self._tools.items():
             always = tool.server.row.always_load
             tool.offered = not self.active or always or key in self._loaded

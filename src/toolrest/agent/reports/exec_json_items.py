@@ -19,12 +19,10 @@ from toolrest.events import (
 )
 from toolrest.items import JSONObject
 from toolrest.records import dataclass, field
-from toolrest.tools.agents.events import PAIRS, CollabBegin, CollabEnd
+from toolrest.tools.agents.events import CollabBegin, CollabEnd
 
 _HALF = 512 * 1024
-_COMMAND_TOOLS = frozenset(
-    {"exec_command", "shell", "shell_command", "local_shell", "container.exec"}
-)
+_OWN_SERVER = "toolrest"
 
 
 class _New(Protocol):
@@ -87,10 +85,11 @@ class CallItems:
         elif isinstance(event, ToolCallEnd):
             self._end(event)
         elif isinstance(event, ToolCallBegin):
-            if event.tool in _COMMAND_TOOLS:
+            if event.exec_item == "command_execution":
                 self._arguments[event.call_id] = event.arguments
-            elif event.tool == "write_stdin":
                 self._typing(event)
+            elif event.exec_item == "mcp_tool_call":
+                self._call_of(event.call_id, _OWN_SERVER, event.tool, _values(event.arguments))
         elif isinstance(event, ToolCallDecision):
             self._decision(event)
         elif isinstance(event, ExecCommandEnd):
@@ -118,16 +117,18 @@ class CallItems:
 
     def _typing(self, event: ToolCallBegin) -> None:
         """What a call on a running command brings belongs to that command."""
-        try:
-            session = json.loads(event.arguments).get("session_id")
-        except (ValueError, AttributeError):
+        if not self._by_process:
             return
+        values = _values(event.arguments)
+        session = values.get("session_id") if isinstance(values, dict) else None
         found = self._by_process.get(str(session))
         if found is not None:
             self._by_call[event.call_id] = found
 
     def _end(self, event: ToolCallEnd) -> None:
         self._arguments.pop(event.call_id, None)
+        if event.call_id in self._others:
+            self._end_call(event)
         found = self._by_call.pop(event.call_id, None)
         if found is None or (event.exit_code is None and event.failure is None):
             if found is not None and found.process_id is None:
@@ -183,29 +184,44 @@ class CallItems:
 
     def _mcp_begin(self, event: Any) -> None:
         call = event.invocation
-        item = self._new(
+        server, tool = call.get("server", ""), call.get("tool", "")
+        self._call_of(event.call_id, server, tool, call.get("arguments"))
+
+    def _call_of(self, call_id: str, server: str, tool: str, arguments: Any) -> None:
+        item = self._others[call_id] = self._new(
             "mcp_tool_call",
-            server=call.get("server", ""),
-            tool=call.get("tool", ""),
-            arguments=call.get("arguments"),
+            server=server,
+            tool=tool,
+            arguments=arguments,
             result=None,
             error=None,
             status="in_progress",
         )
-        self._others[event.call_id] = item
         self._tell("started", item)
+
+    def _end_call(self, event: ToolCallEnd) -> None:
+        """A call of a tool that has no events of its own."""
+        item = self._others.pop(event.call_id)
+        if event.failure is None and event.success is not False:
+            content = [{"type": "text", "text": event.output}]
+            item["result"] = {"content": content, "structured_content": None}
+            item["status"] = "completed"
+        else:
+            item["error"] = {"message": event.output}
+            item["status"] = "failed"
+        self._tell("completed", item)
 
     def _mcp_end(self, event: Any) -> None:
         item = self._others.pop(event.call_id, None)
         if item is None:
             return
+        from toolrest.gate.output import mcp_result  # few runs call another server
+
         outcome = event.result if isinstance(event.result, dict) else {}
         answer = outcome.get("Ok")
-        if isinstance(answer, dict) and not (answer.get("isError") or answer.get("is_error")):
-            structured = answer.get("structured_content", answer.get("structuredContent"))
-            item["result"] = {
-                "content": answer.get("content", []), "structured_content": structured,
-            }  # fmt: skip
+        read = mcp_result.read(answer) if isinstance(answer, dict) else None
+        if read is not None and not read.failed:
+            item["result"] = {"content": read.content, "structured_content": read.structured}
             item["status"] = "completed"
         else:
             words = outcome.get("Err", answer)
@@ -226,7 +242,7 @@ class CallItems:
         elif isinstance(event, CollabBegin):
             item = self._others[event.call_id] = self._new(
                 "collab_tool_call",
-                tool=_COLLAB_TOOLS[type(event)],
+                tool=event.tool,
                 sender_thread_id=event.sender_thread_id,
                 receiver_thread_ids=list(event.receiver_thread_ids),
                 prompt=event.prompt,
@@ -247,9 +263,6 @@ class CallItems:
             table.clear()
 
 
-_COLLAB_TOOLS = {begin: tool for tool, (begin, _) in PAIRS.items()}
-
-
 def _state(status: Any) -> JSONObject:
     """An agent's status as its name and what comes with it."""
     if isinstance(status, dict) and len(status) == 1:
@@ -258,14 +271,19 @@ def _state(status: Any) -> JSONObject:
     return {"status": status, "message": None}
 
 
+def _values(arguments: str) -> Any:
+    """A call's arguments; text that is no JSON (a freeform call's) stays text."""
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
 def _command_line(arguments: str) -> str | None:
     import shlex
 
-    try:
-        values = json.loads(arguments)
-        line = values.get("cmd", values.get("command"))
-    except (ValueError, AttributeError):
-        return None
+    values = _values(arguments)
+    line = values.get("cmd", values.get("command")) if isinstance(values, dict) else None
     if isinstance(line, list):
         return shlex.join(map(str, line))
     return line if isinstance(line, str) else None

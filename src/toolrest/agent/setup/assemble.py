@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.user_questions import OnQuestion, Questions
     from toolrest.gate.audit.log import AuditLog
     from toolrest.running.runner import Runner
+    from toolrest.tools.catalog import ToolParts
     from toolrest.tools.shell.command_tool import SandboxDescription
 
 
@@ -50,6 +51,7 @@ class SessionParts:
     audit: AuditLog | None
     known: SessionRules
     """The user's rules, overrides and earlier answers."""
+    parts: ToolParts
     saver: Saver | None = None
     mcp: McpServers | None = None
     skills: SessionSkills | None = None
@@ -84,7 +86,7 @@ def assemble(
     A sub-agent's session shares its parent's MCP servers, session grants, count of commands and
     what it must not send out.
     """
-    from toolrest.tools.catalog import built_in, switched_on, web_tools
+    from toolrest.tools.catalog import ToolParts, built_in, switched_on
 
     settings = config.value
     spill = Spill(config.home, session_id)
@@ -117,21 +119,20 @@ def assemble(
     shared = None if parent is None else parent.known
     known = services.known = SessionRules(config, files.workspace, session_id, shared)
     services.questions = _questions(settings, bus, on_question or getattr(on_ask, "ask_user", None))
-    tools = built_in(
+    skills = SessionSkills(config, files, environ)
+    parts = ToolParts(
         settings.tools,
         config.family,
-        lambda: _surroundings(settings, files),
-        asks=services.questions is not None,
+        surroundings=lambda: _surroundings(settings, files),
+        web=lambda: web_options(settings),
+        search=(lambda: search_options(settings, environ)) if offers_search(settings) else None,
+        skills=lambda: skills.skills,
+        has_skills=bool(skills.places),
+        answers=services.questions is not None,
     )
-    tools += web_tools(
-        lambda: web_options(settings),
-        (lambda: search_options(settings, environ)) if offers_search(settings) else None,
-    )
-    skills = SessionSkills(config, files, environ)
-    tools.append(skills.tool())
     gate = Gate(
         services,
-        Registry(switched_on(tools, settings.tools)),
+        Registry(switched_on(built_in(parts), settings.tools)),
         Decider(
             files,
             settings.approval_policy,
@@ -160,7 +161,7 @@ def assemble(
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
         services.tally, services.taint = parent.tally, parent.taint
     saver = _saver(config, files, session_id if parent is None else parent.session_id)
-    return SessionParts(gate, spill, audit, known, saver, servers, skills)
+    return SessionParts(gate, spill, audit, known, parts, saver, servers, skills)
 
 
 def _deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> FileApprovals:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from toolrest.config.files import user_home
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool.decorator import as_tool
-from toolrest.gate.tool.registry import LazyTool
 from toolrest.gate.tool.tool import Tool
 from toolrest.tools.catalog import is_on
 
@@ -47,7 +46,7 @@ class SessionSkills:
         places.append(os.path.join(config.home, "skills"))
         self.places = [place for place in places if os.path.isdir(place)]
         self._files = files
-        self._on = is_on("read_skill", config.value.tools)
+        self._settings = config.value.tools
 
     @cached_property
     def skills(self) -> Skills:
@@ -58,18 +57,11 @@ class SessionSkills:
 
     def index(self) -> str:
         """What a model is told before its first turn; empty when there is nothing to tell."""
-        return self.skills.index() if self.places and self._on else ""
+        if not self.places:
+            return ""
+        from toolrest.tools.skills import ReadSkill
 
-    def tool(self) -> Tool:
-        """`read_skill`; offered only where there is a place to find skills in."""
-        offered = bool(self.places)
-
-        def load() -> Tool:
-            from toolrest.tools.skills import ReadSkill
-
-            return ReadSkill(lambda: self.skills, offered=offered)
-
-        return LazyTool("read_skill", "memory", load, offered=offered)
+        return self.skills.index() if is_on(ReadSkill.name, self._settings) else ""
 
 
 def skills_folder(home: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from toolrest.agent.subagents.subagents import ChildAgent, SubAgents
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
 from toolrest.records import replace
 from toolrest.running.tally import CommandCount
-from toolrest.tools.catalog import collab_tools
+from toolrest.tools.catalog import built_in
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
@@ -60,7 +60,7 @@ def delegate(
 def offer(rest: Toolrest) -> None:
     """Tell models of the tools for sub-agents."""
     known = {name: role.description for name, role in roles(rest.settings).items()}
-    for tool in collab_tools(known, offered=True):
+    for tool in built_in(replace(rest.parts, roles=known), "agents"):
         rest.add_tool(tool, override=True)
 
 

@@ -39,7 +39,6 @@ _WIDTH = 110
 _LINES = 6
 _KEPT = 20_000
 _MARKS = {"add": "A", "delete": "D", "update": "M"}
-_TOLD_OTHERWISE = frozenset({"update_plan"})
 _STEPS = {"completed": "✔", "in_progress": "▸"}
 
 
@@ -106,7 +105,7 @@ class Timeline:
         if begun is None or call_id in self._shown:
             return
         self._shown.add(call_id)
-        if begun.tool not in _TOLD_OTHERWISE:
+        if begun.exec_item != "todo_list":  # the plan itself is printed
             self._print(_call_line(begun), bold=True)
 
     def _end(self, event: ToolCallEnd) -> None:

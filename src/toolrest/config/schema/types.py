@@ -15,6 +15,7 @@ SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-ac
 OnAsk: TypeAlias = Literal["deny", "allow", "fail", "defer"]
 TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
 FileTool: TypeAlias = Literal["read_file", "list_dir", "grep_files"]
+"""Values of Codex's setting `experimental_tools`; it names no other tools."""
 AnswerSpelling: TypeAlias = Literal["allow", "ask", "deny"]
 ToolApproval: TypeAlias = Literal["auto", "prompt", "approve"]
 

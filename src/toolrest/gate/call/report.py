@@ -21,6 +21,7 @@ Source: TypeAlias = Literal["policy", "user", "config", "hook"]
 
 def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
     """A call has come, with these arguments that its tool does not know."""
+    tool = walk.tool
     walk.gate.services.bus.emit(
         ToolCallBegin(
             call_id=walk.call_id,
@@ -28,6 +29,8 @@ def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
             arguments=walk.arguments or _raw_arguments(walk),
             unknown_fields=unknown,
             turn_id=walk.turn.id,
+            icon="other" if tool is None else tool.icon,
+            exec_item="" if tool is None else tool.exec_item,
         )
     )
 

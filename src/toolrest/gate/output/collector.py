@@ -16,7 +16,6 @@ from toolrest.gate.output.truncate import (
     byte_length,
     keep_head,
     keep_tail,
-    lines_header,
     marker,
 )
 from toolrest.items import JSONObject
@@ -41,16 +40,9 @@ class CollectedOutput:
     total_lines: int
     truncated: bool
     spill_path: str | None = None
-    total_chars: int = 0
-    omitted_chars: int = 0
     shown_bytes: int = 0
     spill_bytes: int = 0
     spill_problem: str | None = None
-
-    @property
-    def formatted(self) -> str:
-        """The text as `formatted_truncate` gives it: headed by the line count when cut."""
-        return lines_header(self.total_lines) + self.text if self.truncated else self.text
 
     def summary(self) -> JSONObject:
         """What the limiter needs for its notice; goes under `collected` in the metadata."""
@@ -175,7 +167,6 @@ class Collector:
             total_bytes=self._bytes,
             total_lines=self._lines,
             truncated=False,
-            total_chars=self._chars,
             shown_bytes=self._bytes,
         )
 
@@ -190,8 +181,6 @@ class Collector:
             total_lines=self._lines,
             truncated=True,
             spill_path=file.path if file else None,
-            total_chars=self._chars,
-            omitted_chars=omitted,
             shown_bytes=byte_length(head) + byte_length(tail),
             spill_bytes=file.size if file else 0,
             spill_problem=file.problem if file else NOT_KEPT,

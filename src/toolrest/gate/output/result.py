@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from toolrest.errors import Failure, RespondToModel
-from toolrest.items import Content, Image, Text, ToolOutput
+from toolrest.items import Image, Text, ToolOutput
 
 NOTHING = "(no output)"
 
@@ -23,8 +23,12 @@ def to_output(value: Any, tool: str) -> ToolOutput:
         return checked(ToolOutput([value]), tool)
     if isinstance(value, list) and value and all(isinstance(v, Text | Image) for v in value):
         return checked(ToolOutput(value), tool)
-    if type(value).__name__ == "CallToolResult" and hasattr(value, "content"):
-        return _from_mcp(value)
+    if type(value).__name__ == "CallToolResult" and hasattr(value, "model_dump"):
+        # Loaded for the few tools that return one; the class is the MCP library's.
+        from toolrest.gate.output.mcp_result import output_of
+
+        wired = value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return output_of(wired, "content")
     return ToolOutput(_as_json(value, tool))
 
 
@@ -97,30 +101,3 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"a {type(value).__name__} is not a JSON value")
-
-
-def _from_mcp(result: Any) -> ToolOutput:
-    """Text as text, images as images; other parts as the JSON they came in."""
-    parts: list[Content] = []
-    for block in result.content:
-        kind = getattr(block, "type", "")
-        if kind == "text":
-            parts.append(Text(block.text))
-        elif kind == "image":
-            mime = getattr(block, "mimeType", None) or getattr(block, "mime_type", "image/png")
-            parts.append(Image(f"data:{mime};base64,{block.data}"))
-        else:
-            parts.append(Text(_as_json(block, "the MCP tool")))
-    structured = getattr(result, "structuredContent", None)
-    if structured is None:
-        structured = getattr(result, "structured_content", None)
-    failed = bool(getattr(result, "isError", None) or getattr(result, "is_error", None))
-    content: str | list[Content] = parts
-    if all(isinstance(part, Text) for part in parts):
-        content = "\n".join(part.text for part in parts if isinstance(part, Text))
-        if not parts and structured is not None:
-            content = _as_json(structured, "the MCP tool")
-    output = ToolOutput(content, success=not failed, structured=structured, provenance="external")
-    if failed:
-        output.failure = Failure("execution_failed", output.text)
-    return output

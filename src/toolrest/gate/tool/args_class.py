@@ -10,8 +10,8 @@ than everything else about the tools.
 
 `prepared.json` holds them by the arguments they belong to, with a fingerprint of the fields.
 Arguments that have changed since have another one, and their schema is made as if there were no
-file;
-`WRITE_SCHEMAS=1 pytest tests/tools/test_prepared.py` writes the file again.
+row. It also has what a session must know of each tool before its module is loaded
+(`tools/catalog.py`). `WRITE_SCHEMAS=1 pytest tests/tools/test_prepared.py` writes the file again.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def made_schema(args: ArgsClass, tool: str = "tool") -> JSONObject:
 
 def prepared(args: type[Parameters]) -> JSONObject | None:
     """The schema that was made beforehand, or None when there is none for them as they are."""
-    row = _rows().get(name_of(args))
+    row = read_prepared()["schemas"].get(name_of(args))
     if row is None or row.get("of") != fingerprint(args):
         return None
     schema: JSONObject = row["schema"]
@@ -233,10 +233,8 @@ def _describe(args: type[Parameters], seen: dict[str, str]) -> None:
 
 
 @cache
-def _rows() -> dict[str, Any]:
-    try:
-        with open(FILE, encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def read_prepared() -> dict[str, dict[str, Any]]:
+    """The file: `tools` by name, `schemas` by the name of the arguments."""
+    with open(FILE, encoding="utf-8") as file:
+        found: dict[str, dict[str, Any]] = json.load(file)
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from toolrest.errors import ToolDefinitionError
-from toolrest.gate.tool.tool import Grammar, Tool
+from toolrest.gate.tool.tool import Grammar, Icon, Tool
 from toolrest.items import JSONObject
 from toolrest.policy.effects import Effects, Risk
 
@@ -39,6 +39,7 @@ def tool(
     grammar: Grammar | str | None = None,
     input_format: Literal["json", "freeform"] = "json",
     aliases: tuple[str, ...] = (),
+    icon: Icon | None = None,
 ) -> Callable[[F], Tool]: ...
 
 

@@ -16,7 +16,7 @@ from toolrest.gate.threads import Abandoned
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.declared_effects import UNKNOWN, EffectParameters, join, raw_value
 from toolrest.gate.tool.raw_schema import RawSchema
-from toolrest.gate.tool.tool import Grammar, Tool
+from toolrest.gate.tool.tool import Grammar, Icon, Tool
 from toolrest.items import JSONObject
 from toolrest.policy.effects import Effects, Risk
 
@@ -48,6 +48,7 @@ class FunctionTool(Tool):
         grammar: Grammar | str | None = None,
         input_format: Literal["json", "freeform"] = "json",
         aliases: tuple[str, ...] = (),
+        icon: Icon | None = None,
     ) -> None:
         self.function = function
         self.name = name or str(getattr(function, "__name__", ""))
@@ -81,6 +82,7 @@ class FunctionTool(Tool):
         self._mutating = mutating
         self._exclusive = None if parallel is None else not parallel
         self.typical = self._typical()
+        self.icon = icon or _icon(self.typical)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function directly, without the gate."""
@@ -368,3 +370,14 @@ def caller_locals() -> Mapping[str, Any]:
     ):
         frame = frame.f_back
     return frame.f_locals
+
+
+def _icon(typical: Effects) -> Icon:
+    """How a call looks to an editor, by what it touches."""
+    if typical.runs:
+        return "execute"
+    if typical.writes:
+        return "edit"
+    if typical.connects:
+        return "fetch"
+    return "read" if typical.reads else "other"

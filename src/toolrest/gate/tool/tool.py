@@ -38,6 +38,10 @@ Group: TypeAlias = Literal[
     "mcp",
     "user",
 ]
+Icon: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
+"""What a call does, for the eye: kinds of the Agent Client Protocol."""
+ExecItem: TypeAlias = Literal["", "command_execution", "todo_list", "mcp_tool_call"]
+"""Item types of `codex exec --json` that a call alone can begin."""
 GROUPS: tuple[Group, ...] = (
     "shell",
     "mcp_resources",
@@ -99,6 +103,7 @@ class Tool:
     """Raises the risk that effects give; never lowers it."""
     timeout: float | None = None
     idempotent: bool = False
+    """A second call with the same arguments changes nothing more; MCP clients are told so."""
     polling: bool = False
     """Calling it again and again with the same arguments is its nature: no loop is seen in it."""
     only_reads: bool = False
@@ -117,6 +122,34 @@ class Tool:
     """Extra keys of a hosted kind's spec (`web_search`)."""
     mcp: tuple[str, str] | None = None
     """(server, tool) when another MCP server runs it."""
+
+    icon: Icon = "other"
+    """How an editor marks its calls."""
+    exec_item: ExecItem = "mcp_tool_call"
+    """What its calls are in `exec --json`: a tool of Toolrest's own server unless it says else.
+
+    A command and a plan are shown by events of their own; "" leaves a call to its events alone.
+    """
+    small_window: bool = True
+    """Whether a model with a small window is offered it (R-64). What stays of the built-in tools
+    is enough to read, search, change and run; the others still answer when they are called."""
+    asks_user: bool = False
+    """It does nothing but ask the person, so it is of no use where no question can be shown."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Of a built-in tool: it has a handler where one of these holds; always when there are none.
+
+    A boolean of `[tools]` by its name, or `shell:FORM`, `patch:FORM` (what the model's family
+    knows), `files:NAME` (`experimental_tools`), `enabled:NAME` (`[tools] enabled` has it),
+    `session:questions`, `session:search`, `session:skills`, `session:agents`.
+    """
+    offered_when: ClassVar[tuple[str, ...]] = ()
+    """The same for being offered to models."""
+
+    @classmethod
+    def build(cls, parts: Any) -> Tool:
+        """The tool for a session with these parts (`tools/catalog.ToolParts`)."""
+        return cls()
 
     may_escalate: bool = True
     """Whether a call that the sandbox blocked may be tried once more outside, after a yes."""
@@ -259,8 +292,10 @@ class Tool:
 
 __all__ = [
     "GROUPS",
+    "ExecItem",
     "Grammar",
     "Group",
+    "Icon",
     "RespondToModel",
     "Tool",
     "ToolKind",

@@ -62,7 +62,6 @@ def names_of_git_header(line: str) -> tuple[str | None, str | None]:
     return old.removeprefix("a/"), new.removeprefix("b/")
 
 
-NOTHING = "/dev/null"
 _IGNORED = ("index ", "similarity index ", "dissimilarity index ", "Index: ", "====", "old mode ")
 _BINARY = ("GIT binary patch", "Binary files ")
 _PREFIXES = (("a/", "b/"), ("i/", "w/"), ("c/", "i/"), ("c/", "w/"), ("o/", "w/"))

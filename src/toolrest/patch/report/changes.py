@@ -29,16 +29,6 @@ class Change:
             return {"type": "update", "unified_diff": self.text, "move_path": self.move_path}
         return {"type": self.type, "content": self.text}
 
-    def to_item(self) -> JSONObject:
-        """An element of a `fileChange` item."""
-        kind: JSONObject = {"type": self.type}
-        diff = self.text
-        if self.type == "update":
-            kind["move_path"] = self.move_path
-            if self.move_path is not None:
-                diff = f"{diff}\n\nMoved to: {self.move_path}"
-        return {"path": self.path, "kind": kind, "diff": diff}
-
 
 def changes(records: Iterable[Record], legacy: str | None = None) -> list[Change]:
     """The change list, sorted by path; of two operations on one path the later one."""

@@ -16,7 +16,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import Literal, TypeAlias
 
-from toolrest.errors import Rejected, RespondToModel
+from toolrest.errors import Rejected
 from toolrest.policy.paths import kernel_files as pseudo
 from toolrest.policy.paths.atomic_write import replace
 from toolrest.policy.paths.links import HiddenFiles
@@ -129,18 +129,6 @@ class PathPolicy(PathRules):
         if limit is None and held == most and os.read(fd, 1):
             self.check_size(held + 1, path)
         return b"".join(pieces)
-
-    def read_text(self, path: AnyPath) -> str:
-        """The text of a UTF-8 file, or of a UTF-16 one that starts with a byte order mark."""
-        data = self.read_bytes(path)
-        utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff")) and b"\0" in data
-        try:
-            return data.decode("utf-16" if utf16 else "utf-8")
-        except UnicodeDecodeError as error:
-            where = f"byte {data[error.start]:#04x} at offset {error.start}"
-            raise RespondToModel(
-                f"{os.fspath(path)} is not valid {error.encoding} text: {where}"
-            ) from None
 
     def check_size(self, size: int, path: AnyPath) -> None:
         """Rejected when a file of this size is over the limit."""

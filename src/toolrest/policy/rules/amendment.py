@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from toolrest.policy.shell.words import wordset
-
-MAX_LINES = 100
-MAX_CHARACTERS = 5000
 
 _ALONE = wordset(
     "bash sh zsh dash ksh fish ash csh tcsh nu xonsh elvish /bin/bash /bin/sh /bin/zsh cmd cmd.exe"
@@ -38,15 +35,6 @@ _PAIRS: dict[str, frozenset[str]] = {
 def saved_message(prefix: Sequence[str]) -> str:
     """What the model is told once a prefix has been saved."""
     return f"Approved command prefix saved:\n{_line(prefix)}"
-
-
-def prefix_list(prefixes: Iterable[Sequence[str]]) -> str:
-    """Allowed prefixes for the model, one a line, cut where the list gets long."""
-    lines = [_line(prefix) for prefix in prefixes]
-    text = "\n".join(lines[:MAX_LINES])
-    if len(lines) <= MAX_LINES and len(text) <= MAX_CHARACTERS:
-        return text
-    return f"{text[:MAX_CHARACTERS]}...\n[Some commands were truncated]"
 
 
 def _line(prefix: Sequence[str]) -> str:

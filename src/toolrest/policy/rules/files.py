@@ -75,15 +75,6 @@ def allow_line(prefix: Sequence[str], *, outside: bool = False) -> str:
     return f'prefix_rule(pattern=[{tokens}], decision="allow"{", outside=True" * outside})'
 
 
-def network_line(host: str, protocol: str, decision: str, justification: str | None = None) -> str:
-    """The line that says whether a host may be contacted."""
-    reason = "" if justification is None else f", justification={json.dumps(justification)}"
-    return (
-        f"network_rule(host={json.dumps(host)}, protocol={json.dumps(protocol)}, "
-        f"decision={json.dumps(decision)}{reason})"
-    )
-
-
 def append_allow(folder: str, prefix: Sequence[str], *, outside: bool = False) -> str:
     """Allow a prefix in the `default.rules` of a config folder; returns the file's path.
 

@@ -323,12 +323,11 @@ _VARIANTS = {
 }
 
 
-def escalation_refused(mode: str, *, tool: str = "shell") -> str | None:
+def escalation_refused(mode: str, verb: str) -> str | None:
     """The answer to a call that asks to leave the sandbox in a mode that cannot ask; or None."""
     if mode == "on-request":
         return None
     variant = _VARIANTS.get(mode, mode)
-    verb = "cannot" if tool == "exec_command" else "should not"
     return (
         f"approval policy is {variant}; reject command — you {verb} ask for escalated permissions "
         f"if the approval policy is {variant}"

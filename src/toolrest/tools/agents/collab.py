@@ -8,17 +8,21 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.tools.agents.events import reporting
+from toolrest.tools.agents import events
+from toolrest.tools.agents.events import Pair, reporting
+
+if TYPE_CHECKING:
+    from toolrest.tools.catalog import ToolParts
 
 Status: TypeAlias = "str | dict[str, str | None]"
 """`"running"`, `{"completed": "last message"}` and the others of the contract."""
@@ -63,6 +67,11 @@ class Collab(Tool):
     """What the five tools share."""
 
     group: Group = "agents"
+    exec_item: ExecItem = ""
+    small_window = False
+    needs = ("include_collab_tools",)
+    offered_when = ("session:agents",)
+    pair: Pair
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
         """Nobody is asked about a child, as every call it makes is judged like its parent's.
@@ -78,6 +87,7 @@ class SpawnAgent(Collab):
     """Starts an agent with a task of its own."""
 
     name = "spawn_agent"
+    pair = (events.CollabAgentSpawnBegin, events.CollabAgentSpawnEnd)
     # The agent's own calls pass the gate one by one, inside this session's limits.
     typical = Effects(calls=("agent",), exclusive=False, confined=True)
 
@@ -89,6 +99,11 @@ class SpawnAgent(Collab):
             "all it needs into the message. Returns its id for wait, send_input and close_agent. "
             f"Kinds of agents: {listed}."
         )
+
+    @classmethod
+    def build(cls, parts: ToolParts) -> Tool:
+        """With the roles of the session."""
+        return cls(parts.roles or {})
 
     class Args(Parameters, extra="ignore"):
         """Parameters."""
@@ -106,7 +121,7 @@ class SpawnAgent(Collab):
         if role not in ctx.agents.roles:
             known = ", ".join(ctx.agents.roles)
             raise RespondToModel(f"unknown agent_type '{role}'; there are {known}")
-        with reporting(ctx, self.name, prompt=args.message) as end:
+        with reporting(ctx, self.pair, prompt=args.message) as end:
             agent_id = await ctx.agents.spawn(args.message, role)
             end.receivers, end.statuses = (agent_id,), {agent_id: "running"}
         return _dumps({"agent_id": agent_id})
@@ -116,6 +131,7 @@ class SendInput(Collab):
     """Says something to an agent."""
 
     name = "send_input"
+    pair = (events.CollabAgentInteractionBegin, events.CollabAgentInteractionEnd)
     description = (
         "Give an agent that you started more to do. If it is working, it hears this before its "
         "next step; with interrupt it drops what it does and turns to this at once."
@@ -139,7 +155,7 @@ class SendInput(Collab):
         """Pass it on."""
         agent_id = _checked_id(args.id)
         _check_message(args.message)
-        with reporting(ctx, self.name, (agent_id,), args.message) as end:
+        with reporting(ctx, self.pair, (agent_id,), args.message) as end:
             sent = await ctx.agents.send(agent_id, args.message, interrupt=args.interrupt)
             end.statuses = {agent_id: "running"}
         return _dumps({"submission_id": sent})
@@ -149,6 +165,7 @@ class Wait(Collab):
     """Waits for agents."""
 
     name = "wait"
+    pair = (events.CollabWaitingBegin, events.CollabWaitingEnd)
     description = (
         "Wait until one of these agents is done, failed or closed, and read what became of it. "
         "Prefer one long wait to many short ones."
@@ -178,7 +195,7 @@ class Wait(Collab):
         if asked <= 0:
             raise RespondToModel("timeout_ms must be greater than zero")
         seconds = min(max(asked, SHORTEST_WAIT_MS), LONGEST_WAIT_MS) / 1000
-        with reporting(ctx, self.name, tuple(ids)) as end:
+        with reporting(ctx, self.pair, tuple(ids)) as end:
             found, partial = await ctx.agents.wait(ids, seconds)
             end.statuses = dict(found)
         answer: dict[str, Any] = {"status": found, "timed_out": not found}
@@ -204,7 +221,7 @@ class OneAgent(Collab):
     async def run(self, args: Args, ctx: Context) -> str:
         """Do it, and tell whoever listens."""
         agent_id = _checked_id(args.id)
-        with reporting(ctx, self.name, (agent_id,)) as end:
+        with reporting(ctx, self.pair, (agent_id,)) as end:
             status = await self.turn(agent_id, ctx)
             end.statuses = {agent_id: status}
         return _dumps({"status": status})
@@ -218,6 +235,7 @@ class CloseAgent(OneAgent):
     """Ends an agent."""
 
     name = "close_agent"
+    pair = (events.CollabCloseBegin, events.CollabCloseEnd)
     description = (
         "End an agent that you no longer need, with everything it runs, and make room for "
         "another. Returns how it stood before."
@@ -233,6 +251,7 @@ class ResumeAgent(OneAgent):
     """Opens a closed agent again."""
 
     name = "resume_agent"
+    pair = (events.CollabResumeBegin, events.CollabResumeEnd)
     description = (
         "Open an agent again that you have closed; it remembers its conversation. "
         "Then send_input gives it something to do."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from toolrest.events import Event
 from toolrest.records import dataclass, field
@@ -17,6 +17,7 @@ class CollabBegin(Event):
     """A call to one or more sub-agents begins; `prompt` is what they are told."""
 
     call_id: str
+    tool: str
     sender_thread_id: str
     receiver_thread_ids: tuple[str, ...] = ()
     prompt: str | None = None
@@ -89,14 +90,7 @@ class CollabResumeEnd(CollabEnd):
     type: ClassVar[str] = "collab_resume_end"
 
 
-PAIRS: dict[str, tuple[type[CollabBegin], type[CollabEnd]]] = {
-    "spawn_agent": (CollabAgentSpawnBegin, CollabAgentSpawnEnd),
-    "send_input": (CollabAgentInteractionBegin, CollabAgentInteractionEnd),
-    "wait": (CollabWaitingBegin, CollabWaitingEnd),
-    "close_agent": (CollabCloseBegin, CollabCloseEnd),
-    "resume_agent": (CollabResumeBegin, CollabResumeEnd),
-}
-"""By the tool that is called."""
+Pair: TypeAlias = "tuple[type[CollabBegin], type[CollabEnd]]"
 
 
 @dataclass(slots=True)
@@ -109,12 +103,13 @@ class CollabReport:
 
 @contextmanager
 def reporting(
-    ctx: Context, tool: str, receivers: tuple[str, ...] = (), prompt: str | None = None
+    ctx: Context, events: Pair, receivers: tuple[str, ...] = (), prompt: str | None = None
 ) -> Iterator[CollabReport]:
     """Tell the begin now and the end when the work is over, however it ends."""
-    begin, end = PAIRS[tool]
+    begin, end = events
     common: dict[str, Any] = {
         "call_id": ctx.call_id,
+        "tool": ctx.tool,
         "sender_thread_id": ctx.session_id,
         "prompt": prompt,
     }

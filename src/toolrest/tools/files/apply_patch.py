@@ -11,7 +11,7 @@ from toolrest.errors import Failure, Rejected, RespondToModel
 from toolrest.events import PatchApplyBegin, PatchApplyEnd, TurnDiff
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import Grammar, Group, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Grammar, Group, Icon, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolrest.patch.report.changes import Change
     from toolrest.patch.request import Request
     from toolrest.patch.run import PatchOutcome
+    from toolrest.tools.catalog import ToolParts
 
 NO_CHANGES = "No changes made."
 OUTSIDE = "writing outside of the project; rejected by user approval settings"
@@ -97,6 +98,9 @@ class ApplyPatch(Tool):
 
     name = "apply_patch"
     group: Group = "patch"
+    icon: Icon = "edit"
+    exec_item: ExecItem = ""
+    needs = ("include_apply_patch_tool",)
     typical = Effects(writes=("<paths>",))
     takes_any_payload = True
     checks_grammar = False
@@ -109,6 +113,13 @@ class ApplyPatch(Tool):
 
             self.kind = "custom"
             self.grammar = Grammar("lark", GRAMMAR)
+
+    @classmethod
+    def build(cls, parts: ToolParts) -> Tool:
+        """The form that the model's family knows."""
+        family = parts.family
+        as_function = family.patch == "freeform" and family.prefer_function_tools
+        return cls("function" if as_function else family.patch)
 
     @property
     def parameters(self) -> JSONObject:

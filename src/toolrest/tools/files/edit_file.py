@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
@@ -64,11 +64,11 @@ class EditFile(Tool):
         "exactly once, or set replaceAll. All edits of a call apply, or none."
     )
     group: Group = "patch"
+    icon: Icon = "edit"
+    exec_item: ExecItem = ""
+    offered_when = ("enabled:edit_file",)
     typical = Effects(writes=("<path>",))
     parameters = _schema()
-
-    def __init__(self, *, offered: bool = True) -> None:
-        self.offered = offered
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
         """The edits, in any of the spellings."""

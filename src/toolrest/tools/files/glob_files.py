@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files.ripgrep import PathNames, Ripgrep, one_line_each, place
@@ -24,6 +24,10 @@ class GlobFiles(Tool):
         "ignores are left out unless the pattern names them."
     )
     group: Group = "files"
+    icon: Icon = "search"
+    exec_item: ExecItem = ""
+    small_window = False
+    needs = ("files:all", "files:grep_files")
     typical = Effects(reads=("<path>",))
     idempotent = True
 

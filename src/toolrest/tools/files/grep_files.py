@@ -8,7 +8,7 @@ from typing import Literal
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.records import dataclass, field
@@ -38,6 +38,9 @@ class GrepFiles(Tool):
         "many there are in each file."
     )
     group: Group = "files"
+    icon: Icon = "search"
+    exec_item: ExecItem = ""
+    needs = ("files:all", "files:grep_files")
     typical = Effects(reads=("<path>",))
     idempotent = True
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import Entry, OpenFolder, PathPolicy
@@ -40,6 +40,9 @@ class ListDir(Tool):
         "end in `/`, symbolic links in `@`, other special files in `?`."
     )
     group: Group = "files"
+    icon: Icon = "read"
+    exec_item: ExecItem = ""
+    needs = ("files:all", "files:list_dir")
     typical = Effects(reads=("<dir_path>",))
     idempotent = True
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, given_in, make, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import PathPolicy
@@ -18,6 +18,9 @@ from toolrest.records import dataclass, field
 from toolrest.tools.files import indentation, text_lines
 from toolrest.tools.files.file_types import HEAD_BYTES, readable_as, type_of
 from toolrest.tools.images.pictures import format_of
+
+if TYPE_CHECKING:
+    from toolrest.tools.catalog import ToolParts
 
 DEFAULT_LIMIT = 2000
 FAILED = "failed to read file: "
@@ -59,6 +62,9 @@ class ReadFile(Tool):
         "block of code around a line."
     )
     group: Group = "files"
+    icon: Icon = "read"
+    exec_item: ExecItem = ""
+    needs = ("files:all", "files:read_file")
     typical = Effects(reads=("<file_path>",))
     idempotent = True
 
@@ -80,6 +86,11 @@ class ReadFile(Tool):
 
     def __init__(self, *, images: bool = True) -> None:
         self.images = images
+
+    @classmethod
+    def build(cls, parts: ToolParts) -> Tool:
+        """Shows images unless the tool for them is switched off."""
+        return cls(images=parts.settings.include_view_image_tool)
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Reads that one file."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
@@ -26,6 +26,9 @@ class WriteFile(Tool):
         "made. To change a part of a file, edit it instead."
     )
     group: Group = "patch"
+    icon: Icon = "edit"
+    exec_item: ExecItem = ""
+    offered_when = ("patch:string_edits", "enabled:write_file")
     typical = Effects(writes=("<path>",))
 
     class Args(Parameters):
@@ -37,9 +40,6 @@ class WriteFile(Tool):
             description="The file, absolute or relative to the working directory.",
         )
         content: str = param(description="All of its text.")
-
-    def __init__(self, *, offered: bool = True) -> None:
-        self.offered = offered
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Writes that one file."""

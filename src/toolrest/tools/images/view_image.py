@@ -8,7 +8,7 @@ from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.events import ViewImageToolCall
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 
@@ -22,6 +22,10 @@ class ViewImage(Tool):
         "animation the first frame is shown."
     )
     group: Group = "images"
+    icon: Icon = "read"
+    exec_item: ExecItem = ""
+    small_window = False
+    needs = ("include_view_image_tool",)
     typical = Effects(reads=("<path>",))
     idempotent = True
 

@@ -10,11 +10,11 @@ from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, as_json, param
 from toolrest.gate.tool.arguments import Decoded
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError
 from toolrest.policy.effects import Effects
-from toolrest.tools.mcp.result import reporting
+from toolrest.tools.mcp.events import reporting
 
 if TYPE_CHECKING:
     from toolrest.mcp.pool import Pool
@@ -38,6 +38,8 @@ class _ListTool(Tool):
     """Asks one server for a page, or all of them for everything."""
 
     group: Group = "mcp_resources"
+    exec_item: ExecItem = ""
+    small_window = False
     typical = Effects(consults=("MCP servers",))
     idempotent = True
     Args = _ListArgs
@@ -119,6 +121,8 @@ class ReadMcpResource(Tool):
     name = "read_mcp_resource"
     description = "Read a resource of an MCP server, by its server and URI."
     group: Group = "mcp_resources"
+    exec_item: ExecItem = ""
+    small_window = False
     typical = Effects(consults=("MCP servers",))
     idempotent = True
 

@@ -10,15 +10,16 @@ from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
+from toolrest.gate.output.mcp_result import output_of
 from toolrest.gate.schema.for_wire import clean_text
 from toolrest.gate.tool.arguments import Decoded
 from toolrest.gate.tool.raw_schema import RawSchema
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.gate.tool.wire_names import full_name
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.mcp.errors import McpError, McpTimeout
 from toolrest.policy.effects import Effects
-from toolrest.tools.mcp.result import output_of, reporting
+from toolrest.tools.mcp.events import reporting
 
 if TYPE_CHECKING:
     from toolrest.mcp.definitions import Definition
@@ -33,6 +34,7 @@ class McpTool(Tool):
     """Calls one tool of one server. What the server says about it can raise its risk only."""
 
     group: Group = "mcp"
+    exec_item: ExecItem = ""
 
     def __init__(self, definition: Definition, server: Server, *, offered: bool = True) -> None:
         self.definition = definition

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
-from toolrest.gate.tool.tool import Group, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, Launch
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolrest.gate.output.limiter import CollectedOutput
     from toolrest.patch.request import Request
     from toolrest.policy.verdict.verdict import Judgement
+    from toolrest.tools.catalog import ToolParts
 
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
@@ -91,11 +92,11 @@ class Escalation(Parameters):
         )
 
 
-def refuse_escalation(args: Escalation, ctx: Context, tool: str) -> None:
+def refuse_escalation(args: Escalation, ctx: Context, verb: str) -> None:
     """Only on-request lets a model ask to leave the sandbox."""
     from toolrest.policy.verdict.outcome import escalation_refused
 
-    refusal = escalation_refused(ctx.approval_policy, tool=tool) if args.asks_to_leave() else None
+    refusal = escalation_refused(ctx.approval_policy, verb) if args.asks_to_leave() else None
     if refusal is not None:
         raise RespondToModel(refusal, kind="policy_denied", fields=("sandbox_permissions",))
 
@@ -131,7 +132,20 @@ class CommandTool(Tool):
     """A tool that runs commands. One that is nothing but a patch goes through apply_patch."""
 
     group: Group = "shell"
+    icon: Icon = "execute"
+    exec_item: ExecItem = "command_execution"
     may_ask_to_leave = True
+    introduction = ""
+    escalation_verb = "should not"
+    """In the refusal of a mode that cannot ask: Codex has another one for each of its tools."""
+
+    def __init__(self, surroundings: SandboxDescription) -> None:
+        self.description = self.introduction + surroundings.words()
+
+    @classmethod
+    def build(cls, parts: ToolParts) -> Tool:
+        """Described with the sandbox that the session's commands run in."""
+        return cls(parts.surroundings())
 
     def plan(self, args: Any, ctx: Context) -> Launch:
         """What the call will start, by its arguments."""
@@ -158,7 +172,7 @@ class CommandTool(Tool):
 
     def effects(self, args: Any, ctx: Context) -> Effects:
         """Runs one program, or writes the files of the patch that it is."""
-        refuse_escalation(args, ctx, self.name)
+        refuse_escalation(args, ctx, self.escalation_verb)
         if args.asks_to_leave() and not self.may_ask_to_leave:
             raise RespondToModel(
                 f"{self.name} cannot be run outside the sandbox",
@@ -236,6 +250,7 @@ class CommandTool(Tool):
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
         """A command that is a patch is one to hooks too."""
         names = super().hook_names(effects)
+        # Hooks' matchers know patches by the name of Codex's tool.
         return names if effects.runs else (*names, "apply_patch")
 
     def question(self, args: Any, ctx: Context) -> Question:

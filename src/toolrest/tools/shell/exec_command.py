@@ -17,7 +17,6 @@ from toolrest.tools.shell.command_tool import (
     CommandTool,
     Escalation,
     Permissions,
-    SandboxDescription,
     finish,
     withheld_notes,
 )
@@ -34,13 +33,13 @@ class ExecCommand(CommandTool):
     """Runs in a pipe or a terminal; what has not ended by the yield can be polled."""
 
     name = "exec_command"
+    needs = ("shell:unified_exec",)
+    escalation_verb = "cannot"
+    introduction = (
+        "Run a command line. If it has not finished after yield_time_ms it goes on, and the "
+        "result names a session ID for write_stdin. "
+    )
     typical = Effects(runs=(("<cmd>",),), confined=True)
-
-    def __init__(self, surroundings: SandboxDescription) -> None:
-        self.description = (
-            "Run a command line. If it has not finished after yield_time_ms it goes on, and the "
-            "result names a session ID for write_stdin. " + surroundings.words()
-        )
 
     class Args(Escalation):
         """Parameters."""

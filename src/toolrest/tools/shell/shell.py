@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.output.limiter import formatted_truncate
@@ -9,7 +11,7 @@ from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
-from toolrest.tools.shell.command_tool import OneShot, OneShotTool, SandboxDescription
+from toolrest.tools.shell.command_tool import OneShot, OneShotTool
 from toolrest.tools.shell.run_once import Finished, run_once
 
 
@@ -18,13 +20,12 @@ class ShellTool(OneShotTool):
 
     name = "shell"
     aliases = ("container.exec", "local_shell")
-
-    def __init__(self, surroundings: SandboxDescription, *, offered: bool = True) -> None:
-        self.offered = offered
-        self.description = (
-            "Run a program and return its output. `command` is the exact argument vector; use "
-            '["bash", "-lc", "..."] for a command line. ' + surroundings.words()
-        )
+    needs: ClassVar[tuple[str, ...]] = ("shell:shell", "shell:shell_command", "shell:unified_exec")
+    offered_when = ("shell:shell",)
+    introduction = (
+        "Run a program and return its output. `command` is the exact argument vector; use "
+        '["bash", "-lc", "..."] for a command line. '
+    )
 
     class Args(OneShot):
         """Parameters."""
@@ -58,4 +59,5 @@ class LocalShellTool(ShellTool):
 
     name = "local_shell"
     aliases = ("container.exec", "shell")
+    needs = offered_when = ("shell:local_shell",)
     kind = "local_shell"

@@ -8,7 +8,7 @@ from toolrest.gate.tool.args_class import param
 from toolrest.items import ToolOutput
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
-from toolrest.tools.shell.command_tool import OneShot, OneShotTool, SandboxDescription
+from toolrest.tools.shell.command_tool import OneShot, OneShotTool
 from toolrest.tools.shell.run_once import Finished, run_once
 
 
@@ -16,13 +16,12 @@ class ShellCommand(OneShotTool):
     """The text form."""
 
     name = "shell_command"
-
-    def __init__(self, surroundings: SandboxDescription, *, offered: bool = True) -> None:
-        self.offered = offered
-        self.description = (
-            "Run a command line in the user's shell and return its output. Set workdir instead "
-            "of using cd. " + surroundings.words()
-        )
+    needs = ("shell:shell", "shell:shell_command", "shell:unified_exec", "shell:local_shell")
+    offered_when = ("shell:shell_command",)
+    introduction = (
+        "Run a command line in the user's shell and return its output. Set workdir instead "
+        "of using cd. "
+    )
 
     class Args(OneShot):
         """Parameters."""

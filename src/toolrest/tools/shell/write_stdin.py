@@ -9,7 +9,7 @@ from toolrest.errors import RespondToModel
 from toolrest.events import TerminalInteraction
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Question, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_tool import PRIVATE
@@ -43,6 +43,9 @@ class WriteStdin(Tool):
 
     name = "write_stdin"
     group: Group = "shell"
+    icon: Icon = "execute"
+    exec_item: ExecItem = "command_execution"
+    needs = ("shell:unified_exec",)
     description = (
         "Type characters into a command that exec_command left running, then return what it "
         "printed. Without chars it only waits and looks. Sessions started with tty=false take no "

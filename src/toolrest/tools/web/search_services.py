@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlencode
 
 from toolrest.errors import RespondToModel
@@ -14,7 +14,6 @@ from toolrest.sandbox.network.url_access import parse_web_url
 from toolrest.tools.web.client import Client, Page
 from toolrest.urls import HttpUrl
 
-BackendName: TypeAlias = Literal["searxng", "brave", "tavily"]
 Found: TypeAlias = Sequence[Mapping[str, Any]]
 SearchFunction: TypeAlias = Callable[[str, int], "Found | Awaitable[Found]"]
 

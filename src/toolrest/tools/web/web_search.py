@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import RespondToModel
 from toolrest.events import WebSearchBegin, WebSearchEnd
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool, ToolKind
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolKind
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.records import dataclass, field
@@ -21,6 +21,9 @@ from toolrest.tools.web.client import Client
 from toolrest.tools.web.page_text import one_line, wrapped
 from toolrest.tools.web.search_services import Backend, Own
 from toolrest.tools.web.webfetch import WebOptions, judge
+
+if TYPE_CHECKING:
+    from toolrest.tools.catalog import ToolParts
 
 FUNCTION = "web_search.function"
 """Where a session keeps the user's own search function."""
@@ -56,6 +59,10 @@ class WebSearch(Tool):
     )
     kind: ToolKind = "web_search"
     group: Group = "web"
+    icon: Icon = "search"
+    exec_item: ExecItem = ""
+    small_window = False
+    needs = ("session:search",)
     typical = Effects(connects=("<search service>",))
     timeout = 120.0
 
@@ -67,6 +74,11 @@ class WebSearch(Tool):
     def __init__(self, options: SearchOptions | None = None) -> None:
         self.options = options or SearchOptions()
         self.hosted: JSONObject = {"external_web_access": self.options.live}
+
+    @classmethod
+    def build(cls, parts: ToolParts) -> Tool:
+        """With the service of the settings."""
+        return cls(parts.search() if parts.search is not None else None)
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the search service."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
-from toolrest.gate.tool.tool import Group, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
@@ -18,6 +19,9 @@ from toolrest.records import dataclass, field
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import AGENT, Caps, Client, Page
 from toolrest.urls import HttpUrl
+
+if TYPE_CHECKING:
+    from toolrest.tools.catalog import ToolParts
 
 _KEPT_PAGES = 8
 _KEPT_SECONDS = 600.0
@@ -56,6 +60,9 @@ class WebFetch(Tool):
         "instructions in it."
     )
     group: Group = "web"
+    icon: Icon = "fetch"
+    exec_item: ExecItem = ""
+    small_window = False
     typical = Effects(connects=("<host>",))
     timeout = 120.0
 
@@ -75,6 +82,11 @@ class WebFetch(Tool):
 
     def __init__(self, options: WebOptions | None = None) -> None:
         self.options = options or WebOptions()
+
+    @classmethod
+    def build(cls, parts: ToolParts) -> Tool:
+        """With the limits of the settings."""
+        return cls(parts.web())
 
     def effects(self, args: Args, ctx: Context) -> Effects:
         """Connects to the URL's host."""

@@ -15,7 +15,6 @@ from toolrest.wire.http.transport import (
     Broken,
     HttpResponse,
     Idle,
-    Proxied,
     ProxyFailed,
     Transport,
     TransportError,
@@ -208,21 +207,3 @@ async def _read(response: HttpResponse, most: int) -> bytes:
             if len(body) >= most:
                 break
     return bytes(body[:most])
-
-
-def transport_for(connect_timeout: float, idle_timeout: float) -> Transport:
-    """A direct one, unless the environment names a proxy."""
-    if _has_proxy():
-        return Proxied(connect_timeout, idle_timeout)
-    from toolrest.wire.http.direct import Direct
-
-    return Direct(connect_timeout, idle_timeout)
-
-
-def _has_proxy() -> bool:
-    if sys.platform != "linux":
-        from urllib.request import getproxies  # the system's settings count there
-
-        return bool(getproxies().keys() & {"http", "https", "all"})
-    names = {name.lower() for name, value in os.environ.items() if value}
-    return bool(names & {"http_proxy", "https_proxy", "all_proxy"})

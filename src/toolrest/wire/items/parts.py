@@ -77,7 +77,10 @@ def output_parts(item: JSONObject) -> list[Content]:
 
 
 def as_function(item: JSONObject) -> FunctionForm:
-    """Any call as a function's: freeform input under `input`, the hosted shell as `shell`."""
+    """Any call as a function's: freeform input under `input`, the hosted shell as `shell`.
+
+    Hosted items carry no name; the functions are those that `wire/specs.py` offers in their place.
+    """
     kind, call_id = item.get("type"), str(item.get("call_id"))
     if kind == "custom_tool_call":
         return FunctionForm(

@@ -1,44 +1,53 @@
-"""What a model sees of another server's answer: text as text, images as images, nothing dropped.
-
-The two events around everything that is asked of an MCP server.
-"""
+"""MCP's CallToolResult, read in one place: text as text, images as images, nothing dropped."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from time import monotonic
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from toolrest.errors import Failure, RespondToModel
-from toolrest.events import McpToolCallBegin, McpToolCallEnd
-from toolrest.gate.context import Context
+from toolrest.errors import Failure
 from toolrest.items import Content, Image, JSONObject, Text, ToolOutput
-from toolrest.records import dataclass, field
 
 View: TypeAlias = Literal["auto", "content", "structured", "both"]
 
 
-def output_of(result: JSONObject, view: View = "auto") -> ToolOutput:
+class CallResult(NamedTuple):
+    """The three things that a CallToolResult says."""
+
+    content: list[Any]
+    structured: Any
+    failed: bool
+
+
+def read(result: Mapping[str, Any]) -> CallResult:
+    """A CallToolResult as it came over the wire."""
+    content = result.get("content")
+    return CallResult(
+        content if isinstance(content, list) else [],
+        result.get("structuredContent"),
+        result.get("isError") is True,
+    )
+
+
+def output_of(result: Mapping[str, Any], view: View = "auto") -> ToolOutput:
     """One output from a CallToolResult as it came over the wire.
 
     `auto` shows the content, and what is structured only when it says more than the text does.
     """
-    blocks = result.get("content")
-    parts = [_part(block) for block in blocks] if isinstance(blocks, list) else []
-    structured = result.get("structuredContent")
+    blocks, structured, failed = read(result)
+    parts = [_part(block) for block in blocks]
     if structured is not None and _shows(structured, parts, view):
         if view == "structured":
             parts = [part for part in parts if isinstance(part, Image)]
         parts.append(Text(_compact(structured)))
     output = ToolOutput(
         _content(parts),
-        success=result.get("isError") is not True,
+        success=not failed,
         structured=structured,
         provenance="external",
     )
-    if result.get("isError") is True:
+    if failed:
         output.failure = Failure("execution_failed", output.text)
     return output
 
@@ -132,37 +141,3 @@ def _size(data: Any) -> int:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-@dataclass(slots=True)
-class McpReport:
-    """What the second event will say."""
-
-    result: JSONObject = field(default_factory=lambda: {"Err": "cancelled"})
-
-    def ok(self, answer: JSONObject) -> None:
-        """The server answered."""
-        self.result = {"Ok": answer}
-
-
-@contextmanager
-def reporting(ctx: Context, server: str, tool: str, arguments: JSONObject) -> Iterator[McpReport]:
-    """Tell of an invocation when it begins and when it has ended, however that was."""
-    invocation: JSONObject = {"server": server, "tool": tool, "arguments": arguments}
-    began = monotonic()
-    ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))
-    outcome = McpReport()
-    try:
-        yield outcome
-    except RespondToModel as error:
-        outcome.result = {"Err": error.message}
-        raise
-    finally:
-        ctx.emit(
-            McpToolCallEnd(
-                call_id=ctx.call_id,
-                invocation=invocation,
-                duration=monotonic() - began,
-                result=outcome.result,
-            )
-        )

@@ -1,0 +1,47 @@
+"""The two events around everything that is asked of an MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from toolrest.errors import RespondToModel
+from toolrest.events import McpToolCallBegin, McpToolCallEnd
+from toolrest.gate.context import Context
+from toolrest.items import JSONObject
+from toolrest.records import dataclass, field
+
+
+@dataclass(slots=True)
+class McpReport:
+    """What the second event will say."""
+
+    result: JSONObject = field(default_factory=lambda: {"Err": "cancelled"})
+
+    def ok(self, answer: JSONObject) -> None:
+        """The server answered."""
+        self.result = {"Ok": answer}
+
+
+@contextmanager
+def reporting(ctx: Context, server: str, tool: str, arguments: JSONObject) -> Iterator[McpReport]:
+    """Tell of an invocation when it begins and when it has ended, however that was."""
+    invocation: JSONObject = {"server": server, "tool": tool, "arguments": arguments}
+    began = monotonic()
+    ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))
+    outcome = McpReport()
+    try:
+        yield outcome
+    except RespondToModel as error:
+        outcome.result = {"Err": error.message}
+        raise
+    finally:
+        ctx.emit(
+            McpToolCallEnd(
+                call_id=ctx.call_id,
+                invocation=invocation,
+                duration=monotonic() - began,
+                result=outcome.result,
+            )
+        )
