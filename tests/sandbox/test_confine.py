@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from toolrest.errors import ConfigError
+from toolrest.policy.path_hijack import path_entries_inside
 from toolrest.process.command import Command
 from toolrest.process.helper.tree import alive
 from toolrest.sandbox import confine
@@ -21,7 +22,7 @@ from toolrest.sandbox.confine import Backend, Sandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, Mode, SandboxPolicy
-from toolrest.sandbox.programs import find_program, path_entries_inside
+from toolrest.sandbox.programs import find_program
 
 
 @pytest.fixture

@@ -39,8 +39,9 @@ class Program(NamedTuple):
 class Launch:
     """One program start, complete: what is judged is what is executed.
 
-    `argv` is the argument vector as people are shown it. `line` is the command line where
-    `argv[0]` is a shell that the system knows, and None for any other program. `start` is the
+    `argv` is the argument vector as people are shown it. `judged` is what the policy reads: the
+    command line where `argv[0]` is a shell that the system knows, else `argv`. `escalated` says
+    that the call asks to leave the sandbox. `start` is the
     vector that is executed: `argv`, but without the option for a login profile where `env`
     already is what that profile makes of it. `withheld` are names of variables that it does not
     get, `forced` those that no profile changes.
@@ -50,8 +51,9 @@ class Launch:
     cwd: str
     env: Mapping[str, str] = field(repr=False)
     program: Program | None = None
-    line: str | None = None
+    judged: str | tuple[str, ...] = ()
     shell: str | None = None
+    escalated: bool = False
     login: bool = False
     tty: bool = False
     withheld: tuple[str, ...] = ()
@@ -61,11 +63,6 @@ class Launch:
     """Where programs are looked for; None where a login profile sets that and tells it too late."""
     sandbox: str = ""
     network: str = ""
-
-    @property
-    def judged(self) -> str | tuple[str, ...]:
-        """What is judged: the command line of a known shell, or the argument vector."""
-        return self.argv if self.line is None else self.line
 
 
 def find_executable(name: str, path: str, cwd: str, roots: Sequence[str]) -> Program | None:

@@ -145,17 +145,18 @@ class Runner:
         login: bool = False,
         unified: bool = False,
         tty: bool = False,
+        escalated: bool = False,
     ) -> Launch:
         """The record of a command line or an argument vector, as far as is known without starting
         anything: what a login profile sets comes with `settle`.
         """
         env, withheld, forced = self.environment(unified=unified, tty=tty)
         cwd = self.files.resolve(workdir) if workdir else self.files.cwd
-        line = kind = None
+        judged, kind = command, None
         if isinstance(command, str):
             chosen = self.shells.named(shell) if shell else self.shells.default()
             argv = chosen.argv(command, login=login)
-            line, kind = (command if chosen.known else None), chosen.kind
+            judged, kind = (command if chosen.known else argv), chosen.kind
             login = login and chosen.posix
         else:
             argv, login = command, False
@@ -165,8 +166,9 @@ class Runner:
             cwd,
             env,
             find_executable(argv[0], path, cwd, self.suspects),
-            line,
+            judged,
             kind,
+            escalated,
             login,
             tty,
             withheld,

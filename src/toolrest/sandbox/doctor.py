@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from toolrest.policy.path_hijack import path_entries_inside
 from toolrest.policy.paths.names import inside
 from toolrest.records import dataclass, field
 from toolrest.sandbox.backends.container import ENGINES, ContainerOptions, answering_engine
@@ -20,7 +21,7 @@ from toolrest.sandbox.confine import default_registry
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
-from toolrest.sandbox.programs import bundled_bwrap, own_files_in, path_entries_inside
+from toolrest.sandbox.programs import bundled_bwrap, own_files_in
 
 _MOST_ENTRIES = 200_000
 

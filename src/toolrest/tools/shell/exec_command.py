@@ -70,7 +70,13 @@ class ExecCommand(CommandTool):
     def plan(self, args: Args, ctx: Context) -> Launch:
         """The chosen shell with that line."""
         return ctx.runner.plan(
-            args.cmd, args.workdir, shell=args.shell, login=args.login, unified=True, tty=args.tty
+            args.cmd,
+            args.workdir,
+            shell=args.shell,
+            login=args.login,
+            unified=True,
+            tty=args.tty,
+            escalated=args.asks_to_leave(),
         )
 
     def wrap_patch(self, text: str) -> str:

@@ -41,7 +41,7 @@ class ShellTool(OneShotTool):
             raise RespondToModel(
                 "command args are empty", kind="input_invalid", fields=("command",)
             )
-        return ctx.runner.plan(tuple(args.command), args.workdir)
+        return ctx.runner.plan(tuple(args.command), args.workdir, escalated=args.asks_to_leave())
 
     async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
         """Run it and lay the result out as JSON."""

@@ -33,7 +33,9 @@ class ShellCommand(OneShotTool):
 
     def plan(self, args: Args, ctx: Context) -> Launch:
         """The user's shell with that line."""
-        return ctx.runner.plan(args.command, args.workdir, login=args.login)
+        return ctx.runner.plan(
+            args.command, args.workdir, login=args.login, escalated=args.asks_to_leave()
+        )
 
     async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:
         """Run it and lay the result out as text."""
