@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from tests.clock import effort
 
 from toolrest.errors import ConfigError, Rejected
-from toolrest.policy.paths.hidden import _PARTS, HOME_SECRETS, _translate, home_folders
+from toolrest.policy.paths.hidden import (
+    _PARTS,
+    HOME_SECRETS,
+    HiddenList,
+    _translate,
+    home_folders,
+)
 
 
 @pytest.mark.parametrize("name", HOME_SECRETS)
@@ -356,3 +362,11 @@ def test_a_root_that_cannot_be_searched_is_an_error(places: Any) -> None:
             places.policy().hidden_paths()
     finally:
         places.workspace.chmod(0o755)
+
+
+def test_a_line_break_in_a_name_does_not_lead_out_of_a_hidden_folder() -> None:
+    """Fails on trees in which `**` did not cross line breaks."""
+    hidden = HiddenList(homes=("/home/u",), roots=("/w",), globs=("secrets/**", "/w/priv"))
+    for path in ("/w/secrets/a\nb/c", "/w/secrets/\n", "/w/priv/a\nb"):
+        assert hidden.hit(path) is not None, path
+    assert hidden.hit("/w/secrets\n/a") is None, "another folder"

@@ -330,7 +330,7 @@ def _compiled(glob: str, roots: Sequence[str], homes: Sequence[str]) -> re.Patte
     if len(_INSIDE.findall(glob)) > 1:
         raise ConfigError(f"hidden_paths: {glob!r} has several `**/` inside of names; write `/**/`")
     try:
-        return re.compile(pattern_of(glob, roots[0] if roots else "/", homes))
+        return re.compile(pattern_of(glob, roots[0] if roots else "/", homes), re.DOTALL)
     except re.error as error:
         raise ConfigError(f"hidden_paths: {glob!r} is not a usable glob: {error}") from None
 
