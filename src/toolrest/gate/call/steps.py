@@ -41,9 +41,10 @@ async def wait_for_turn(walk: Walk, call: ResolvedCall) -> None:
 
 
 async def refuse_after_abort(walk: Walk, call: ResolvedCall) -> None:
-    """A turn that was stopped while the call waited starts nothing more."""
-    if walk.turn.failure is not None:
-        raise Rejected(f"not run: the turn has failed: {walk.turn.failure}", kind="fatal")
+    """A turn that its approver ended while the call waited starts nothing more."""
+    failure = walk.turn.failure
+    if failure is not None and failure.kind == "approval_denied":
+        raise Rejected(f"not run: the turn has failed: {failure}", kind="fatal")
 
 
 async def refuse_stale_files(walk: Walk, call: ResolvedCall) -> None:
