@@ -8,15 +8,54 @@ from typing import TYPE_CHECKING, Literal
 from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
+from toolrest.gate.tool.args_class import param
 from toolrest.items import JSONObject, ToolOutput
+from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
 from toolrest.records import dataclass
-from toolrest.tools.shell.command_tool import finish, withheld_notes
+from toolrest.tools.shell.command_tool import (
+    CommandTool,
+    Escalation,
+    Permissions,
+    finish,
+    withheld_notes,
+)
 
 if TYPE_CHECKING:
     from toolrest.process.run import RunResult
     from toolrest.running.results import RunOutcome
+
+
+class OneShot(Escalation):
+    """Parameters of the tools that wait for a command's end."""
+
+    workdir: str | None = param(default=None, description="The folder to run in.")
+    timeout_ms: int | None = param(
+        default=None,
+        ge=0,
+        also=("timeout",),
+        description="After how many milliseconds to give up; 10000 when left out.",
+    )
+    sandbox_permissions: Permissions | None = param(
+        default=None,
+        description="require_escalated asks to run outside the sandbox; needs a justification.",
+    )
+
+    @property
+    def seconds(self) -> float:
+        """The time limit."""
+        return (10_000 if self.timeout_ms is None else self.timeout_ms) / 1000
+
+
+class OneShotTool(CommandTool):
+    """A command tool that waits for the end; an abort is told in two lines."""
+
+    typical = Effects(runs=(("<command>",),), confined=True)
+
+    def aborted_text(self, seconds: float) -> str:
+        """Two lines, as models know them from these tools."""
+        return f"Wall time: {seconds:.1f} seconds\naborted by user"
 
 
 @dataclass(frozen=True, slots=True)
