@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolrest.items import JSONObject
-from toolrest.mcp.conversation import OnProgress, Talk, talk_over
 from toolrest.mcp.definitions import Definition, read_definitions
 from toolrest.mcp.errors import McpError, McpUnavailable
 from toolrest.mcp.transports.host import Host, Wire, open_wire
@@ -19,6 +18,7 @@ from toolrest.process.wakeup import Wakeup
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
+    from toolrest.mcp.conversation import OnProgress, Talk
     from toolrest.mcp.servers import Server
 
 State: TypeAlias = Literal["configured", "starting", "ready", "degraded", "failed"]
@@ -231,6 +231,9 @@ class Connection:
         Reasons are returned, not raised: what passes through the SDK's task groups comes out
         wrapped in groups of exceptions.
         """
+        # It loads the SDK, which `_prepare` has done beside the event loop.
+        from toolrest.mcp.conversation import talk_over
+
         limit = self.server.row.startup_timeout_sec
         wire: Wire | None = None
         try:

@@ -46,11 +46,12 @@ class Talk:
     async def hello(self) -> None:
         """Shake hands; servers that only know the newer way are asked in that way."""
         from mcp.shared.exceptions import MCPError
+        from mcp_types import CONNECTION_CLOSED
 
         try:
             await self._session.initialize()
         except MCPError as error:
-            if error.code == _closed_code():
+            if error.code == CONNECTION_CLOSED:
                 raise McpUnavailable("it closed the connection") from None
             try:
                 await self._session.discover()
@@ -77,6 +78,7 @@ class Talk:
     ) -> JSONObject:
         """Ask and wait. Progress starts the time anew, up to `at_most`; a timeout is told."""
         from mcp.shared.exceptions import MCPError
+        from mcp_types import CONNECTION_CLOSED
 
         loop = asyncio.get_running_loop()
         last = loop.time() + max(seconds, at_most or seconds)
@@ -91,7 +93,7 @@ class Talk:
         except TimeoutError:
             raise McpTimeout(f"timed out awaiting {method} after {seconds:g}s") from None
         except MCPError as error:
-            if error.code == _closed_code():
+            if error.code == CONNECTION_CLOSED:
                 raise McpUnavailable(f"{method} failed: the connection was closed") from None
             raise McpRefused(f"{method} failed: {error.message}", error.code) from None
         except (OSError, RuntimeError) as error:
@@ -193,12 +195,6 @@ async def talk_over(
         talk = Talk(session, dispatcher, server)
         answers.pause = talk.paused
         yield talk
-
-
-def _closed_code() -> int:
-    from mcp_types import CONNECTION_CLOSED
-
-    return CONNECTION_CLOSED
 
 
 class Answers:

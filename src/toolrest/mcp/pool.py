@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolrest.items import JSONObject
 from toolrest.mcp.connection import Connection, Status
-from toolrest.mcp.conversation import OnProgress
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError, McpUnavailable
 
 if TYPE_CHECKING:
+    from toolrest.mcp.conversation import OnProgress
     from toolrest.mcp.servers import Server
     from toolrest.mcp.transports.host import Host
 
@@ -183,11 +185,8 @@ class Pool:
 
 
 def _import_sdk() -> None:
-    import logging
-
     try:
-        import mcp.client.session
-        import mcp.shared.jsonrpc_dispatcher
+        import_module("toolrest.mcp.conversation")
     except ImportError:
         raise McpUnavailable(
             "MCP servers need the package `mcp`; install it with: pip install 'toolrest[mcp]'"
@@ -195,4 +194,3 @@ def _import_sdk() -> None:
     # What the SDK logs about odd servers is for a log, not for a terminal that has none.
     for name in ("mcp", "client"):
         logging.getLogger(name).addHandler(logging.NullHandler())
-    del mcp
