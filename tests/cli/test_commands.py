@@ -238,6 +238,20 @@ def test_completion_scripts(run: Run, shell: str) -> None:
     assert "toolrest" in run("completion", shell).stdout
 
 
+def test_completing_a_commands_name_loads_no_command() -> None:
+    code = """
+import sys
+from click.shell_completion import BashComplete
+from toolrest.cli.app import app
+found = BashComplete(app, {}, "toolrest", "_TOOLREST_COMPLETE").get_completions([], "a")
+print([(item.value, bool(item.help)) for item in found])
+assert not [name for name in sys.modules if name.startswith("toolrest.cli.s")]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = ("acp", "apply-patch", "approvals", "audit")
+    assert done.stdout == f"{[(name, True) for name in names]}\n"
+
+
 def test_a_reader_that_goes_away_is_no_traceback(run: Run, tmp_path: Path) -> None:
     done = subprocess.run(
         f"{shlex.quote(str(TOOLREST))} tools --wire chat --json | true",

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from toolrest import __version__
 from toolrest.cli.interrupts import interruptible
 from toolrest.errors import ToolrestError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "acp": ("toolrest.cli.servers.acp", "Be the agent of an editor (Agent Client Protocol)."),
@@ -90,6 +93,15 @@ class Lazy(click.Group):
             hint = f" Did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name from what is known here."""
+        # Only a shell that completes a line needs it.
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in sorted(self.known) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=self.known[name][1]) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from what is known here."""
