@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 from toolrest.agent.mcp.setup import McpServers, mcp_servers
 from toolrest.agent.path_policy import network_of, path_policy
 from toolrest.agent.setup.hooks import session_hooks
-from toolrest.agent.setup.tools import (
-    SessionSkills,
-    offers_search,
-    search_options,
-    skills_folder,
-    web_options,
-)
+from toolrest.agent.setup.tools import SessionSkills, offers_search, skills_folder
 from toolrest.agent.user_rules import SessionRules
 from toolrest.gate.approval.approvals import Approvals, OnAsk
 from toolrest.gate.bus import Bus
@@ -40,6 +34,8 @@ if TYPE_CHECKING:
     from toolrest.running.runner import Runner
     from toolrest.tools.catalog import ToolParts
     from toolrest.tools.shell.command_tool import SandboxDescription
+    from toolrest.tools.web.web_search import SearchOptions
+    from toolrest.tools.web.webfetch import WebOptions
 
 
 @dataclass(slots=True)
@@ -124,8 +120,8 @@ def assemble(
         settings.tools,
         config.family,
         surroundings=lambda: _surroundings(settings, files),
-        web=lambda: web_options(settings),
-        search=(lambda: search_options(settings, environ)) if offers_search(settings) else None,
+        web=lambda: _web_options(settings),
+        search=(lambda: _search_options(settings, environ)) if offers_search(settings) else None,
         skills=lambda: skills.skills,
         has_skills=bool(skills.places),
         answers=services.questions is not None,
@@ -189,6 +185,18 @@ def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:
     return Saver(
         config.home, files.workspace, session_id, settings.max_file_size, settings.max_size
     )
+
+
+def _web_options(settings: Settings) -> WebOptions:
+    from toolrest.agent.setup.web import web_options
+
+    return web_options(settings)
+
+
+def _search_options(settings: Settings, environ: Mapping[str, str]) -> SearchOptions:
+    from toolrest.agent.setup.web import search_options
+
+    return search_options(settings, environ)
 
 
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:

@@ -83,7 +83,7 @@ def _check_pattern(tool: Tool, pattern: re.Pattern[str], text: str) -> None:
 
 
 def _check_lark(tool: Tool, parser: Any, text: str) -> None:
-    from lark.exceptions import UnexpectedEOF, UnexpectedInput
+    from lark import UnexpectedEOF, UnexpectedInput
 
     _clock.ends = monotonic() + _EARLEY_SECONDS
     try:
@@ -105,7 +105,7 @@ def _check_lark(tool: Tool, parser: Any, text: str) -> None:
 
 def _reads_otherwise(tool: Tool, text: str) -> bool:
     """Whether Earley accepts what LALR did not: LALR settles conflicts one way and never asks."""
-    from lark.exceptions import UnexpectedInput
+    from lark import UnexpectedInput
 
     if tool.grammar is None or len(text) > EARLEY_CHARACTERS:
         return False
@@ -124,8 +124,7 @@ def compile_grammar(grammar: Grammar) -> Any:
     """
     if grammar.syntax == "regex":
         return _compile_pattern(grammar.definition)
-    from lark import Lark
-    from lark.exceptions import GrammarError, LarkError
+    from lark import GrammarError, Lark, LarkError
 
     try:
         try:

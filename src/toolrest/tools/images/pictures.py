@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from toolrest.errors import RespondToModel
 from toolrest.items import Image, JSONObject, ToolOutput
@@ -130,22 +131,18 @@ def prepare(data: bytes, stopped: Callable[[], bool] = lambda: False) -> Prepare
         picture.close()
 
 
+_DECODERS: Final = {"png": "Png", "jpeg": "Jpeg", "gif": "Gif", "webp": "WebP"}
+
+
 def _decoder(kind: str) -> Callable[[BytesIO], Any]:
     """The class that reads this format, without Pillow's search through all that it knows."""
+    name = _DECODERS.get(kind, "Bmp")
     try:
-        if kind == "png":
-            from PIL.PngImagePlugin import PngImageFile as Decoder
-        elif kind == "jpeg":
-            from PIL.JpegImagePlugin import JpegImageFile as Decoder  # type: ignore[assignment]
-        elif kind == "gif":
-            from PIL.GifImagePlugin import GifImageFile as Decoder  # type: ignore[assignment]
-        elif kind == "webp":
-            from PIL.WebPImagePlugin import WebPImageFile as Decoder  # type: ignore[assignment]
-        else:
-            from PIL.BmpImagePlugin import BmpImageFile as Decoder  # type: ignore[assignment]
+        module = import_module(f"PIL.{name}ImagePlugin")
     except ImportError:
         raise RespondToModel(NO_PILLOW) from None
-    return Decoder
+    decoder: Callable[[BytesIO], Any] = getattr(module, f"{name}ImageFile")
+    return decoder
 
 
 def _ready(picture: Any, data: bytes, kind: str) -> PreparedImage:
