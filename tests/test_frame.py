@@ -113,6 +113,32 @@ def test_imports_between_rooms_only_go_down() -> None:
     assert found.returncode == 0, found.stdout
 
 
+def imports_in(node: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+    return [part for part in ast.walk(node) if isinstance(part, ast.Import | ast.ImportFrom)]
+
+
+def test_functions_import_only_what_is_slow_rare_or_optional() -> None:
+    count, twice = 0, []
+    for path in (ROOT / "src").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        above = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        loaded = {node.module for node in above if isinstance(node, ast.ImportFrom)}
+        functions = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        inside = {id(node): node for function in functions for node in imports_in(function)}
+        count += len(inside)
+        twice += [
+            f"{path.name}:{node.lineno}"
+            for node in inside.values()
+            if isinstance(node, ast.ImportFrom) and node.module in loaded
+        ]
+    assert count <= 250, "import at the top, or say why not in the room's docstring"
+    assert twice == [], "the module has loaded it anyway"
+
+
 def run_in(folder: Path, *command: str | Path) -> str:
     """What a command prints, run away from this tree and its settings."""
     leave = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_REQUIRE_VIRTUALENV")

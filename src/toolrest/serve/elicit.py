@@ -57,6 +57,7 @@ def in_words(asked: UserQuestions) -> FormQuestion[dict[str, tuple[str, ...]] | 
     user_form.check(asked)
 
     def made() -> ElicitRequestFormParams:
+        # Editors use this module, too, without the package `mcp`.
         from mcp_types import ElicitRequestFormParams
 
         schema = user_form.schema(asked)
@@ -84,6 +85,7 @@ def once(request: ApprovalRequest, plain: str) -> str:
 
 def form(request: ApprovalRequest) -> ElicitRequestFormParams:
     """The question about one call: what runs, what it touches, why it is asked."""
+    # Editors use this module, too, without the package `mcp`.
     from mcp_types import ElicitRequestFormParams
 
     shown = {

@@ -48,6 +48,7 @@ def __getattr__(name: str) -> object:
     """Load a name when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'toolrest.testing' has no attribute {name!r}")
+    # `import toolrest.testing` loads nothing else.
     from importlib import import_module
 
     value: object = getattr(import_module(_HOMES[name]), name)

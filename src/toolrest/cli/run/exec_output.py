@@ -119,6 +119,7 @@ def read_schema(path: str) -> JSONObject:
 
 def unmet(schema: JSONObject, text: str | None) -> str | None:
     """Why an answer does not meet a schema; None when it does."""
+    # Only with --output-schema.
     import jsonschema_rs
 
     validator = jsonschema_rs.validator_for(schema)

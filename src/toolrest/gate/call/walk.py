@@ -24,6 +24,7 @@ from toolrest.gate.call.understand import (
     canonical_effects,
     fingerprint_of,
     route,
+    with_repair_note,
 )
 from toolrest.gate.context import Context, Services
 from toolrest.gate.decision.decide import Decider, Decision
@@ -282,8 +283,6 @@ class Walk:
             self.gate.scheduler.release(self.ticket)
         try:
             if getattr(self.item, "repaired", ()):
-                from toolrest.gate.call.understand import with_repair_note
-
                 output = with_repair_note(self.item, output)
             limited = self.limited or self._limit(output)
         except Exception as error:

@@ -193,6 +193,7 @@ def home_folders(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
     environ = os.environ if env is None else env
     found = [environ.get("HOME", "")]
     try:
+        # There is none on Windows.
         import pwd
 
         found.append(pwd.getpwuid(os.getuid()).pw_dir)

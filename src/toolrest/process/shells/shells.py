@@ -162,6 +162,7 @@ def _listed_shells() -> frozenset[str]:
 
 def _passwd_shell() -> str | None:
     try:
+        # There is none on Windows.
         import pwd
     except ImportError:
         return None

@@ -181,6 +181,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _until(date: str, now: float) -> float:
+    # Slow to import; few servers send a date.
     from email.utils import parsedate_to_datetime
 
     return max(0.0, parsedate_to_datetime(date).timestamp() - now)
