@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolrest.errors import ConfigError
-from toolrest.policy.path_hijack import path_entries_inside
+from toolrest.policy.verdict.path_hijack import path_entries_inside
 from toolrest.process.command import Command
 from toolrest.process.helper.tree import alive
 from toolrest.sandbox import confine

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.approval.memory import Memory
     from toolrest.gate.context import UserRules
-    from toolrest.policy.overrides import Overrides
     from toolrest.policy.rules.book import RuleBook
+    from toolrest.policy.rules.overrides import Overrides
     from toolrest.policy.rules.rules import Rules
     from toolrest.running.confinement import Confinement
 
@@ -106,7 +106,7 @@ class SessionRules:
         said = self._config.value.approvals
         if not (said.tools or said.mcp_servers or said.paths):
             return None
-        from toolrest.policy.overrides import Overrides
+        from toolrest.policy.rules.overrides import Overrides
 
         paths = {absolute(path, self._workspace): say for path, say in said.paths.items()}
         tables = (said.tools, said.mcp_servers, paths)

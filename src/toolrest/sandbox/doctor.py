@@ -11,8 +11,8 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from toolrest.policy.path_hijack import path_entries_inside
 from toolrest.policy.paths.names import inside
+from toolrest.policy.verdict.path_hijack import path_entries_inside
 from toolrest.records import dataclass, field
 from toolrest.sandbox.backends.container import ENGINES, ContainerOptions, answering_engine
 from toolrest.sandbox.backends.engine import Controls, unmet

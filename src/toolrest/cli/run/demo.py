@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
     from toolrest.agent.conversation.session import AgentSession
     from toolrest.cli.run.demo_sandbox import DemoSandbox
-    from toolrest.config.loader import Config
+    from toolrest.config.config import Config
 
 
 @click.command("demo")

@@ -11,7 +11,7 @@ from toolrest.records import replace
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Gate, Walk
-    from toolrest.policy.overrides import Said
+    from toolrest.policy.rules.overrides import Said
 
 _BORDERS = ("critical", "unread", "leave", "refused")
 """Rows that no override lifts."""

@@ -14,8 +14,8 @@ from toolrest.policy.modes import Mode, Row, need
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
-    from toolrest.policy.overrides import Overrides
     from toolrest.policy.paths.policy import PathPolicy
+    from toolrest.policy.rules.overrides import Overrides
 
 
 @dataclass(frozen=True, slots=True)

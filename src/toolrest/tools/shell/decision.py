@@ -9,13 +9,13 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.policy.grants.command_keys import RunsHow, command_keys, granted_by
 from toolrest.policy.launch import find_executable
 from toolrest.policy.modes import Row
-from toolrest.policy.path_hijack import expose_hijacks
 from toolrest.policy.verdict.outcome import (
     Granted,
     Outcome,
     Setting,
     outcome,
 )
+from toolrest.policy.verdict.path_hijack import expose_hijacks
 from toolrest.policy.verdict.verdict import CommandClass
 from toolrest.records import replace
 
