@@ -1,1 +1,1 @@
-"""Processes: starting, reading, steering and ending whole trees of them."""
+"""Processes: start, read, signal and end whole process trees."""

@@ -30,7 +30,7 @@ class Ended:
 
 
 class StartFailed(ToolrestError):
-    """A command could not be started; says at which step and why."""
+    """A command could not be started: the step that failed, and the reason."""
 
     def __init__(self, step: str, number: int, subject: str) -> None:
         self.step = step
@@ -61,7 +61,7 @@ _PHRASES = {
 class Child:
     """One command and its tree.
 
-    `outputs` are the descriptors to read, standard output first; whoever takes the child reads
+    `outputs` are the descriptors to read, standard output first; the caller reads
     them. `pid` is the command's process, `keeper` the helper process right above it.
     """
 
@@ -107,7 +107,7 @@ class Child:
 
     @property
     def is_over(self) -> bool:
-        """Ended, and where the tree dies with the command: so is the last of the tree."""
+        """Whether the command ended, and with `dies_as_one` its whole tree as well."""
         return self.ended is not None and (self.gone or not self.dies_as_one)
 
     def descendants(self) -> tuple[int, ...]:
@@ -157,15 +157,15 @@ class Child:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # reading it says that the link is broken
+            return True  # the link is broken, which the next read finds
         return True
 
     def survivors(self) -> tuple[int, ...] | None:
-        """What the latest kill left alive; None while nothing is known."""
+        """Pids that the latest kill left alive; None while it is not answered."""
         return self._survivors
 
     def abandon(self) -> None:
-        """Close the link: the keeper kills the tree by itself and nobody waits for it."""
+        """Close the link: the keeper kills the tree by itself, without being waited for."""
         self._finish()
 
     def _tell(self, *numbers: int) -> None:
@@ -201,7 +201,7 @@ class Child:
             status, self.pid, self.keeper, gone, *left = numbers
             self.ended = _ended(status, tuple(left))
             if gone:
-                self._finish()  # as the keeper's closing of the link would say a moment later
+                self._finish()  # the keeper closes the link a moment later anyway
         elif kind == wire.SURVIVORS:
             self._survivors = numbers
 
@@ -210,7 +210,7 @@ class Child:
             return
         self.gone = True
         if self.ended is None:
-            # Nobody was left to say how it went: the keeper was killed, and the tree after it.
+            # No exit status: the keeper was killed, and the tree after it.
             self.ended = Ended(None, signal.SIGKILL, lost=True)
             self._kill_leader()
         if not self._loop.is_closed():
@@ -219,7 +219,7 @@ class Child:
         self.on_gone(self)
 
     def _kill_leader(self) -> None:
-        """The owner ends what a lost keeper left; should it be gone too, this ends the command."""
+        """Kill the command of a lost keeper, should the owner be gone as well."""
         try:
             if self.pid and os.getsid(self.pid) == self.pid:
                 os.killpg(self.pid, signal.SIGKILL)
@@ -234,8 +234,8 @@ def _ended(status: int, background: tuple[int, ...]) -> Ended:
 
 
 def _nothing() -> None:
-    """The default for callbacks that nobody set."""
+    """Default of callbacks that are not set."""
 
 
 def _nothing_with(_child: Child) -> None:
-    """The default for callbacks that nobody set."""
+    """Default of callbacks that are not set."""

@@ -1,4 +1,4 @@
-"""What to start: everything about one child that is decided before it runs."""
+"""The command to start: everything about one child that is decided before it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Linked = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
 
 
 def copy_of(number: int) -> str:
-    """Where a child finds the number-th folder of `linked` a second time."""
+    """Path at which a child finds the second copy of the number-th folder of `linked`."""
     return f"{wire.COPIES}/{number}"
 
 
@@ -33,13 +33,13 @@ class Command:
 
     `linked` are folders with folders and symbolic links in them that must stay where they are. In
     a mount namespace of its own the child finds each a second time, at `copy_of`, and a mount on
-    each of those in it there: nobody can remove or replace one through that copy.
+    each of those in it there: none can be removed or replaced through that copy.
 
     With `own_pid_namespace` the first process is a launcher whose death ends the tree: signals
-    meant for the command go past it.
+    meant for the command are not sent to it.
 
-    `ready` is called once the child is on its way, for what may be done beside its start; the
-    child waits for that by means of its own. Where it raises, the child is ended.
+    `ready` is called once the child was sent to the helper, for work that can be done beside its
+    start; the child waits for that work by its own means. If `ready` raises, the child is killed.
     """
 
     argv: tuple[str, ...]
@@ -60,7 +60,7 @@ class Command:
     ready: Callable[[], None] | None = None
 
     def linked_bytes(self) -> tuple[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]], ...]:
-        """`linked`, as it travels."""
+        """`linked` as bytes, for the request."""
         return tuple(
             (fsencode(folder), tuple(map(fsencode, folders)), tuple(map(fsencode, links)))
             for folder, folders, links in self.linked

@@ -1,4 +1,4 @@
-"""A command as it travels to the helper: descriptors and one memory file."""
+"""The request that asks the helper for a command: descriptors and one memory file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Variables = tuple[tuple[str, str], ...]
 
 
 def unfit(command: Command) -> str:
-    """What makes a command impossible to start, in words; empty when nothing does."""
+    """The reason why a command cannot be started; empty when it can."""
     if not command.argv or not command.argv[0]:
         return "the command is empty: give the program as the first element"
     if "\0" in "".join(command.argv):
@@ -93,7 +93,7 @@ def payload(command: Command, plan: Plan) -> bytes:
 
 
 def memory_file(data: bytes) -> int:
-    """For a request that is too long for one packet."""
+    """A memory file with a request that is too long for one packet."""
     fd = os.memfd_create("toolrest-request", os.MFD_CLOEXEC)
     try:
         rest = memoryview(data)
@@ -106,7 +106,7 @@ def memory_file(data: bytes) -> int:
 
 
 def close_all(fds: Iterable[int]) -> None:
-    """Close descriptors; one that is closed already is no matter."""
+    """Close descriptors, also those that are closed already."""
     for fd in fds:
         try:
             os.close(fd)

@@ -1,13 +1,11 @@
-"""How much may a session's commands take? By control group where one can be made, else by process.
+"""Resource limits of a session's commands: a control group where possible, else per process.
 
 A control group counts all commands of the session together. Without one the kernel's limits of
 single processes stand in: memory and file size for each process, and for the number of processes
 how many more this user may have than when the command started.
 
-A control group for a session, where one can be made: a second net below the helper's.
-
-The helper alone finds every descendant, unless a command kills the helper and its keepers first.
-What then lives on is still in the session's group, and the kernel ends a group as a whole.
+The group is also a second way to end all commands: should one kill the helper and its keepers,
+its processes are still in the group, and the kernel kills a group as a whole.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ class Limits:
         return not (self.processes is None and self.memory is None and self.file_size is None)
 
     def for_cgroup(self) -> dict[str, str]:
-        """What to write to the session's control group."""
+        """Limits to write to the session's control group, by file name."""
         wanted = {"pids.max": self.processes, "memory.max": self.memory}
         return {name: str(value) for name, value in wanted.items() if value is not None}
 
     def for_process(self, taken: Collection[str]) -> Rlimits:
-        """What each command must be given, besides the files of the group that took a limit."""
+        """Limits to set on each process, for lack of a control group's file in `taken`."""
         found: list[tuple[int, int]] = []
         if self.processes is not None and "pids.max" not in taken and os.geteuid() != 0:
             found.append((resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + self.processes))
@@ -54,7 +52,7 @@ class Limits:
         return tuple((which, value, value) for which, value in found)
 
     def unmet(self, taken: Collection[str]) -> tuple[str, ...]:
-        """Which of them nothing enforces here, in words."""
+        """Messages about the limits that nothing enforces here."""
         lacking = self.processes is not None and "pids.max" not in taken and os.geteuid() == 0
         return (_ROOT,) if lacking else ()
 
@@ -78,7 +76,7 @@ _EMPTY_MS = 2000
 
 
 def create(limits: Mapping[str, str]) -> tuple[str | None, frozenset[str]]:
-    """Make a group below our own: its folder, and the names of the limits that it took."""
+    """Make a control group below our own: its folder, and the names of the limits it took."""
     try:
         folder = os.path.join(_own(), f"toolrest-{os.getpid()}-{secrets.token_hex(4)}")
         os.mkdir(folder)
@@ -89,7 +87,7 @@ def create(limits: Mapping[str, str]) -> tuple[str | None, frozenset[str]]:
 
 
 def destroy(folder: str) -> None:
-    """Kill whoever is left in a group and remove it."""
+    """Kill the processes left in a control group and remove it."""
     _write(folder, "cgroup.kill", "1")
     with contextlib.suppress(OSError):
         events = os.open(os.path.join(folder, "cgroup.events"), os.O_RDONLY)
@@ -121,7 +119,7 @@ def _write(folder: str, name: str, value: str) -> bool:
 
 
 def _own() -> str:
-    """Folder of the version 2 group that this process is in."""
+    """Folder of the version 2 control group of this process."""
     with open("/proc/self/cgroup", encoding="utf-8") as file:
         paths = [line.rstrip("\n")[3:] for line in file if line.startswith("0::/")]
     with open("/proc/self/mountinfo", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""A child together with what is read from it: when is there nothing more to wait for?"""
+"""Reader of a child's output: waits for the exit, and for the end of the output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ QUIET = 0.05
 """Silence after which a dead command's background processes have nothing to add."""
 
 CHATTER = 0.25
-"""Longest time that talkative background processes can hold the answer."""
+"""Longest time that output of background processes can delay the result."""
 
 STUCK = 2.0
 """Longest wait for a pipe that stays open although no process of the tree is left, and for the
-last of a tree that dies with its command."""
+last process of a tree that dies with its command."""
 
 
 class ChildReader:
@@ -59,7 +59,7 @@ class ChildReader:
     def _note_eof(self) -> None:
         if self.terminal is not None:
             self.terminal.close()
-        if self.child.ended is not None:  # else its end is still to come, and is what counts
+        if self.child.ended is not None:  # else wait for the command's own end
             self.wakeup.notify()
             self._note_change()
 
@@ -83,7 +83,7 @@ class ChildReader:
 
     @property
     def finished(self) -> bool:
-        """True when the command is dead and no more of its output is to be expected."""
+        """True when the command has ended and no more output is expected."""
         return self.ended_at is not None and self._rest() <= 0
 
     def _rest(self) -> float:
@@ -112,7 +112,7 @@ class ChildReader:
         return True
 
     async def kill(self, grace: float) -> tuple[int, ...]:
-        """End the tree, read its last words, and return pids that could not be killed.
+        """End the tree, read its last output, and return pids that could not be killed.
 
         Does not give in to cancellation before that is done.
         """
@@ -127,7 +127,7 @@ class ChildReader:
         return tuple(survivors)
 
     def leave(self) -> None:
-        """Go on reading for whoever is left, so that no pipe fills or breaks, and keep nothing."""
+        """Read on and drop the output, so that no pipe of a background process fills or breaks."""
         self._on_bytes = _drop
         if self.child.gone:
             self.close()
@@ -149,8 +149,8 @@ class ChildReader:
 
 
 def _nothing() -> None:
-    """The default for callbacks that nobody set."""
+    """Default of callbacks that are not set."""
 
 
 def _drop(_index: int, _data: bytes) -> None:
-    """Output that nobody will ask for."""
+    """Drop output that is not needed."""

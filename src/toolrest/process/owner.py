@@ -132,7 +132,7 @@ class Owner:
         return tuple(pid for left in ends for pid in left)
 
     def _unstick(self, child: Child) -> None:
-        """A keeper does not answer: a command may have stopped it. Wake it, or else kill it."""
+        """Wake a keeper that does not answer (a command may have stopped it), or else kill it."""
         if child in self._woken and child.keeper:
             tree.send([child.keeper], signal.SIGKILL)
         self._woken.add(child)
@@ -176,8 +176,8 @@ class Owner:
                 raise ToolrestError("the session's commands belong to another event loop")
             self._drop()
         if self._link is not None and _is_over(self.pid):
-            # Its last keeper may still hold the other end for a moment, and would take a request
-            # along to its grave.
+            # Its last keeper may still hold the other end for a moment, and a request sent now
+            # would be lost with it.
             self._drop()
         if self._link is None:
             self._loop = loop
@@ -205,12 +205,12 @@ def _is_over(pid: int) -> bool:
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return True  # and somebody else has collected it
+        return True  # and was already reaped elsewhere
     return ended is not None
 
 
 async def _given_up(child: Child, *, over: bool = False) -> None:
-    """Nobody will take this child: end it, unless it is over, and let go of its outputs."""
+    """End a child that no caller will take, unless it is over, and close its outputs."""
     if not over:
         await uncancelled(asyncio.ensure_future(_killed(child)))
     request.close_all(child.outputs)

@@ -1,4 +1,4 @@
-"""Run one command to its end or its time limit, and say exactly how it went."""
+"""Run one command to its end or its time limit, and report how it ended."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ GRACE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a command went.
+    """The result of a command.
 
     `exit_code` is the command's own when it exited, 128 + n when signal n ended it, 124 after a
-    timeout, and None while it runs or when it never started; `error` then says why.
-    `background_pids` are processes of its tree that still ran when the answer was given: they
+    timeout, and None while it runs or when it never started; `error` is then the reason.
+    `background_pids` are processes of its tree that still ran when the result was made: they
     live until the session ends. `survivors` could not be killed.
     """
 
@@ -63,7 +63,7 @@ class RunResult:
 
     @property
     def binary(self) -> str | None:
-        """What standard output is when it is no text."""
+        """A note about standard output that is binary; None for text."""
         return binary_note(self.stdout_piece)
 
     @property
@@ -74,9 +74,9 @@ class RunResult:
 
 
 def aggregate(out: Piece, err: Piece, limit: int = LIMIT) -> tuple[Piece, Piece]:
-    """Both streams within one limit: a third is for the first, and what one spares the other gets.
+    """Both streams within one limit: a third for `out`; what one does not use, the other gets.
 
-    What is too much goes from the middle of a stream, and is counted.
+    Excess bytes are cut from the middle of a stream, and counted.
     """
     if out.kept + err.kept <= limit:
         return out, err
@@ -97,11 +97,11 @@ async def run(
     grace: float = GRACE,
     limit: int = LIMIT,
 ) -> RunResult:
-    """Run a command; returns when it has ended, or its whole tree was killed for its time.
+    """Run a command; returns when it has ended, or its whole tree was killed at the time limit.
 
     With `on_timeout="background"` the tree lives on until the session ends and its later output
     is dropped. Cancelling this coroutine kills the tree first and is raised afterwards.
-    `on_delta` hears text while it comes, 10,000 times a stream at most; `on_bytes` hears it all.
+    `on_delta` gets text as it arrives, at most 10,000 times a stream; `on_bytes` gets all bytes.
     """
     buffers = (HeadTail(limit), HeadTail(limit))
     add = _collector(buffers, on_delta, on_bytes)
@@ -118,8 +118,8 @@ async def run(
         if not in_time and on_timeout == "kill":
             survivors = await running.kill(grace)
         elif not in_time:
-            with suppress(StartFailed):  # the result says so
-                await running.child.started()  # whoever goes on with it needs its pid
+            with suppress(StartFailed):  # the result carries it
+                await running.child.started()  # the result needs its pid
     except BaseException:
         await running.kill(grace)
         running.close()

@@ -1,4 +1,4 @@
-"""Waiting for something to change, with an optional time limit."""
+"""A wake-up for tasks that wait for a change, with an optional time limit."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 
 
 class Wakeup:
-    """Wakes everyone who waits; whoever is woken looks again at what concerns them."""
+    """Wakes every waiting task; each then checks its own condition again."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def notify(self) -> None:
-        """Something has changed."""
+        """Wake every waiting task: something has changed."""
         for future in self._waiting:
             _wake(future)
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Return at the next news, or after this time."""
+        """Return at the next notify, or after this time."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.add(future)

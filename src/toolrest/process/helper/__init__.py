@@ -9,10 +9,10 @@ kinds of process live here:
 
 A keeper per command is what makes trees separable: a daemon that forked twice, left its session
 and cleared its environment still has exactly one keeper above it, and "no child left" at the
-keeper is the kernel's own word that the tree is gone. An idle keeper is always there, so that none
+keeper is the kernel's own proof that the tree is gone. An idle keeper is always there, so that none
 has to be forked when a command comes.
 
-Who dies with whom: a keeper ends its tree when the owner dies; a keeper's death hands its tree to
+What ends with what: a keeper ends its tree when the owner dies; a keeper's death hands its tree to
 the owner, which ends it; a launcher asks the kernel for its own death, as a forked command does;
 and the host ends what a lost keeper had started, should the owner be gone as well.
 

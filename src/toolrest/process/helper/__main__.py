@@ -1,4 +1,4 @@
-"""Entry of the owner process: make this folder a package of its own, then serve."""
+"""Entry point of the owner process: make this folder a package of its own, then serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command and everything that descends from it: start, report, signal, kill, reap."""
+"""The keeper of one command and its descendants: start, report, signal, kill, reap."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Keeper:
         self.idle = select.epoll()
         self.idle.register(self.wake, select.EPOLLIN)
         self.idle.register(self.life, 0)
-        # Whoever else is idle sleeps on.
+        # A request wakes only one idle keeper.
         self.idle.register(requests, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         self.watched = select.poll()
         self.watched.register(self.wake, select.POLLIN)
@@ -52,7 +52,7 @@ class Keeper:
         self.mounts: list[int] = []
 
     def serve(self) -> None:
-        """See commands to their end, one after the other, until others are idle enough."""
+        """Run commands to their end, one after the other, until enough other keepers are idle."""
         while self._take():
             self._attend()
             self.host.close()
@@ -74,7 +74,7 @@ class Keeper:
             if self.requests.fileno() not in ready:
                 continue
             # Two keepers that become busy at once must not both believe that the other is idle:
-            # say so first, look afterwards, with a system call in between.
+            # mark first, look afterwards, with a system call in between.
             self._mark(wire.BUSY)
             try:
                 received = launch.receive(self.requests)
@@ -133,7 +133,7 @@ class Keeper:
                     held = self._hold_mounts()
                     pause = rest if held else next(looks, rest)
                 continue
-            # The news first, then the look: who ends after that is news again.
+            # Drain the signals first, then reap: a child that ends later sends another signal.
             asked = self.wake in ready and signals.drain(self.wake)
             self._reap()
             if self.life in ready or asked:
@@ -149,8 +149,8 @@ class Keeper:
     def _hold_mounts(self) -> int:
         """Keep the launcher's mounts until there is time to take them down, which takes a while.
 
-        The last process of the tree would do it before it counts as dead. Where commands follow
-        each other without an end, they do it themselves after all: somebody has to.
+        Else the last process of the tree takes them down before it counts as dead, as it does
+        where commands follow each other without a pause.
         """
         for pid in tree.children(self.child):
             try:
@@ -161,12 +161,12 @@ class Keeper:
         return 0
 
     def _drop_mounts(self, but: int = 0) -> None:
-        """Let go of mounts, but not of the latest ones."""
+        """Release held mounts except the latest `but`."""
         while len(self.mounts) > but:
             os.close(self.mounts.pop(0))
 
     def _note_start(self, starting: _socket.socket) -> None:
-        """The child's end closes by itself when exec succeeds; else it says what failed."""
+        """Read the child's end of the start socket: closed when exec succeeded, else the error."""
         record = starting.recv(64)
         self.watched.unregister(starting.fileno())
         starting.close()
@@ -177,7 +177,7 @@ class Keeper:
             self._tell(wire.STARTED, self.child, self.me)
 
     def _obey(self) -> None:
-        """Do what the host asks; a host that is gone asks for the end."""
+        """Carry out the host's requests; end the tree when the host is gone."""
         try:
             record = self.host.recv(4096)
         except OSError:
@@ -189,7 +189,7 @@ class Keeper:
             self._end_all(number)
 
     def _signal(self, number: int) -> None:
-        """To the command's process group; a launcher is spared, its death would end the tree."""
+        """Signal the command's process group, but not a launcher: its death would end the tree."""
         if self.launcher or self.status is not None:
             tree.send([pid for pid in tree.descendants(self.me) if pid != self.child], number)
             return
@@ -199,7 +199,7 @@ class Keeper:
             return
 
     def _reap(self) -> None:
-        """Collect whoever ended; tell the host when it was the command itself."""
+        """Reap ended children; report to the host when the command itself ended."""
         ended = False
         while not self.childless:
             try:
@@ -216,7 +216,7 @@ class Keeper:
                 self._note_start(self.starting)
             left: list[int] = []
             if self.launcher and not self.childless:
-                # What is left of a namespace is dying already, and dies as one with its first.
+                # The rest of a pid namespace is killed with its first process, but not at once.
                 # Until then one of them could still do what the launcher's mounts forbid.
                 if not self._wait_childless(tree.deadline(_DYING_MS / 1000)):
                     tree.send(tree.children(self.me) or tree.descendants(self.me), tree.SIGKILL)
@@ -227,7 +227,7 @@ class Keeper:
             self._tell(wire.EXITED, status, self.child, self.me, gone, *left)
 
     def _end_all(self, grace_ms: int) -> None:
-        """End the tree: SIGTERM, a while to clean up, then stop and kill until nobody is left."""
+        """End the tree: SIGTERM, a while to clean up, then stop and kill until none is left."""
         if grace_ms > 0:
             spared = self.child if self.launcher else 0
             pids = [pid for pid in tree.descendants(self.me) if pid != spared]

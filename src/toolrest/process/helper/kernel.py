@@ -28,7 +28,7 @@ _SLAVES = 0x4000 | 0x80000  # MS_REC, MS_SLAVE
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ABI_QUERY = 1
 _RULE_PATH_BENEATH = 1
-# Every file right that each ABI knows; what is handled and not granted is denied.
+# Every file right that each ABI knows; a right that is handled but not granted is denied.
 _FILE_RIGHTS = {
     1: (1 << 13) - 1,
     2: (1 << 14) - 1,
@@ -88,12 +88,12 @@ def close_from(first: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children instead of init's."""
+    """Make orphans below this process its children instead of init's."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
 
 
 def hide_memory() -> None:
-    """No other process of this user may trace this one or read its memory."""
+    """Keep other processes of this user from tracing this one or reading its memory."""
     _prctl(_SET_DUMPABLE, 0)
 
 
@@ -105,10 +105,10 @@ def die_with_parent(signal_number: int) -> None:
 def hold_links(linked: Linked, copies: bytes) -> None:
     """In a mount namespace of our own, show each folder a second time with its links held fast.
 
-    On each link there is a mount of the link itself: whoever is below sees it as ever, and cannot
-    remove, replace or rename it. The same for folders on the way. They have the flags that
-    bubblewrap would set: bubblewrap does so by path, and would follow the link. A second time,
-    since a folder with mounts in it is no layer for bubblewrap's overlays.
+    On each link there is a mount of the link itself: the command sees it unchanged and cannot
+    remove, replace or rename it. The same for parent folders. The mounts have the flags that
+    bubblewrap would set: bubblewrap does so by path, and would follow the link. A second copy,
+    since a folder with mounts in it cannot be a layer of bubblewrap's overlays.
     """
     _leave_mounts()
     _mount(b"tmpfs", copies, b"tmpfs", _NOSUID_NODEV)
@@ -142,10 +142,10 @@ def _mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int) 
 
 
 def _leave_mounts() -> None:
-    """A mount namespace of our own, which takes a user namespace where we may not make one."""
+    """Enter a mount namespace of our own, with a user namespace where that is needed for it."""
     if _libc.unshare(_NEW_MOUNTS) != 0:
         user, group = os.geteuid(), os.getegid()
-        _prctl(_SET_DUMPABLE, 1)  # else the maps are not ours to write
+        _prctl(_SET_DUMPABLE, 1)  # else we may not write the maps
         _checked(_libc.unshare(_NEW_MOUNTS | _NEW_USER))
         for name, text in (
             ("setgroups", "deny"),
@@ -159,12 +159,12 @@ def _leave_mounts() -> None:
 
 
 def no_new_privileges() -> None:
-    """From now on no exec gains privileges; Landlock and seccomp need this."""
+    """Set no_new_privs: no later exec gains privileges; Landlock and seccomp need it."""
     _prctl(_SET_NO_NEW_PRIVS, 1)
 
 
 def install_seccomp(program: bytes) -> None:
-    """Install a BPF program that judges every later system call."""
+    """Install a BPF program that filters every later system call."""
     buffer = ctypes.create_string_buffer(program, len(program))
     filter_ = _Program(len(program) // 8, ctypes.addressof(buffer))
     _prctl(_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filter_))
@@ -176,9 +176,9 @@ def landlock_abi() -> int:
 
 
 def landlock(rules: tuple[tuple[bytes, int], ...] | None, net: bool, scoped: int) -> None:
-    """Confine this process: every right the kernel knows is denied but for the rules' paths.
+    """Confine this process with Landlock: deny every file right that `rules` do not grant.
 
-    Without rules files are left alone, and only the scopes hold.
+    With `rules` None files are not confined; only `net` and `scoped` apply.
     """
     abi = landlock_abi()
     handled = 0

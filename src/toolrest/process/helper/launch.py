@@ -1,4 +1,4 @@
-"""From a request to a running program: descriptors, terminal, confinement, exec."""
+"""Launch a requested program: descriptors, terminal, confinement, exec."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Failed(Exception):
 
 
 def receive(requests: _socket.socket) -> tuple[int, bytes, list[int]] | None:
-    """One request: the command's socket, its payload, the child's descriptors; None at the end.
+    """Receive a request: the command's socket, payload, child's descriptors; None at the end.
 
     Does not wait; BlockingIOError when there is none.
     """
@@ -68,20 +68,20 @@ def receive(requests: _socket.socket) -> tuple[int, bytes, list[int]] | None:
 
 
 def decode(payload: bytes) -> Request:
-    """The request in a payload."""
+    """Decode the request in a payload."""
     request: Request = marshal.loads(payload)  # noqa: S302 - our own host wrote it
     return request
 
 
 def needs_fork(request: Request) -> bool:
-    """Whether the child itself has something to do before exec."""
+    """Whether the child has to confine itself before exec, which takes a fork."""
     _, _, _, terminal, _, _, rules, _, scoped, program, limits, linked, _ = request
     confined = rules is not None or bool(scoped) or program is not None
     return terminal or confined or bool(limits) or bool(linked)
 
 
 def spawn(request: Request, fds: list[int]) -> int:
-    """Start a program that needs nothing but descriptors; its pid. Raises Failed.
+    """Spawn a program that needs nothing but descriptors; return its pid or raise Failed.
 
     The new process borrows our memory until exec instead of copying it, which is what makes this
     the fast way; so nothing of ours can run in it.
@@ -125,9 +125,9 @@ def _spawn(argv: list[bytes], env: dict[bytes, bytes], actions: list[tuple[int, 
 
 
 def fork(request: Request, fds: list[int], parent: int) -> tuple[int, _socket.socket]:
-    """Start a program in a child that first confines itself: its pid, and the news of its exec.
+    """Start a program in a child that first confines itself: its pid and start socket.
 
-    The socket ends silently when exec succeeded; else it says what failed.
+    The socket is closed when exec succeeded; else it first carries the step and the error.
     """
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     try:
@@ -144,7 +144,7 @@ def fork(request: Request, fds: list[int], parent: int) -> tuple[int, _socket.so
 
 
 def _become(request: Request, fds: list[int], keeper: _socket.socket, parent: int) -> None:
-    """In the child: everything up to exec; never returns."""
+    """Prepare and exec the program, in the child; never returns."""
     step = [wire.STEPS.index("session")]
     try:
         signals.forget()
@@ -207,7 +207,7 @@ def _confine(
 
 
 def _within(which: int, soft: int, hard: int) -> tuple[int, int]:
-    """A limit can only be lowered by an ordinary user: keep what is already tighter."""
+    """A resource limit, kept where it is already tighter: only root could raise it."""
     _, ceiling = resource.getrlimit(which)
     if ceiling != resource.RLIM_INFINITY and (hard > ceiling or hard == resource.RLIM_INFINITY):
         hard = ceiling
@@ -223,10 +223,10 @@ def _placed(
     made: list[int],
     memory: Callable[[bytes, list[int]], int],
 ) -> list[tuple[int, int]]:
-    """Which descriptor goes to which number, as pairs of target and source.
+    """Descriptors for dup2, as pairs of target and source.
 
-    Sources lie above every target, so that no dup2 can overwrite one still needed; what had to be
-    made for that is noted in `made`. All other descriptors close themselves at exec.
+    Sources lie above every target, so that no dup2 can overwrite one still needed; those
+    made for that are added to `made`. All other descriptors close themselves at exec.
     """
     above = max([2, *(target for target, _ in plan), *(target for target, _ in files)]) + 1
 
@@ -246,9 +246,9 @@ def _placed(
 
 
 def _kept(contents: bytes, made: list[int]) -> int:
-    """The file that the last launcher had, if it is the same: it is nearly always.
+    """The memory file of the previous launcher, reused when the contents are the same.
 
-    A launcher reads its file to the end and hands it to nobody, and a keeper has one at a time.
+    A launcher reads its file to the end and passes it on to no one; a keeper has one at a time.
     """
     if _last.get(contents) is None:
         while _last:
@@ -274,7 +274,7 @@ def _memory(contents: bytes, made: list[int]) -> int:
 
 
 def _paths(name: bytes, env: dict[bytes, bytes]) -> list[bytes]:
-    """Where a program may be: at its path, or in the PATH of its environment's absolute entries."""
+    """Paths at which to look for a program: its own path, or the absolute entries of PATH."""
     if b"/" in name:
         return [name]
     folders = env.get(b"PATH", b"/usr/bin:/bin").split(b":")

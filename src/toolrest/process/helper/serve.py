@@ -1,4 +1,4 @@
-"""The owner: keeps a keeper ready, notices the host's death, ends whatever is left."""
+"""The owner process: keep a keeper ready, notice the host's death, kill what is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACES = 4096
 
 
 class ProcessRoot:
-    """One session's root of all processes."""
+    """The root of all processes of one session."""
 
     def __init__(self, host: int) -> None:
         self.me = os.getpid()
@@ -28,7 +28,7 @@ class ProcessRoot:
         # death, however it comes, is an event for each of them.
         self.keepers_life, self.life = os.pipe()
         self.news, self.keepers_news = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        # Who is idle: a keeper that takes the last idle place away says so, and only then.
+        # One byte a keeper, idle or busy; only the last idle one reports that it becomes busy.
         self.board = mmap(-1, _PLACES)
         self.keepers: dict[int, int] = {}
         self.failures = 0
@@ -39,7 +39,7 @@ class ProcessRoot:
         self.host = self._watch(host)
 
     def _watch(self, host: int) -> int:
-        """A forked copy of the host may hold the socket open, so watch the process itself too."""
+        """Watch the host's process too: a forked copy of the host may hold the socket open."""
         try:
             fd = os.pidfd_open(host)
         except (AttributeError, OSError):
@@ -51,7 +51,7 @@ class ProcessRoot:
         return fd
 
     def serve(self) -> None:
-        """Until the host closes its end or dies."""
+        """Serve until the host closes its end or dies."""
         self._fork_keeper()
         while True:
             ready = dict(self.watched.poll())
@@ -71,7 +71,7 @@ class ProcessRoot:
         if self.board.find(wire.IDLE, 0) >= 0:
             return
         if self.failures and not requested:
-            # Nobody else is listening now, so the owner itself must hear of the next request.
+            # No keeper is listening now, so the owner itself must notice the next request.
             self.watched.modify(wire.SOCKET_FD, select.POLLRDHUP | select.POLLIN)
             return
         if self.failures > 1:
@@ -142,9 +142,9 @@ class ProcessRoot:
                 self.board[place : place + 1] = wire.FREE
 
     def _kill_orphans(self) -> None:
-        """A keeper was killed and its tree fell to us: whoever is no keeper has no command.
+        """Kill the tree that a killed keeper left to us: every child that is not a keeper.
 
-        What dies here may leave more orphans; their end comes with the next SIGCHLD.
+        Killing may leave more orphans; they are killed at the next SIGCHLD.
         """
         for pid in tree.children(self.me):
             if pid not in self.keepers:
@@ -153,7 +153,7 @@ class ProcessRoot:
                 tree.send([pid], tree.SIGKILL)
 
     def end(self) -> None:
-        """Kill every process below, keepers too, until the kernel says that none is left."""
+        """Kill every process below, keepers too, until the kernel reports none."""
         until = tree.deadline(_GIVE_UP)
         woken = select.poll()
         woken.register(self.wake, select.POLLIN)
@@ -191,10 +191,10 @@ def main(host: int, group: str) -> None:
 
 
 def _no_core_dumps() -> None:
-    """For this process and all below it; a crash would else start the host's crash handler.
+    """Disable core dumps for this tree; a crash would else start the host's crash handler.
 
     The kernel hands a core to a handler program even when the limit is 0; 1 is the value that
-    it takes for "not at all", and a file of one byte is too small to be written.
+    turns the handler off, and a file of one byte is too small to be written.
     """
     _, ceiling = resource.getrlimit(resource.RLIMIT_CORE)
     most = 0 if ceiling == 0 else 1
@@ -202,7 +202,7 @@ def _no_core_dumps() -> None:
 
 
 def _join(group: str) -> None:
-    """Move this process into a control group; without one, everything works too."""
+    """Move this process into a control group; failing is harmless."""
     if not group:
         return
     try:

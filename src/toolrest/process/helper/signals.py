@@ -11,14 +11,14 @@ _ENDING = (1, 2, 3, 15)
 
 
 def reset() -> None:
-    """Undo what Python ignores; children inherit ignored signals, and must not."""
+    """Reset the signals that Python ignores; children would inherit that."""
     for number in range(1, _signal.NSIG):
         if number not in (9, 19, 32, 33) and _signal.getsignal(number) == _signal.SIG_IGN:
             _signal.signal(number, _signal.SIG_DFL)
 
 
 def listen() -> int:
-    """A descriptor that is readable after a child ended or someone asked this process to."""
+    """A descriptor that is readable after SIGCHLD or a signal to end this process."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -29,14 +29,14 @@ def listen() -> int:
 
 
 def forget() -> None:
-    """In a child: signals are its own again, and its parent's pipe hears none of them."""
+    """Detach a child's signals from its parent's pipe."""
     _signal.set_wakeup_fd(-1)
     for number in (_signal.SIGCHLD, *_ENDING):
         _signal.signal(number, _signal.SIG_DFL)
 
 
 def drain(reading: int) -> bool:
-    """Forget what came; True when one of them asks this process to end."""
+    """Discard pending signals; True when one of them asks this process to end."""
     try:
         numbers = os.read(reading, 512)
     except BlockingIOError:
@@ -45,4 +45,4 @@ def drain(reading: int) -> bool:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """The wake-up descriptor has the news already."""
+    """Do nothing: the wake-up descriptor already has the signal."""

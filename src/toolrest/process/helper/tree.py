@@ -1,4 +1,4 @@
-"""Which processes descend from one, and how to end them all."""
+"""A process tree from /proc: list the descendants of a process, and end them all."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def alive(pid: int) -> bool:
 
 
 def send(pids: list[int], signal_number: int) -> None:
-    """Send a signal to each; whoever is gone or not ours is passed over."""
+    """Send a signal to each process; skip those that are gone or not ours."""
     for pid in pids:
         try:
             os.kill(pid, signal_number)
@@ -81,7 +81,7 @@ def send(pids: list[int], signal_number: int) -> None:
 
 
 def strike(root: int) -> None:
-    """Stop the whole tree, so that nobody can fork or react, then kill it."""
+    """Stop the whole tree, so that no process can fork or react, then kill it."""
     stopped: set[int] = set()
     for _ in range(_FREEZE_ROUNDS):
         fresh = [pid for pid in descendants(root) if pid not in stopped]

@@ -1,4 +1,4 @@
-"""What host and helper say to each other: short records of integers over packet sockets.
+"""The protocol of host and helper: short records of integers over packet sockets.
 
 The host sends a command to the owner's socket as a marshalled `Request`, in the packet or, when
 it is long, in a memory file. With it go descriptors: the command's own socket, that file if any,
@@ -35,25 +35,22 @@ STEPS = (
     "seccomp",
     "exec",
 )
-"""What a child does between fork and exec, in order; a failure names its step."""
+"""Steps of a child between fork and exec, in order; a failure names its step."""
 
 COPIES = "/dev/shm"  # noqa: S108 - a place to mount on, in a namespace of one's own
-"""Where a child that must not replace links finds the folders that they are in, numbered.
-
-Its launcher shows nobody this place, which every Linux has.
-"""
+"""Folder of the numbered copies of `linked` folders; every Linux has it, no sandbox shows it."""
 
 NULL = -1
 """In a request's descriptor plan: the null device instead of a descriptor that was sent."""
 
 SOCKET_FD = 3
-"""Where the owner finds its socket."""
+"""Descriptor of the owner's socket."""
 
 INLINE = 32_768
 """Longest request that travels in the packet itself."""
 
 ELSEWHERE = b"m"
-"""Instead of a request: it is in the memory file that comes along."""
+"""Sent instead of a request that is in the memory file sent along."""
 
 MAX_FDS = 240
 """How many descriptors one message carries at most (the kernel takes 253)."""

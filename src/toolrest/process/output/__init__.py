@@ -1,1 +1,1 @@
-"""What a program prints: bounded, decoded, laid out."""
+"""A program's output: bounded, decoded, laid out."""

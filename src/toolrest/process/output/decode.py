@@ -1,6 +1,6 @@
 """Bytes of a program's output as text: UTF-8, else a known legacy charset, else U+FFFD.
 
-Output that is no text: say what it is instead of showing it.
+Binary output is replaced by a note that names its kind, size and hash.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def decode(data: bytes) -> str:
 
 
 def decode_piece(piece: Piece) -> str:
-    """Text of what was kept, with a line that says how much was not."""
+    """Text of the bytes kept, with a line that counts the omitted ones."""
     if not piece.omitted:
         return decode(piece.head + piece.tail)
     text_of = _decoder(piece.head + piece.tail)
@@ -50,7 +50,7 @@ def split_incomplete(data: bytes) -> tuple[bytes, bytes]:
 
 
 class Deltas:
-    """Text of a stream while it comes: characters cut by a chunk border are put together."""
+    """Text of a stream while it arrives; characters cut by a chunk border are joined."""
 
     SIZE = 8192
     MOST = 10_000
@@ -114,7 +114,7 @@ def _guess(data: bytes) -> str | None:
 
 
 def _mostly_utf8(data: bytes) -> bool:
-    """Broken UTF-8 is still UTF-8: a legacy charset would garble all its good characters."""
+    """Whether data is UTF-8 with a few errors: a legacy charset would garble all the rest."""
     text = data.decode("utf-8", "replace")
     bad = text.count(_REPLACEMENT)
     good = sum(1 for character in text if character > "\x7f") - bad
@@ -162,7 +162,7 @@ _SHARE = 10
 
 
 def binary_note(piece: Piece) -> str | None:
-    """What binary output seems to be, its size and its hash; None for text.
+    """A note about binary output: its likely kind, size and hash; None for text.
 
     A few NUL bytes do not make a binary: `find -print0` and `env -0` are for reading.
     """
@@ -179,7 +179,7 @@ def binary_note(piece: Piece) -> str | None:
 
 
 def _unreadable(sample: bytes) -> bool:
-    """Text that is not UTF-8 has no NUL; binary data has many, or much else that prints nothing."""
+    """Whether a sample is binary: many NULs (legacy text has none) or other control bytes."""
     if b"\0" not in sample:
         return False
     strange = sum(1 for byte in sample if byte < 9 or 13 < byte < 27 or 27 < byte < 32)

@@ -1,4 +1,4 @@
-"""Output in bounded memory: the first half and the last half, and how much fell in between."""
+"""Output in bounded memory: head, tail, and the number of bytes omitted between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What was kept of a stretch of output; `omitted` bytes are missing between head and tail."""
+    """A stretch of output as it was kept; `omitted` bytes are missing between head and tail."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -17,16 +17,16 @@ class Piece:
 
     @property
     def kept(self) -> int:
-        """Bytes still here."""
+        """Number of bytes kept."""
         return len(self.head) + len(self.tail)
 
     @property
     def total(self) -> int:
-        """Bytes that there were."""
+        """Number of bytes, the omitted ones included."""
         return self.kept + self.omitted
 
     def shrunk(self, limit: int) -> Piece:
-        """The same output within a smaller limit; what goes, goes from the middle."""
+        """The same output within a smaller limit, cut in the middle."""
         if self.kept <= limit:
             return self
         whole = self.head + self.tail
@@ -69,7 +69,7 @@ class HeadTail:
                 del self._tail[:excess]
 
     def piece(self) -> Piece:
-        """What is here now."""
+        """The output kept so far."""
         return Piece(bytes(self._head), bytes(self._tail), self.omitted)
 
     def drain(self) -> Piece:

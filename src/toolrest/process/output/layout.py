@@ -1,6 +1,6 @@
-"""How results of commands are laid out for a model: pure functions of finished values.
+"""Layout of command results for a model: pure functions of finished values.
 
-Cutting text to a budget is the gate's business; these take the text as it shall appear.
+The gate cuts text to a budget; these functions take the text as it shall appear.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def tokens(byte_count: int) -> int:
 
 
 def body(output: str, timed_out_after: float | None = None) -> str:
-    """A shell command's output; a timeout is told first, with the time that was measured."""
+    """A shell command's output; a timeout comes first, with the measured time."""
     if timed_out_after is None:
         return output
     return f"command timed out after {int(timed_out_after * 1000)} milliseconds\n{output}"
@@ -60,7 +60,7 @@ def unified(
     exit_code: int | None = None,
     session_id: int | None = None,
 ) -> str:
-    """`exec_command` and `write_stdin`: what came in this call, and whether it goes on."""
+    """`exec_command` and `write_stdin`: output of this call, and exit code or session ID."""
     lines = [f"Chunk ID: {chunk_id}", f"Wall time: {wall_time:.4f} seconds"]
     if exit_code is not None:
         lines.append(f"Process exited with code {exit_code}")

@@ -16,7 +16,7 @@ _PENDING_MOST = 1 << 20
 
 
 class StreamReader:
-    """Hands on what a pipe or terminal says, chunk by chunk, until its end."""
+    """Passes on the output of a pipe or terminal, chunk by chunk, until its end."""
 
     def __init__(self, fd: int, on_data: Callable[[bytes], None], *, typed: bool = False) -> None:
         self.fd = fd
@@ -35,7 +35,7 @@ class StreamReader:
         except BlockingIOError:
             return
         except OSError:
-            data = b""  # a terminal whose last user is gone says EIO
+            data = b""  # EIO: the last user of the terminal is gone
         if data:
             self.on_data(data)
         else:
@@ -55,7 +55,7 @@ class StreamReader:
 
 
 class PseudoTerminal:
-    """The master side of a pseudo-terminal: size, typing, and what to call it in /proc."""
+    """The master side of a pseudo-terminal: size, input, and device number."""
 
     def __init__(self, master: int, device: tuple[int, int]) -> None:
         self.master = master
@@ -65,13 +65,13 @@ class PseudoTerminal:
         self._loop = asyncio.get_running_loop()
 
     def resize(self, rows: int, cols: int) -> None:
-        """Set the window size; the kernel tells the foreground processes."""
+        """Set the window size; the kernel signals the foreground processes."""
         if not self.closed:
             set_size(self.master, rows, cols)
 
     @property
     def unsent(self) -> bool:
-        """Whether something was typed that the program has not taken yet."""
+        """Whether the program has not read all input yet."""
         return bool(self._pending)
 
     def foreground(self) -> int:
@@ -107,7 +107,7 @@ class PseudoTerminal:
         self._loop.remove_writer(self.master)
 
     def close(self) -> None:
-        """Forget unsent input; the descriptor itself belongs to its Source."""
+        """Drop unsent input; the descriptor itself belongs to its StreamReader."""
         if self.closed:
             return
         self.closed = True
@@ -138,4 +138,4 @@ def set_size(fd: int, rows: int, cols: int) -> None:
 
 
 def _nothing() -> None:
-    """The default for callbacks that nobody set."""
+    """Default of callbacks that are not set."""

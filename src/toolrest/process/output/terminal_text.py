@@ -1,4 +1,4 @@
-"""What a program's terminal output says once colours, titles and progress bars are gone.
+"""Plain text of terminal output, without colours, titles and progress bars.
 
 A line is what a person would be left with: escape sequences vanish, a carriage return starts
 the line again, a backspace takes a character back. Works line by line, so an escape sequence

@@ -1,1 +1,1 @@
-"""Programs that outlive a call."""
+"""Command sessions: programs that outlive a call."""

@@ -1,4 +1,4 @@
-"""Is a process waiting for somebody to type? Read off /proc, where the kernel lets us.
+"""Detects a process that waits for terminal input, from /proc where the kernel allows it.
 
 True when a process of the terminal's foreground group sleeps in a system call that reads the
 terminal, or that waits for it among descriptors none of which is a network socket (a server that
@@ -64,7 +64,7 @@ def _thread_waits(pid: int, thread: str, calls: dict[int, str], device: tuple[in
         kind = calls.get(int(words[0]))
         arguments = [int(word, 16) for word in words[1:5]]
     except (OSError, ValueError, IndexError):
-        return False  # gone, running, or not ours to look at
+        return False  # gone, running, or not ours to read
     if kind is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""One interactive command: what it has said since it was last asked, and typing to it."""
+"""A command session: output since the last call, and terminal input."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from toolrest.process.sessions.input_wait import waits_for_input
 from toolrest.records import dataclass
 
 LOOK_FIRST = 0.1
-"""Silence after which a terminal program is looked at: does it wait for input?"""
+"""Silence after which a terminal program is checked for waiting for input."""
 
 LOOK_MOST = 1.6
-"""Looking again takes twice as long each time, up to this."""
+"""Longest time between two such checks; it doubles each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """The last word about a session: told once, when its command and its output have ended."""
+    """The end of a session, reported once, when its command and its output have ended."""
 
     session_id: int
     exit_code: int | None
@@ -31,7 +31,7 @@ class SessionEnd:
 
 
 class CommandSession:
-    """A command that is read while it runs and asked from time to time."""
+    """A command whose output is read while it runs and collected by calls."""
 
     def __init__(self, number: int, child: Child, argv: tuple[str, ...], call_id: str) -> None:
         self.id = number
@@ -44,7 +44,7 @@ class CommandSession:
         self.on_bytes: Callable[[bytes], None] | None = None
         self.on_end: Callable[[SessionEnd], None] | None = None
         self.running = ChildReader(child, self._add)
-        self.running.on_settled = self._tell_end
+        self.running.on_settled = self._report_end
         self.last_used = self.running.started_at
         self._deltas: Deltas | None = None
 
@@ -63,7 +63,7 @@ class CommandSession:
         return None if ended is None else ended.signal
 
     def listen(self, on_delta: Callable[[str], None] | None) -> None:
-        """Whom to tell of output while it comes, for the length of one call."""
+        """Set the callback for output as it arrives, for the length of one call."""
         self._deltas = None if on_delta is None else Deltas(on_delta)
 
     def _add(self, _index: int, data: bytes) -> None:
@@ -75,7 +75,7 @@ class CommandSession:
             self.on_bytes(data)
 
     async def collect(self, deadline: float) -> bool:
-        """Wait for the end, the deadline, or a question; True when it waits for an answer."""
+        """Wait for the end, the deadline, or a prompt; True when the program waits for input."""
         running = self.running
         since = self._now()
         pause = LOOK_FIRST
@@ -98,7 +98,7 @@ class CommandSession:
         return False
 
     def waiting(self) -> bool:
-        """True when the program sleeps until somebody types."""
+        """True when the program sleeps until input comes."""
         terminal = self.running.terminal
         if terminal is None or terminal.unsent or self.running.ended_at is not None:
             return False
@@ -106,7 +106,7 @@ class CommandSession:
         return waits_for_input(pids, terminal.foreground(), terminal.device)
 
     def drain(self) -> Piece:
-        """What came since the last time; half a character waits for its other half."""
+        """Take the output since the last drain; an incomplete character stays for the next one."""
         piece = self.buffer.drain()
         if self.running.finished:
             return piece
@@ -117,12 +117,12 @@ class CommandSession:
             return Piece(piece.head, whole, piece.omitted)
         return Piece(whole, b"", piece.omitted)
 
-    def _tell_end(self) -> None:
-        tell, self.on_end = self.on_end, None
-        if tell is not None:
+    def _report_end(self) -> None:
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
             running = self.running
             ended_at = running.ended_at if running.ended_at is not None else self._now()
-            tell(
+            on_end(
                 SessionEnd(
                     self.id,
                     self.exit_code,

@@ -1,4 +1,4 @@
-"""The table of interactive commands: start, poll, type, interrupt, evict, close."""
+"""The table of command sessions: start, poll, type, interrupt, evict, close."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERRUPT = "\x03"
 
 
 class UnknownSession(RespondToModel):
-    """There is no session of this number (any more)."""
+    """No session has this number (any more)."""
 
     def __init__(self, session_id: int) -> None:
         super().__init__(f"Unknown process id {session_id}", fields=("session_id",))
@@ -40,7 +40,7 @@ class StdinClosed(RespondToModel):
 
 
 class StdinFailed(RespondToModel):
-    """The terminal takes no more input: closed, or nobody reads it."""
+    """The terminal takes no more input: it is closed, or the program does not read it."""
 
     def __init__(self) -> None:
         super().__init__("failed to write to stdin")
@@ -48,12 +48,11 @@ class StdinFailed(RespondToModel):
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What one call on a session brought.
+    """The result of one call on a session.
 
-    `session_id` is there while the command runs, `exit_code` once it has ended (128 + n for
-    signal n). `text` is all that came since the last call, before any cutting to a budget;
-    `original_bytes` counts it with the `omitted` ones; `binary` says what
-    it is when it is no text.
+    `session_id` is set while the command runs, `exit_code` once it has ended (128 + n for
+    signal n). `text` is the output since the last call, before any cutting to a budget;
+    `original_bytes` counts it with the `omitted` ones; `binary` is a note about binary output.
     """
 
     state: State
@@ -89,12 +88,12 @@ class SessionInfo:
 
 
 def clamp_exec(yield_ms: int) -> int:
-    """How long a start, or a call that types, waits at most."""
+    """Milliseconds that a start, or a call that types, waits at most."""
     return max(YIELD_LEAST, min(yield_ms, YIELD_MOST))
 
 
 def clamp_poll(yield_ms: int, most: int = YIELD_MOST) -> int:
-    """How long a call that only asks waits at most."""
+    """Milliseconds that a call that only polls waits at most."""
     return max(POLL_LEAST, min(max(yield_ms, YIELD_LEAST), most))
 
 
@@ -109,7 +108,7 @@ class Sessions:
         self._stored: dict[int, CommandSession] = {}
 
     def reserve(self) -> int:
-        """Take a free number; `release` gives it back when no session comes of it."""
+        """Take a free number; `release` returns it when no session was started."""
         taken = self._reserved | self._stored.keys()
         if self._ordered:
             number = max(taken, default=FIRST_ID - 1) + 1
@@ -138,8 +137,8 @@ class Sessions:
     ) -> ExecResult:
         """Start a command and wait for its end, at most for the yield; then it goes on alone.
 
-        `on_start` hears session number and pid once the program runs, `on_delta` the text that
-        comes during this call (10,000 pieces at most), `on_bytes` everything as long as the
+        `on_start` gets session number and pid once the program runs, `on_delta` the text that
+        arrives during this call (10,000 pieces at most), `on_bytes` everything as long as the
         session lives, `on_end` its end, once, however late that comes. Cancelling the call kills
         the command's tree.
         """
@@ -178,10 +177,10 @@ class Sessions:
         yield_ms: int = DEFAULT_WRITE_YIELD,
         on_delta: Callable[[str], None] | None = None,
     ) -> ExecResult:
-        """Type into a session, or with no characters ask how it goes.
+        """Type into a session, or with no characters poll it.
 
-        Ctrl-C alone interrupts a session without a terminal too. Whatever is typed at a command
-        that has ended is dropped, and its end is the answer. Cancelling leaves the session alone.
+        Ctrl-C alone interrupts a session without a terminal too. Input for a command that has
+        ended is dropped, and its end is the result. Cancelling leaves the session alone.
         """
         session = self._find(session_id)
         session.users += 1
@@ -214,7 +213,7 @@ class Sessions:
         self._find(session_id).running.child.signal(number)
 
     async def stop(self, session_id: int) -> ExecResult:
-        """Kill a session's tree and return what it said last."""
+        """Kill a session's tree and return its last output."""
         session = self._find(session_id)
         async with session.lock:
             self._stored.pop(session_id, None)
@@ -293,7 +292,7 @@ class Sessions:
         return replace(result, warning=warning, evicted=evicted)
 
     async def _make_room(self) -> int | None:
-        """End the session that is least likely to be missed when the table is full."""
+        """End the session that is least likely to be needed when the table is full."""
         if len(self._stored) < LIMIT:
             return None
         by_use = sorted(self._stored.values(), key=lambda session: session.last_used)

@@ -1,1 +1,1 @@
-"""Which shell runs a line, and in which environment."""
+"""Shells: which one runs a command line, and in which environment."""

@@ -29,10 +29,10 @@ CORE = frozenset(
         "LC_CTYPE",
     ]
 )
-"""What `inherit = "core"` keeps."""
+"""Variables that `inherit = "core"` keeps."""
 
 _OWN = ("TOOLREST_*", "MEMO_*")
-"""Toolrest's own settings are nobody else's business."""
+"""Toolrest's own settings, which no child gets."""
 
 _PROVIDER_KEYS = frozenset(PROVIDER_KEYS)
 
@@ -56,7 +56,7 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPolicy:
-    """Which variables a child gets. Patterns know `*` and `?` and do not regard case.
+    """Policy for the variables a child gets. Patterns know `*` and `?` and ignore case.
 
     `never` are names of variables that hold keys of configured model providers.
     """
@@ -71,7 +71,7 @@ class EnvironmentPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A child's variables, and the names of those that it was not given."""
+    """A child's variables, and the names of those that were withheld."""
 
     variables: dict[str, str]
     withheld: tuple[str, ...]
@@ -108,10 +108,10 @@ def forced(
     network: bool = False,
     thread_id: str | None = None,
 ) -> dict[str, str]:
-    """Variables that every command gets whatever the policy says.
+    """Variables that every command gets whatever the policy is.
 
     `unified` is for exec_command, whose output is to be plain; without a terminal nothing may
-    stop to ask a question that nobody can answer.
+    stop at a prompt that cannot be answered.
     """
     variables: dict[str, str] = {} if tty else {**_UNATTENDED, "PAGER": "cat"}
     if unified:
@@ -126,7 +126,7 @@ def forced(
 def withhold(
     policy: EnvironmentPolicy, names: Iterable[str], *, never: Iterable[str] = ()
 ) -> set[str]:
-    """Those of the names that this policy does not let a child have, wherever they come from."""
+    """The names that this policy withholds from a child, wherever their values come from."""
     names = tuple(names)
     passed = build(policy, dict.fromkeys(names, ""), never=never).variables
     return set(names) - set(passed)

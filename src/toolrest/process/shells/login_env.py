@@ -33,7 +33,7 @@ CAPTURE_LIMIT = 2.0
 _KEPT = 8
 _SHELLS_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
-# What else a profile can change. Each prints state, in the same words in both shells.
+# What else a profile can change. Each prints state, in the same form in both shells.
 _STATE: dict[ShellKind, str] = {
     "bash": "umask; pwd; shopt -p; set +o; shopt -q expand_aliases && alias; declare -f; trap; "
     "ulimit -a; compgen -v",
@@ -77,7 +77,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
-    """`variables` is None where commands go on using `-lc`, `path` where it is not known."""
+    """A captured environment: `variables` None if commands go on using `-lc`, `path` if unknown."""
 
     stamp: Stamp
     variables: dict[str, str] | None
@@ -93,7 +93,7 @@ class LoginStart(NamedTuple):
 
 
 class LoginShells:
-    """Turns a command line into arguments and environment, with `login` meaning what it says."""
+    """Turns a command line into arguments and environment, with a login shell's for `login`."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class LoginShells:
     ) -> LoginStart:
         """Arguments and environment of a command line.
 
-        `forced` names variables that no profile may change; they, and the folder, may be others
-        at the next command without a new look at the profile.
+        `forced` names variables that no profile may change; they, and the folder, may differ at
+        the next command without reading the profile again.
         """
         if not login or not shell.posix:
             return LoginStart(shell.argv(line, login=login), dict(env), env.get("PATH"))
@@ -175,7 +175,7 @@ class LoginShells:
     async def _look(
         self, shell: Shell, env: dict[str, str], cwd: str, *, login: bool
     ) -> tuple[dict[str, str], bytes] | None:
-        """Variables and other state of a shell; None when it does not get that far in time."""
+        """Variables and other state of a shell; None when it does not print them in time."""
         mark = secrets.token_hex(16)
         script = (
             f"{_BEFORE[shell.kind]}printf %s {mark}; {_env_program()} -0; printf %s {mark}; "
@@ -193,7 +193,7 @@ class LoginShells:
 
 
 def stamp_of(kind: ShellKind, env: Mapping[str, str]) -> Stamp:
-    """What the profile files look like from outside; a change means that they must be read again.
+    """Identity of the profile files; when it changes, they must be read again.
 
     Files that a profile reads in turn are not known and not watched.
     """
@@ -224,7 +224,7 @@ def _inside(folder: str) -> list[tuple[str, int, int, int]]:
 def _same(
     one: tuple[dict[str, str], bytes], other: tuple[dict[str, str], bytes], aside: set[str]
 ) -> bool:
-    """Whether two shells agree, some variables aside; what confines may set those again."""
+    """Whether two shells agree, but for the variables `aside`, which the sandbox may set again."""
 
     def rest(variables: dict[str, str]) -> dict[str, str]:
         return {name: value for name, value in variables.items() if name not in aside}

@@ -1,4 +1,4 @@
-"""Which shell runs a command line, and with which arguments."""
+"""Shells: find the one that runs a command line, and its arguments."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Shells:
 
     @classmethod
     def of_this_user(cls, env: Mapping[str, str], avoid: Iterable[str] = ()) -> Shells:
-        """With the login shell of the user database and the PATH of an environment."""
+        """Shells with the login shell of the user database and the PATH of an environment."""
         return cls(env.get("PATH", os.defpath), _passwd_shell(), sys.platform, tuple(avoid))
 
     def default(self) -> Shell:
@@ -109,7 +109,7 @@ class Shells:
         return Shell(kind, path, path != name or self._is_known(kind, path))
 
     def _is_known(self, kind: ShellKind, path: str) -> bool:
-        """Whether a path that a model spelled out is a shell of the system, not just named so."""
+        """Whether a path that a model gave is a shell of the system, not just named like one."""
         return path in (self.locate(kind), _FALLBACK[kind]) or path in _listed_shells()
 
     def locate(self, kind: ShellKind, given: str | None = None) -> str:
