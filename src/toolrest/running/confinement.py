@@ -1,9 +1,4 @@
-"""How are the programs of one session confined, and what did that stop?
-
-What do sandbox and limits leave open here? Said with the first result that it concerns.
-
-How does something end whose client can be killed without ending it? A container, that is.
-"""
+"""Confinement of one session's programs: sandbox, network proxy, enforcement notes, containers."""
 
 from __future__ import annotations
 
@@ -33,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What the launcher said about programs; nothing in here ever comes from a model."""
+    """Settings of the launcher for the sandbox; none of them ever comes from a model."""
 
     network: Network = "off"
     allowed_hosts: tuple[str, ...] = ()
@@ -48,7 +43,7 @@ class Confinement:
     max_commands: int | None = None
     limits: Limits = field(default_factory=Limits)
     external: bool = False
-    """Programs run as they are, since something else confines them; all else stays the same."""
+    """Programs run without our sandbox, since something else confines them."""
 
 
 class Enclosure:
@@ -65,7 +60,7 @@ class Enclosure:
         on_blocked: Callable[[Blocked], None] | None = None,
     ) -> None:
         self.unavailable: str | None = None
-        """Why commands cannot be confined here, once one could not be."""
+        """The reason why commands cannot be confined here, once one could not be."""
         self._files = files
         self._confinement = confinement
         self._session_dir = session_dir
@@ -78,7 +73,7 @@ class Enclosure:
 
     @property
     def is_confined(self) -> bool:
-        """Whether commands run in a sandbox unless somebody lets them out."""
+        """Whether commands run in a sandbox unless approved to run outside."""
         return self._files.mode != "danger-full-access"
 
     @property
@@ -110,7 +105,7 @@ class Enclosure:
         return self._box
 
     async def open_network(self) -> None:
-        """The proxy of an allow list has to listen before the first command starts."""
+        """Start the proxy of a network allow list, which the first command needs."""
         if self._confinement.network != "allowlist" or self._proxy is not None:
             return
         from toolrest.sandbox.network.proxy import NetworkProxy
@@ -132,7 +127,7 @@ class Enclosure:
             self._on_blocked(blocked)
 
     async def enter(self, command: Command, *, outside: bool) -> Confined:
-        """What `confine` gives, with the network open that the command may use."""
+        """Open the network that the command may use, then `confine` it."""
         await self.open_network()
         if outside or self._box is not None or not self.is_confined:
             return self.confine(command, outside=outside, late=True)
@@ -140,7 +135,7 @@ class Enclosure:
         return await asyncio.to_thread(self.confine, command, outside=False)
 
     def confine(self, command: Command, *, outside: bool, late: bool = False) -> Confined:
-        """The command as it will be started: inside the sandbox, or as it is when let out.
+        """The command as it will be started: inside the sandbox, or unchanged when `outside`.
 
         With `late` some of the work is left to the command's `ready`, which runs beside its start;
         what that raises is for `refusal`.
@@ -155,13 +150,13 @@ class Enclosure:
             raise self.refusal(error) from error
 
     def refusal(self, error: SandboxUnavailable) -> RespondToModel:
-        """What the model is told when a command cannot be confined."""
+        """The error for the model when a command cannot be confined."""
         if not isinstance(error, SandboxBusy):
             self.unavailable = str(error)
         return RespondToModel(str(error), kind="sandbox_denied")
 
     def blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
-        """Whether a failure was the sandbox's doing, in words for the model."""
+        """A message for the model when the sandbox caused a failure, else None."""
         from toolrest.sandbox.denial import blocked_words
 
         hosts, self._turned_away = self._turned_away, []
@@ -171,7 +166,7 @@ class Enclosure:
         return blocked_words(stdout, stderr, code, backend, policy, cwd, hosts)
 
     def disturbed(self, backend: str, code: int | None, text: str) -> tuple[str, ...]:
-        """A note where the sandbox could not be made this once, so that nothing was run."""
+        """A note when the sandbox could not be made this time, so that nothing was run."""
         if backend != "bubblewrap" or code != 1:
             return ()
         from toolrest.sandbox.denial import disturbed
@@ -179,7 +174,7 @@ class Enclosure:
         return disturbed(text, code)
 
     async def aclose(self) -> None:
-        """Close the way to the network."""
+        """Close the network proxy."""
         if self._proxy is not None:
             await self._proxy.aclose()
 
@@ -188,14 +183,14 @@ _IN_CONTAINER = "limits: not applied to containers; use sandbox.run_args (--memo
 
 
 class EnforcementNotes:
-    """Remembers what the session's results have said already."""
+    """Notes on what is not enforced here, each reported once a session."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def unreported(self, confined: Confined, taken: Collection[str]) -> tuple[str, ...]:
-        """What is not enforced for this command and was not said before.
+        """Notes on what is not enforced for this command and was not reported before.
 
         `taken` are the limits that the session's control group holds.
         """
@@ -207,8 +202,8 @@ class EnforcementNotes:
         if self._limits:
             docker = confined.backend == "docker"
             found += [_IN_CONTAINER] if docker else self._limits.unmet(taken)
-        fresh = tuple(words for words in found if words not in self._said)
-        self._said.update(fresh)
+        fresh = tuple(note for note in found if note not in self._reported)
+        self._reported.update(fresh)
         return fresh
 
 
@@ -223,19 +218,19 @@ class ContainerStops:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self, argv: tuple[str, ...]) -> None:
-        """End it and wait for that, whoever is cancelled meanwhile; nothing for no command."""
+        """Run the command that ends a container, if any, to its end even when cancelled."""
         if argv:
             await uncancelled(asyncio.ensure_future(self._stop(argv)))
 
     def stop_soon(self, argv: tuple[str, ...]) -> None:
-        """End it without waiting."""
+        """Run the command that ends a container without waiting for it."""
         if argv:
             task = asyncio.get_running_loop().create_task(self._stop(argv))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def settle(self) -> None:
-        """Wait for all of them."""
+        """Wait for all commands that are ending containers."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 

@@ -1,4 +1,4 @@
-"""What running a program brought: its result, and how it was confined."""
+"""Results of running a program, with the sandbox that confined it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ R = TypeVar("R", RunResult, ExecResult)
 
 @dataclass(slots=True)
 class RunOutcome:
-    """How a command went, how it was confined, and which variables it was not given."""
+    """A command's result, the sandbox that confined it, and the variables it was not given."""
 
     result: RunResult
     backend: str
     withheld: tuple[str, ...]
     blocked: str | None = None
-    """What the sandbox stopped and how to ask, in one sentence."""
+    """One sentence: what the sandbox denied, and how to ask for approval."""
     gaps: tuple[str, ...] = ()
-    """What is not enforced here, as far as no result has said it yet."""
+    """Notes on what is not enforced here that no earlier result carried."""
 
 
 @dataclass(slots=True)
 class ExecOutcome:
-    """What one call on an interactive command brought."""
+    """The result of one call on a command session."""
 
     result: ExecResult
     backend: str
@@ -37,8 +37,8 @@ class ExecOutcome:
 
 
 def without_launcher(result: R, command: Command) -> R:
-    """In a pid namespace of its own everything dies with the command: what is still seen of it
-    a moment later is the launcher on its way out, not something left running.
+    """The result without background pids, for a command with a pid namespace of its own: there
+    everything dies with the command, and what is seen a moment later is the ending launcher.
     """
     if command.own_pid_namespace and result.background_pids:
         return replace(result, background_pids=())

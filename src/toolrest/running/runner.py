@@ -1,4 +1,4 @@
-"""The programs of one session: in which environment, how confined, and ended with the session."""
+"""The runner: starts a session's programs, confined, and ends them with the session."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Runner:
         self._environments: dict[tuple[bool, bool], tuple[Environment, dict[str, str]]] = {}
 
     def _login_shells(self, outside: bool) -> LoginShells:
-        """A profile is read where the command itself will run: in the sandbox, or outside."""
+        """Login shells that read the profile where the command runs: in the sandbox or outside."""
 
         def confine(command: Command) -> Command:
             confined = self.enclosure.confine(command, outside=outside)
@@ -87,7 +87,7 @@ class Runner:
 
     @property
     def is_confined(self) -> bool:
-        """Whether commands run in a sandbox unless somebody lets them out."""
+        """Whether commands run in a sandbox unless approved to run outside."""
         return self.enclosure.is_confined
 
     def workdir(self, given: str | None) -> str:
@@ -95,7 +95,7 @@ class Runner:
         path = self.files.resolve(given) if given else self.files.cwd
         known = _folder(path)
         if known is not None and known == self._last_workdir:
-            return path  # the very folder that was judged last time
+            return path  # the same folder as last time
         denied = self.files.read_denied(path)
         if denied is not None:
             raise Rejected(denied)
@@ -107,7 +107,7 @@ class Runner:
         return path
 
     def count(self) -> None:
-        """One more command; past the session's limit the model is told which setting that is."""
+        """Count a command; past the session's limit the error for the model names the setting."""
         most = self.confinement.max_commands
         self._tally.commands += 1
         if most is not None and self._tally.commands > most:
@@ -119,7 +119,7 @@ class Runner:
     def environment(
         self, *, unified: bool, tty: bool = False
     ) -> tuple[dict[str, str], tuple[str, ...], dict[str, str]]:
-        """A child's variables, the names withheld from it, and those that nothing may change."""
+        """A child's variables, the names withheld from it, and the forced variables."""
         known = self._environments.get((unified, tty))
         if known is None:  # nothing that it depends on changes while the session lives
             network = not self.is_confined or self.confinement.network == "on"
@@ -133,7 +133,7 @@ class Runner:
 
     @cached_property
     def suspects(self) -> tuple[str, ...]:
-        """Folders whose programs a project brings along or a tool can have written."""
+        """Folders whose programs come with a project or may have been written by a tool."""
         return unique(r for r in (self.files.workspace, *self.files.writable_roots) if r != "/")
 
     def plan(
@@ -147,8 +147,8 @@ class Runner:
         tty: bool = False,
         escalated: bool = False,
     ) -> Launch:
-        """The record of a command line or an argument vector, as far as is known without starting
-        anything: what a login profile sets comes with `settle`.
+        """The launch record of a command line or argument vector, as far as it is known without
+        starting anything: `settle` adds what a login profile sets.
         """
         env, withheld, forced = self.environment(unified=unified, tty=tty)
         cwd = self.files.resolve(workdir) if workdir else self.files.cwd
@@ -180,7 +180,7 @@ class Runner:
         )
 
     async def settle(self, launch: Launch, *, outside: bool) -> Launch:
-        """The record with the environment that a login profile leaves, where one is read."""
+        """The launch record with the environment of the login profile, where one is read."""
         if not launch.login:
             return launch
         shell = Shell(cast("ShellKind", launch.shell), launch.argv[0])
@@ -188,7 +188,7 @@ class Runner:
         return replace(launch, env=env, start=start, path=path)
 
     def compare(self, launch: Launch) -> None:
-        """Raise Changed when starting it now would execute another file than the one judged."""
+        """Raise Changed if starting it now would execute another file than the one decided on."""
         path = launch.env.get("PATH", os.defpath)
         now = find_executable(launch.start[0], path, launch.cwd, self.suspects)
         if now != launch.program:
@@ -200,7 +200,7 @@ class Runner:
     async def run(
         self, argv: tuple[str, ...], cwd: str, *, seconds: float, outside: bool
     ) -> RunOutcome:
-        """Run a program of our own choice to its end or its time limit."""
+        """Run a program of Toolrest's own choice to its end or its time limit."""
         return await self.run_once(self.plan(argv, cwd), seconds=seconds, outside=outside)
 
     async def run_once(
@@ -211,7 +211,7 @@ class Runner:
         outside: bool,
         on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
     ) -> RunOutcome:
-        """Run it to its end or its time limit; the whole tree is gone after a timeout."""
+        """Run a launch record to its end or its time limit, which kills the whole tree."""
         command = Command(launch.start, launch.cwd, launch.env)
         return await self._run(command, launch.withheld, seconds, outside, on_delta)
 
@@ -268,7 +268,7 @@ class Runner:
         on_start: Callable[[int, int], None] | None = None,
         on_end: Callable[[SessionEnd], None] | None = None,
     ) -> ExecOutcome:
-        """Start a command that may outlive the call; `on_end` hears its end, however late."""
+        """Start a command that may outlive the call; `on_end` gets its end, however late."""
         cwd = launch.cwd
         command = Command(launch.start, cwd, launch.env, tty=launch.tty)
         confined = await self._confined(command, outside)
@@ -314,7 +314,7 @@ class Runner:
         return ExecOutcome(result, backend, withheld, blocked)
 
     def left_sandbox(self, session_id: int) -> bool:
-        """Whether a command that still runs was let out of the session's sandbox."""
+        """Whether a command that still runs was started outside the session's sandbox."""
         backend, _ = self._sessions.get(session_id, ("", ""))
         return self.is_confined and backend == "none"
 
@@ -326,7 +326,7 @@ class Runner:
         yield_ms: int,
         on_delta: Callable[[str], None] | None = None,
     ) -> ExecOutcome:
-        """Type into a command that still runs, or ask how it goes."""
+        """Type into a command that still runs, or poll it."""
         backend, cwd = self._sessions.get(session_id, ("none", self.files.cwd))
         result = await self.sessions.write(session_id, chars, yield_ms=yield_ms, on_delta=on_delta)
         if result.session_id is None:
@@ -344,7 +344,7 @@ class Runner:
 
     async def _confined(self, command: Command, outside: bool) -> Confined:
         if self.confinement.limits:
-            await self._owner.prepare()  # which limits the control group takes is known then
+            await self._owner.prepare()  # then the limits that the control group took are known
             limits = self.confinement.limits.for_process(self._owner.limits)
             command = replace(command, limits=limits)
         return await self.enclosure.enter(command, outside=outside)
@@ -359,7 +359,7 @@ class Runner:
 
 
 def _folder(path: str) -> tuple[str, int, int] | None:
-    """Which folder a path names; None when it names none."""
+    """Identity of the folder at a path; None when there is none."""
     try:
         info = os.stat(path)
     except (OSError, ValueError):

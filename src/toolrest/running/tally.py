@@ -1,4 +1,4 @@
-"""How many commands were run; sessions that are one to the user share the count."""
+"""The count of commands run, shared by a session and its sub-agents."""
 
 from __future__ import annotations
 
