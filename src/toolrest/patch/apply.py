@@ -1,7 +1,7 @@
-"""Writing a plan: all of it, or nothing.
+"""Apply a plan: write all of it, or nothing.
 
 New content is first written beside its target and flushed; only when all of it is on disk are
-names put in place, and every step knows how to be taken back. A file with several names, or one
+names put in place, and every step can be undone. A file with several names, or one
 reached through a symlink, keeps its inode: it is written in place, its old bytes at hand.
 
 What is not promised: a power cut in the middle of the renames can leave some files new and some
@@ -48,10 +48,10 @@ def commit(plan: Plan, files: FileSystem) -> list[str]:
 
 
 class _Undo:
-    __slots__ = ("arguments", "call", "saying")
+    __slots__ = ("action", "arguments", "call")
 
-    def __init__(self, saying: str, call: Callable[..., Any], *arguments: Any) -> None:
-        self.saying = saying
+    def __init__(self, action: str, call: Callable[..., Any], *arguments: Any) -> None:
+        self.action = action
         self.call: Callable[..., Any] | None = call
         self.arguments = arguments
 
@@ -74,7 +74,7 @@ class _Commit:
             if change.parting is not None:
                 self._do(change.problem, self.files.check_writable, change.path)
                 self._overwrite(change, change.parting)
-        # A file that gives way to a folder goes first; all others stay to the very end.
+        # Remove a file that a folder replaces first, all others at the very end.
         for change in removals:
             if change.path in folders:
                 self._remove(change)
@@ -104,7 +104,7 @@ class _Commit:
     # Steps
 
     def _check(self, change: PendingChange) -> None:
-        """What is there must be what the plan was made from."""
+        """Raise unless the disk still holds what the plan was made from."""
         before = change.before
         try:
             now = self.files.lstat(change.path)
@@ -144,12 +144,12 @@ class _Commit:
         old = self.plan.sources.get(change.path)
         if old is None:
             old = self._do(change.problem, self.files.read, change.path)
-        # Said before it is done: writing may stop half way.
+        # Register the undo before writing: writing may stop half way.
         self._on_failure(f"restore {change.path}", self.files.overwrite, change.path, old)
         self._do(change.problem, self.files.overwrite, change.path, content)
 
     def _make_executable(self, change: PendingChange, path: str) -> None:
-        """Whoever may read may also execute, or nobody may."""
+        """Set or clear the execute bits, setting them for everyone who may read."""
         if change.executable is None:
             return
         mode = stat.S_IMODE(self._do(change.problem, self.files.lstat, path).st_mode)
@@ -213,22 +213,22 @@ class _Commit:
         except OSError as error:
             raise ApplyError(problem, [why(error)]) from error
 
-    def _on_failure(self, saying: str, call: Callable[..., Any], *arguments: Any) -> _Undo:
-        undo = _Undo(saying, call, *arguments)
+    def _on_failure(self, action: str, call: Callable[..., Any], *arguments: Any) -> _Undo:
+        undo = _Undo(action, call, *arguments)
         self.undo.append(undo)
         return undo
 
     # Endings
 
     def roll_back(self) -> list[str]:
-        """Take every step back, the last first. Returns what could not be, in words."""
+        """Undo every step, the last first. Returns messages about what could not be undone."""
         stranded = []
         for undo in reversed(self.undo):
             if undo.call is None:
                 continue
             error = _twice(undo.call, *undo.arguments)
             if error is not None:
-                stranded.append(f"could not {undo.saying}: {os_reason(error)}")
+                stranded.append(f"could not {undo.action}: {os_reason(error)}")
         return stranded
 
     def finish(self) -> list[str]:
@@ -240,7 +240,7 @@ class _Commit:
 
 
 def _twice(call: Callable[..., Any], *arguments: Any) -> OSError | None:
-    """Try, and once more for a passing trouble. The last error, or None."""
+    """Try a call, and once more if it fails. Returns the last error, or None."""
     problem = None
     for _ in range(2):
         try:

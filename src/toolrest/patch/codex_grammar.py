@@ -1,11 +1,8 @@
-"""Is this text a patch in Codex's language, and what does it ask for?
+"""Codex's patch language: its parser, and the grammar that a model's server can enforce.
 
 The language and its leniencies are those of apply_patch: an envelope of two marker lines, and
-between them operations on files. Every refusal says which line is at fault.
-
-The patch language as a grammar that a model's server can enforce while the model writes.
-
-It is stricter than the parser: at least one operation, and at least one line in an added file.
+between them operations on files. Every error names the line at fault. The grammar is stricter
+than the parser: at least one operation, and at least one line in an added file.
 """
 
 from __future__ import annotations
@@ -101,7 +98,7 @@ if TYPE_CHECKING:
 
 
 class Patch:
-    """What a patch asks for, in its own order."""
+    """The operations of a patch, in its own order."""
 
     __slots__ = ("environment_id", "operations")
 
@@ -111,7 +108,7 @@ class Patch:
 
 
 def parse(text: str) -> Patch:
-    """Read a patch. ParseError says what is wrong and where."""
+    """Parse a patch. ParseError names what is wrong and where."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -128,7 +125,7 @@ def _without_return(lines: list[str]) -> list[str]:
 
 
 def _envelope(lines: list[str]) -> list[str]:
-    """The lines from begin to end, without the heredoc that a shell habit may have put around."""
+    """The lines from begin to end marker, without a heredoc around them."""
     problem = _envelope_problem(lines)
     if problem is None:
         return lines

@@ -74,7 +74,7 @@ def _cwd() -> str:
 
 
 def _utf8(argument: str | None, message: str) -> str:
-    # The interpreter decoded it by the locale, which has no say in what a patch is.
+    # The interpreter decoded it by the locale, but a patch is always UTF-8.
     try:
         if argument is not None:
             return os.fsencode(argument).decode()
@@ -95,7 +95,7 @@ def script() -> None:
     try:
         code = main(sys.argv, sys.stdin.buffer, sys.stdout.buffer, sys.stderr.buffer)
     except BrokenPipeError:
-        # Whoever read our output is gone; the patch itself was applied or refused by then.
+        # The reader of our output is gone; the patch itself was applied or refused by then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What can be wrong with a patch.
+"""Errors of patches.
 
 PatchError           nothing was written
 ├── ParseError       the text is not a patch; `line` where one is to blame
@@ -6,7 +6,7 @@ PatchError           nothing was written
 │   └── MatchError   a hunk's lines or its context are not in the file
 └── EditError        a string edit has no target, or more than one
 
-Each carries the documented words, and notes for a model that needs more than those.
+Each carries the documented message, and notes that a model sees after it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class PatchError(ToolrestError):
 
     @property
     def stderr(self) -> str:
-        """How the command says it, without the final newline."""
+        """The message on the command's stderr, without the final newline."""
         return self.message
 
     @property
     def verdict(self) -> str:
-        """How it is said behind `apply_patch verification failed: `."""
+        """The message behind `apply_patch verification failed: `."""
         return self.message
 
 
@@ -50,28 +50,28 @@ class ParseError(PatchError):
 
     @property
     def stderr(self) -> str:
-        """How the command says it, without the final newline."""
+        """The message on the command's stderr, without the final newline."""
         if self.line is None:
             return f"Invalid patch: {self.message}"
         return f"Invalid patch hunk on line {self.line}: {self.message}"
 
     @property
     def verdict(self) -> str:
-        """How it is said behind `apply_patch verification failed: `."""
+        """The message behind `apply_patch verification failed: `."""
         if self.line is None:
             return f"invalid patch: {self.message}"
         return f"invalid hunk at line {self.line}, {self.message}"
 
 
 class ApplyError(PatchError):
-    """The patch reads well but cannot be applied to what is on disk."""
+    """The patch is valid but cannot be applied to what is on disk."""
 
 
 class Missing:
-    """What was looked for in vain: the material of a diagnosis, which only a model gets to see.
+    """Lines that were not found: the input of a diagnosis, which only a model sees.
 
     Hunk `hunk` (from 1), at line `line` of the patch, was to turn the lines `old` into `new`
-    somewhere behind line `cursor` of the file. `context` is set when already that was not found.
+    somewhere behind line `cursor` of the file. `context` is set when not even that was found.
     """
 
     __slots__ = ("context", "cursor", "data", "hunk", "label", "line", "new", "old", "texts")

@@ -1,4 +1,4 @@
-"""What would be on disk by now? A file system with a patch's changes on top, none yet written.
+"""An overlay of a patch's pending changes over the file system; nothing is written.
 
 Every operation of a patch sees what the ones before it did, as if they had been carried out; what
 remains at the end is one change for each path. Symlinks are followed here, component by component,
@@ -25,11 +25,11 @@ _MAX_LINKS = 40
 
 
 class PendingChange:
-    """What is to become of one path: `content`, or nothing at all when that is None.
+    """The pending change of one path: its new `content`, or its removal when that is None.
 
     `before` is what is there on disk now. `like` names the file on disk whose mode and owner a
     new file takes. `parting` is written before the name goes: a file's other names keep it.
-    `problem` is what to say when it cannot be done.
+    `problem` is the error message when it cannot be done.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class PendingChange:
 
 
 class PendingFolder:
-    """A folder to be made, and what to say when it cannot be."""
+    """A folder to be made, and the error message when it cannot be."""
 
     __slots__ = ("path", "problem")
 
@@ -67,7 +67,7 @@ class PendingFolder:
 
 
 class Spot:
-    """Where a path leads: the name itself (`entry`), what it reaches (`real`), and its kind."""
+    """A resolved path: the name itself (`entry`), the path it reaches (`real`), and its kind."""
 
     __slots__ = ("entry", "kind", "real")
 
@@ -78,7 +78,7 @@ class Spot:
 
 
 class OverlayView:
-    """The disk as it would be. Reading is real; writing only remembers."""
+    """The disk with the pending changes. Reads go to the disk; writes are only recorded."""
 
     def __init__(self, files: FileSystem) -> None:
         self.files = files
@@ -91,7 +91,7 @@ class OverlayView:
     # Looking
 
     def spot(self, path: str) -> Spot:
-        """Where an absolute path leads; a missing last component is no error."""
+        """Resolve an absolute path; a missing last component is no error."""
         rest = _components(path)
         here = ""
         entry: str | None = None
@@ -120,7 +120,7 @@ class OverlayView:
         return Spot(entry or here, here, "dir")
 
     def kind(self, place: str) -> Kind:
-        """What is at a path whose folders are real, links not followed."""
+        """Kind of the entry at a path whose folders are real, links not followed."""
         if place in self.folders:
             return "dir"
         change = self.changes.get(place)
@@ -134,7 +134,7 @@ class OverlayView:
         return _KINDS.get(stat.S_IFMT(status.st_mode), "other")
 
     def on_disk(self, place: str) -> os.stat_result | None:
-        """What is there on disk, links not followed; None when nothing is."""
+        """Status of a path on disk, links not followed; None when nothing is there."""
         if place not in self._seen:
             try:
                 self._seen[place] = self.files.lstat(place)
@@ -143,7 +143,7 @@ class OverlayView:
         return self._seen[place]
 
     def read(self, spot: Spot) -> bytes:
-        """The content of a file as it would be by now."""
+        """The content of a file after the changes so far."""
         change = self.changes.get(spot.real)
         if change is not None and change.content is not None:
             return change.content
@@ -156,7 +156,7 @@ class OverlayView:
     def write(
         self, spot: Spot, content: bytes, problem: str, like: str | None = None
     ) -> PendingChange:
-        """Give a file this content; a new one takes after the file `like`."""
+        """Give a file this content; a new one gets mode and owner of the file `like`."""
         change = self._change(spot.real)
         self._refuse_twin(change, problem)
         if spot.kind == "missing":
@@ -171,7 +171,7 @@ class OverlayView:
         return change
 
     def remove(self, entry: str, problem: str) -> None:
-        """Take a name away."""
+        """Remove a name."""
         change = self._change(entry)
         if not change.fresh and change.before is not None and change.before.st_nlink > 1:
             change.parting = change.content
@@ -179,7 +179,7 @@ class OverlayView:
         change.problem = problem
 
     def make_folder(self, place: str, problem: str) -> None:
-        """Have a folder made before anything is written."""
+        """Add a folder that is made before anything is written."""
         self.folders[place] = PendingFolder(place, problem)
 
     def model(self, spot: Spot) -> str | None:
@@ -226,7 +226,7 @@ def _components(path: str) -> list[str]:
 
 
 def _planted(folder: os.stat_result, link: os.stat_result) -> bool:
-    """A link that another user put into a folder like /tmp; kernels do not follow those either."""
+    """Whether another user put a link into a folder like /tmp; kernels do not follow those."""
     open_to_all = stat.S_ISVTX | stat.S_IWOTH
     if folder.st_mode & open_to_all != open_to_all:
         return False

@@ -1,9 +1,8 @@
-"""What will a patch do, file by file? Everything is worked out before anything is written.
+"""Plan of a patch, file by file, made before anything is written; and its verification.
 
-Would a patch apply? Every operation is held against the unchanged disk; nothing is written.
-
-This is what a model's patch must pass before anybody is asked about it. It is stricter than
-applying: no path may be named twice, and what is deleted must be text.
+A model's patch must pass `verify` before its approval is asked for: every operation is compared
+with the unchanged disk. It is stricter than `plan`: no path may be named twice, and what is
+deleted must be text.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NOTHING = "No files were modified."
 
 
 class Record:
-    """One operation as it was asked for: on which path, and with which texts before and after."""
+    """One operation of a patch: its path, and the texts before and after."""
 
     __slots__ = ("after", "before", "move_path", "path")
 
@@ -47,7 +46,7 @@ class Plan:
     """The net effect of a patch: folders to make, one change a path, and the names to report.
 
     `records` are the operations in the patch's order; `sources` holds the bytes of every file
-    that was read from disk to work it all out, `notes` what a model should know about it.
+    that was read from disk for it, `notes` are messages for a model.
     """
 
     __slots__ = (
@@ -71,7 +70,7 @@ class Plan:
 
 
 def plan(patch: Patch, files: FileSystem, cwd: str, legacy: str | None = None) -> Plan:
-    """Work out a patch in Codex's language. ApplyError says what stands in the way."""
+    """Plan a patch in Codex's language. ApplyError gives the reason when it cannot be applied."""
     planner = Planner(files, cwd, legacy)
     for operation in patch.operations:
         if isinstance(operation, AddFile):
@@ -84,7 +83,7 @@ def plan(patch: Patch, files: FileSystem, cwd: str, legacy: str | None = None) -
 
 
 class Planner:
-    """Carries out operations on a view of the disk, and keeps the names for the summary."""
+    """Applies operations to an overlay of the disk, and keeps the names for the summary."""
 
     def __init__(self, files: FileSystem, cwd: str, legacy: str | None = None) -> None:
         self.view = OverlayView(files)
@@ -97,13 +96,13 @@ class Planner:
         self.deleted: list[str] = []
 
     def finish(self) -> Plan:
-        """The net effect. ApplyError when nothing was asked for."""
+        """The plan. ApplyError when the patch had no operations."""
         if not (self.added or self.modified or self.deleted):
             raise ApplyError(NOTHING)
         return Plan(self)
 
     def add(self, operation: AddFile) -> None:
-        """Write a file with this text, over whatever file is there."""
+        """Write a file with this text, replacing an existing one."""
         target = resolve(self.cwd, operation.path)
         content = operation.text.encode()
         self.write_new(target, content)
@@ -134,7 +133,7 @@ class Planner:
         content: bytes,
         destination: Target | None = None,
     ) -> None:
-        """Give a file that was read new content, in its place or in another."""
+        """Give a file that was read new content, at its path or at another."""
         if destination is None:
             self.view.write(spot, content, f"Failed to write file {target.label}")
             self.records.append(Record(target.label, data, content))
@@ -145,18 +144,18 @@ class Planner:
             self.modified.append(destination.spelled)
 
     def move(self, source: Target, spot: Spot, target: Target, content: bytes) -> None:
-        """Write the content at its new place and take the old name away."""
+        """Write the content at its new path and remove the old name."""
         landed = self.write_new(target, content, self.view.model(spot))
         if not self._same_file(spot, landed):
             self.remove(source, f"Failed to remove original {source.label}")
 
     def read(self, target: Target) -> tuple[Spot, bytes]:
-        """A file that is to be updated. ApplyError in the documented words."""
+        """Read a file that is to be updated. ApplyError has the documented message."""
         failed = f"Failed to read file to update {target.label}"
         return read_file(self.view, target, failed)
 
     def write_new(self, target: Target, content: bytes, like: str | None = None) -> Spot:
-        """Write a file wherever its path leads, making the folders that it lacks."""
+        """Write a file where its path leads, making missing folders."""
         problem = f"Failed to write file {target.label}"
         try:
             try:
@@ -172,7 +171,7 @@ class Planner:
         return spot
 
     def remove(self, target: Target, problem: str) -> None:
-        """Take a name away; what it leads to must exist and be no folder."""
+        """Remove a name; what it leads to must exist and be no folder."""
         try:
             spot = self.view.spot(target.path)
         except OSError as error:
@@ -203,12 +202,12 @@ class Planner:
         one, other = self.view.on_disk(source.entry), self.view.on_disk(landed.real)
         if one is None or other is None or one.st_nlink > 1:
             return False
-        # A name that differs in case only, where the file system does not tell them apart.
+        # A name that differs in case only, on a file system that ignores case.
         return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
 def read_file(view: OverlayView, target: Target, failed: str) -> tuple[Spot, bytes]:
-    """A regular file's place and bytes; ApplyError `failed: reason` when there is none."""
+    """A regular file's spot and bytes; ApplyError `failed: reason` when there is none."""
     try:
         spot = view.spot(target.path)
         if spot.kind == "missing":
@@ -222,7 +221,7 @@ def read_file(view: OverlayView, target: Target, failed: str) -> tuple[Spot, byt
         limit = f"file is too large to read: limit is {error.limit} bytes"
         raise ApplyError(f"{failed}: {limit}") from None
     except OSError as error:
-        notes = [error.words] if isinstance(error, Refused) else []
+        notes = [error.reason] if isinstance(error, Refused) else []
         raise ApplyError(f"{failed}: {os_reason(error)}", notes) from error
 
 
@@ -238,7 +237,7 @@ def updated_or_refused(
 
 
 def verify(patch: Patch, files: FileSystem, cwd: str, legacy: str | None = None) -> list[Record]:
-    """What each operation would do. PatchError says why the first bad one cannot."""
+    """The record of each operation. PatchError is the reason why the first bad one fails."""
     seen: set[str] = set()
     view = OverlayView(files)
     records = []

@@ -1,7 +1,7 @@
-"""Which kind of patch is this? One handler takes every form, whatever schema was advertised.
+"""A patch request in any form: one handler takes all of them, whatever schema was advertised.
 
-A text is told by how it begins, arguments by their names; where nothing fits, the error names all
-the forms.
+A text's form is known by its beginning, arguments' by their names; where nothing fits, the error
+names all the forms.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _TEXTS = ("input", "patch")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A patch that was read, in the form it came in."""
+    """A parsed patch, in its own form."""
 
     form: Form
     body: Patch | list[FileDiff] | EditRequest | WriteRequest
     error_prefix: str = REFUSED
-    """How the words begin that say why it was not even tried."""
+    """Beginning of the message for a patch that is refused before it is tried."""
 
     @property
     def dry_run(self) -> bool:
-        """Whether it asks only what would change."""
+        """Whether it only asks for what would change."""
         return isinstance(self.body, EditRequest) and self.body.dry_run
 
     def paths(self, cwd: str) -> list[str]:
@@ -67,14 +67,14 @@ class Request:
         return list(dict.fromkeys(resolve(cwd, name, literal=True).path for name in named))
 
     def verify(self, files: FileSystem, cwd: str, legacy: str | None = None) -> list[Record]:
-        """What it would do, before anybody is asked. PatchError when it cannot be done."""
+        """Verify it before approval is asked for. PatchError when it cannot be applied."""
         if isinstance(self.body, Patch):
             return verify(self.body, files, cwd, legacy)
         planned = self.plan(files, cwd, legacy)
         return [] if planned is None else planned.records
 
     def plan(self, files: FileSystem, cwd: str, legacy: str | None = None) -> Plan | None:
-        """Work it out. None when it would change nothing; PatchError when it cannot be done."""
+        """Plan it. None when it would change nothing; PatchError when it cannot be applied."""
         if isinstance(self.body, Patch):
             return plan(self.body, files, cwd, legacy)
         if isinstance(self.body, EditRequest):
@@ -86,7 +86,7 @@ class Request:
 
 
 def read(value: str | Mapping[str, Any]) -> Request:
-    """Read what a model sent: raw text, or a call's arguments. PatchError names what is wrong."""
+    """Parse what a model sent: raw text, or a call's arguments. PatchError names what is wrong."""
     if isinstance(value, str):
         return read_text(value)
     given = [name for name in _TEXTS if value.get(name) is not None]
@@ -104,7 +104,7 @@ def read(value: str | Mapping[str, Any]) -> Request:
 
 
 def read_text(text: str) -> Request:
-    """Read a patch text. What is neither form is refused in the words of Codex's language."""
+    """Parse a patch text. What is in neither form gets the parse error of Codex's language."""
     if unified.looks_like_diff(text):
         return Request("unified", unified.parse(text))
     try:

@@ -1,7 +1,4 @@
-"""A patch from text to disk, and what to say about it: the whole way, in one call.
-
-How is the outcome of a patch said? On stdout, on stderr, and to a model.
-"""
+"""Run a patch from text to disk; messages about its outcome for stdout, stderr and a model."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PatchOutcome:
-    """What came of a patch: as a command says it, and for the caller the plan or the error."""
+    """The outcome of a patch: a command's output, and the plan or the error."""
 
     __slots__ = ("error", "exit_code", "notes", "plan", "stderr", "stdout")
 
@@ -32,7 +29,7 @@ class PatchOutcome:
 
 
 def run(text: str, files: FileSystem, cwd: str, legacy: str | None = None) -> PatchOutcome:
-    """Read and apply a patch in Codex's language. Never raises for a bad patch or a bad disk."""
+    """Parse and apply a patch in Codex's language. Never raises for a bad patch or a bad disk."""
     try:
         planned = plan(grammar.parse(text), files, cwd, legacy)
     except PatchError as error:
@@ -41,7 +38,7 @@ def run(text: str, files: FileSystem, cwd: str, legacy: str | None = None) -> Pa
 
 
 def carry_out(planned: Plan, files: FileSystem) -> PatchOutcome:
-    """Write a plan, and say what came of it."""
+    """Apply a plan, and return the outcome."""
     try:
         left = commit(planned, files)
     except PatchError as error:
@@ -54,19 +51,19 @@ _SUCCESS = "Success. Updated the following files:\n"
 
 
 def success(plan: Plan) -> str:
-    """What the command prints: added, then modified, then deleted, as the patch spells them."""
+    """The command's stdout: added, modified, deleted paths, as the patch spells them."""
     groups = (("A", plan.added), ("M", plan.modified), ("D", plan.deleted))
     lines = [f"{letter} {path}\n" for letter, paths in groups for path in paths]
     return _SUCCESS + "".join(lines)
 
 
 def failure(error: PatchError) -> str:
-    """What the command prints on stderr."""
+    """The command's stderr."""
     return f"{error.stderr}\n"
 
 
 def ran(exit_code: int, seconds: float, output: str) -> str:
-    """What a model sees after a patch was tried."""
+    """The output for a model after a patch was tried."""
     return f"Exit code: {exit_code}\nWall time: {wall_time(seconds)} seconds\nOutput:\n{output}"
 
 
@@ -76,12 +73,12 @@ def wall_time(seconds: float) -> str:
 
 
 REFUSED = "apply_patch verification failed"
-"""How the words begin that a model sees of a patch that was not even tried."""
+"""Beginning of the message to a model for a patch that is refused before it is tried."""
 
 
-def refused(error: PatchError, words: str = REFUSED) -> str:
-    """What a model sees of a patch that was not even tried."""
-    return f"{words}: {error.verdict}"
+def refused(error: PatchError, prefix: str = REFUSED) -> str:
+    """The message to a model for a patch that is refused before it is tried."""
+    return f"{prefix}: {error.verdict}"
 
 
 EMPTY = "patch rejected: empty patch"

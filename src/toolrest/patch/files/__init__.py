@@ -1,1 +1,1 @@
-"""Where a patch reads and writes."""
+"""The file system that a patch reads and writes, behind the path policy."""

@@ -1,4 +1,4 @@
-"""What the engine needs of a file system. A session's path policy is one implementation."""
+"""The file system protocol of the patch engine; a session's path policy is one implementation."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ class FileSystem(Protocol):
 
     Symlinks are followed by the engine, never by these methods: a path comes with its folders
     already real, and an implementation refuses one whose folders have since become symlinks.
-    Every refusal is an OSError; a policy says no by PermissionError. Names beside a target are
-    written too (temporary files in its folder), so permission is a matter of folders and of the
-    target itself.
+    Every refusal is an OSError; a policy denies by PermissionError. Names beside a target are
+    written too (temporary files in its folder), so a target needs permission for its folder, too.
     """
 
     def lstat(self, path: str) -> os.stat_result:
-        """What is there, without following a symlink."""
+        """Status of a path, without following a symlink."""
 
     def readlink(self, path: str) -> str:
-        """Where a symlink points, as written."""
+        """Target of a symlink, as written."""
 
     def read(self, path: str) -> bytes:
         """The content of a regular file, never waiting. NotAFile and TooLarge are refusals."""
@@ -42,7 +41,7 @@ class FileSystem(Protocol):
         """Put one name in the place of another, at once."""
 
     def link(self, old: str, new: str) -> None:
-        """A second name for the same file."""
+        """Make a second name for the same file."""
 
     def unlink(self, path: str) -> None:
         """Remove a name."""

@@ -1,4 +1,4 @@
-"""How are files read and written on this machine? Every decision about that is here.
+"""Files of the operating system, read and written for the patch engine.
 
 All calls work on a name inside a folder that was opened component by component without following
 symlinks, so a folder swapped for a symlink after it was checked is refused, not followed.
@@ -22,11 +22,11 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Refused(PermissionError):
-    """A policy said no; the message is its words."""
+    """The path policy denied access; the message is the policy's reason."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(errno.EACCES, words)
-        self.words = words
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EACCES, reason)
+        self.reason = reason
 
 
 class NotAFile(OSError):
@@ -34,7 +34,7 @@ class NotAFile(OSError):
 
 
 class FileTooLarge(OSError):
-    """The file is over the limit for reading; `limit` says which."""
+    """The file is over the size `limit` for reading."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -42,14 +42,14 @@ class FileTooLarge(OSError):
 
 
 class OsFiles:
-    """The plain operating system. Close it (or use `with`) to let go of the folder it holds."""
+    """The plain operating system. Close it (or use `with`) to close the folder it holds open."""
 
     def __init__(self, max_read: int = MAX_READ) -> None:
         self.max_read = max_read
         self._held: tuple[str, int] | None = None
 
     def close(self) -> None:
-        """Let go of the folder that is held open between calls."""
+        """Close the folder that is held open between calls."""
         if self._held is not None:
             os.close(self._held[1])
             self._held = None
@@ -63,12 +63,12 @@ class OsFiles:
     # Looking
 
     def lstat(self, path: str) -> os.stat_result:
-        """What is there, without following a symlink."""
+        """Status of a path, without following a symlink."""
         fd, name = self._at(path)
         return os.stat(name, dir_fd=fd, follow_symlinks=False)
 
     def readlink(self, path: str) -> str:
-        """Where a symlink points, as written."""
+        """Target of a symlink, as written."""
         fd, name = self._at(path)
         return os.readlink(name, dir_fd=fd).decode("utf-8", "surrogateescape")
 
@@ -104,7 +104,7 @@ class OsFiles:
     def create(self, path: str, data: bytes, like: str | None) -> bool:
         """Make a new file, flushed to disk; False when not all of `like` could be kept."""
         model = None if like is None else self._model(like)
-        # A file that takes after another is private until it has that one's owner and mode.
+        # A file with a model is private until it has the model's owner and mode.
         fd = self._open_to_write(path, _CREATE, 0o666 if model is None else 0o600)
         try:
             _write_all(fd, data)
@@ -158,7 +158,7 @@ class OsFiles:
         os.rename(name, other, src_dir_fd=fd, dst_dir_fd=fd)
 
     def link(self, old: str, new: str) -> None:
-        """A second name for the same file."""
+        """Make a second name for the same file."""
         fd, name, other = self._pair(old, new)
         os.link(name, other, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
 
@@ -198,7 +198,7 @@ class OsFiles:
         return os.open(name, flags, mode, dir_fd=fd)
 
     def _at(self, path: str, *, writing: bool = False) -> tuple[int, bytes]:
-        """The folder of a path, open, and the name in it. Every call comes through here."""
+        """The opened folder of a path, and the name in it. Every method calls this."""
         folder, _, name = path.rpartition("/")
         if self._held is None or self._held[0] != folder:
             fd = self._descend(folder)
@@ -207,7 +207,7 @@ class OsFiles:
         return self._held[1], _bytes(name or ".")
 
     def _pair(self, old: str, new: str) -> tuple[int, bytes, bytes]:
-        """Two names in one folder: temporary names always live beside their targets."""
+        """The folder of two names: temporary names always lie beside their targets."""
         folder, _, other = new.rpartition("/")
         if old.rpartition("/")[0] != folder:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), new)
@@ -227,7 +227,7 @@ class OsFiles:
 
 
 def quietly(call: Callable[..., object], *arguments: object) -> None:
-    """Call, and let a refusal of the system pass. (contextlib would double the imports.)"""
+    """Call, ignoring an OSError. (contextlib would double the imports.)"""
     try:
         call(*arguments)
     except OSError:
@@ -235,7 +235,7 @@ def quietly(call: Callable[..., object], *arguments: object) -> None:
 
 
 def _bytes(name: str) -> bytes:
-    """A name as the disk has it, whatever the locale; bytes that are no UTF-8 come as they came."""
+    """A name as the bytes on disk, whatever the locale, also where they are not UTF-8."""
     return name.encode("utf-8", "surrogateescape")
 
 
@@ -246,7 +246,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _take_after(fd: int, like: os.stat_result, attributes: dict[str, bytes]) -> bool:
-    """Mode, owner and extended attributes; setuid and setgid go, as a kernel drops them too."""
+    """Copy mode, owner and extended attributes, but not setuid and setgid."""
     kept = True
     new = os.fstat(fd)
     if (new.st_uid, new.st_gid) != (like.st_uid, like.st_gid):

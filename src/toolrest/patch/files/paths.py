@@ -1,4 +1,4 @@
-"""Which absolute path does a patch mean? Text only; nothing is looked up."""
+"""Absolute paths of a patch, resolved as text only; nothing is looked up on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Target:
 
 
 def resolve(cwd: str, spelled: str, *, literal: bool = False) -> Target:
-    """Join a path to the working directory; `..` is taken away as text.
+    """Join a path to the working directory; `..` is resolved as text.
 
     Codex's language cannot name a tab or CR in a path: it drops them. `literal` keeps them.
     """

@@ -1,7 +1,7 @@
-"""The file system as a session's path policy lets the patch engine see it.
+"""The file system of the patch engine behind a session's path policy.
 
-The engine has followed every symlink before it comes here, and folders are entered without
-following any, so what is judged is the very place that is read or written.
+The engine has followed every symlink before it calls this, and folders are entered without
+following any, so the policy decides on exactly the path that is read or written.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from toolrest.policy.paths.policy import PathPolicy
 from toolrest.policy.paths.rules import unreadable, unwritable
 
 _SWAPPED = (
-    "it is none of the places that this call was judged by (a folder or a link on the way was "
+    "it is not a path that the decision on this call covers (a folder or a link on the way was "
     "replaced meanwhile)"
 )
 _DRAFT = ".toolrest-"
-"""How the engine's temporary names begin."""
+"""Prefix of the engine's temporary names."""
 
 
 class PolicyFiles(OsFiles):
-    """Files of one session. A refusal is a PermissionError that carries the policy's words.
+    """Files of one session. A denial is a PermissionError that carries the policy's reason.
 
-    `only` are the places that the call was judged by: nothing else is written, wherever a folder
-    or a link on the way leads by now.
+    `only` are the paths that the decision on the call covers: nothing else is written, wherever
+    a folder or a link on the way leads by now.
     """
 
     def __init__(self, policy: PathPolicy, only: Collection[str] | None = None) -> None:
@@ -59,7 +59,7 @@ class PolicyFiles(OsFiles):
         return super()._at(path, writing=writing)
 
     def _may_see(self, path: str) -> bool:
-        """Whether a place may be looked at: to read it, or on the way to something readable."""
+        """Whether a path may be looked up: because it, or something below it, may be read."""
         if self.policy.read_rule(path) is None:
             return True
         roots = self.policy.read_roots or ()
@@ -67,14 +67,14 @@ class PolicyFiles(OsFiles):
 
 
 def _unwritable(path: str, rule: str) -> str:
-    """The refusal in words that whoever sent the patch knows: of a draft, its folder."""
+    """The denial message; it names the folder instead of a temporary file."""
     folder, _, name = path.rpartition("/")
     shown = folder if name.startswith(_DRAFT) else path
     return unwritable(shown, shown, rule)
 
 
 def _is_part(path: str, places: Collection[str]) -> bool:
-    """Whether a path is one of these, a folder on the way to one, or our draft beside one."""
+    """Whether a path is one of these, a folder above one, or our temporary file beside one."""
     if path in places or any(place.startswith(f"{path}/") for place in places):
         return True
     folder, _, name = path.rpartition("/")

@@ -1,1 +1,1 @@
-"""The forms a change may come in: unified diffs, string edits, whole files, shell commands."""
+"""Forms of a patch besides Codex's: unified diffs, string edits, whole files, shell commands."""

@@ -1,4 +1,4 @@
-"""Is this shell command really a patch? Models habitually write `apply_patch <<'EOF'` to a shell.
+"""Patches in shell commands: models habitually write `apply_patch <<'EOF'` to a shell.
 
 Only a script that is nothing but such a call counts, and it is read as a syntax tree, never run:
 what the heredoc holds is the patch, literally. Anything else is an ordinary command.
@@ -47,7 +47,7 @@ class ShellPatch:
 
 
 def recognise(argv: Sequence[str]) -> ShellPatch | None:
-    """The patch that a command is, or None. ImplicitPatch when it is one without saying so."""
+    """The patch that a command is, or None. ImplicitPatch for a patch without `apply_patch`."""
     script = _script(argv)
     bare = argv[0] if len(argv) == 1 else script
     if bare is not None and _is_patch(bare):
@@ -133,7 +133,7 @@ def _is_call(command: Node) -> bool:
 
 
 def _name(command: Node) -> str | None:
-    """The command's word, when it is written plainly."""
+    """The command's name, when it is a plain word."""
     name = command.child_by_field_name("name") if command.type == "command" else None
     if name is None or [child.type for child in name.named_children] != ["word"]:
         return None

@@ -1,14 +1,11 @@
-"""String edits: this text becomes that text, where it is the only one of its kind.
+"""String edits: replace a text that occurs exactly once in a file, or every occurrence.
 
 Nothing is expanded in the new text, an edit that is not unique is refused with the count, and all
-edits of a call apply or none. Targets are found also where the file ends its lines otherwise than
-the model does; the file's endings are kept.
+edits of a call apply or none. Line endings need not match; the file's are kept.
 
-Where would this text be if the white space around its lines did not count?
-
-Models often get the indentation of what they quote wrong. When the exact text is nowhere, whole
-lines are compared without the space around them; the new lines are then moved to where the old
-ones really stand.
+Models often get the indentation of what they quote wrong. When the exact text is not found, whole
+lines are compared without the white space around them; the new lines are then indented as the
+lines in the file are.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from toolrest.records import dataclass
 
 
 class Loose(NamedTuple):
-    """A place in a text, its first line (from 1), and what is to stand there."""
+    """A match but for white space: span, first line (from 1), and the replacement."""
 
     start: int
     stop: int
@@ -37,7 +34,7 @@ class Loose(NamedTuple):
 
 
 def ignoring_whitespace(text: str, old: str, new: str) -> list[Loose]:
-    """Every place whose lines are those of `old` but for the space around them."""
+    """Every match of `old` whose lines differ only in the white space around them."""
     wanted = TextLines(old).texts
     bare = [line.strip() for line in wanted]
     if not any(bare):
@@ -50,7 +47,7 @@ def ignoring_whitespace(text: str, old: str, new: str) -> list[Loose]:
     for at in places:
         last = at + len(bare) - 1
         stop = offsets[last + 1] if ended else offsets[last] + len(lines.texts[last])
-        # Of several none will be written.
+        # Several matches are refused, so only a single one needs its replacement.
         only = len(places) == 1
         moved = _moved(new, wanted, lines.texts[at : last + 1]) if only else new
         found.append(Loose(offsets[at], stop, at + 1, moved))
@@ -58,7 +55,7 @@ def ignoring_whitespace(text: str, old: str, new: str) -> list[Loose]:
 
 
 def _windows(lines: list[str], wanted: list[str]) -> Iterator[int]:
-    """Where the wanted lines follow each other; the longest is looked for first."""
+    """Indices where the wanted lines follow each other, found by the longest of them."""
     anchor = max(range(len(wanted)), key=lambda index: len(wanted[index]))
     for at, line in enumerate(lines):
         first = at - anchor
@@ -71,10 +68,10 @@ def _windows(lines: list[str], wanted: list[str]) -> Iterator[int]:
 def _moved(new: str, quoted: list[str], real: list[str]) -> str:
     """The new text, indented as the real lines are where the quoted ones were not."""
     first = next(index for index, line in enumerate(quoted) if line.strip())
-    said, meant = _indent(quoted[first]), _indent(real[first])
+    wrong, right = _indent(quoted[first]), _indent(real[first])
     lines = new.replace("\r\n", "\n").split("\n")
     return "\n".join(
-        meant + line[len(said) :] if line.strip() and line.startswith(said) else line
+        right + line[len(wrong) :] if line.strip() and line.startswith(wrong) else line
         for line in lines
     )
 
@@ -102,7 +99,7 @@ class Edit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EditRequest:
-    """The edits of one file; `dry_run` asks only what they would change."""
+    """The edits of one file; with `dry_run` nothing is written."""
 
     path: str
     edits: tuple[Edit, ...]
@@ -111,7 +108,7 @@ class EditRequest:
 
 @dataclass(frozen=True, slots=True)
 class EditPlan:
-    """What edits would do. `plan` is None when they change nothing."""
+    """The plan of string edits. `plan` is None when they change nothing."""
 
     plan: Plan | None
     replacements: int
@@ -126,7 +123,7 @@ def from_arguments(arguments: Mapping[str, Any]) -> EditRequest:
     """Read a call's arguments, in any of the spellings. EditError names the field at fault."""
     path = _field(arguments, _PATHS, str)
     if not path:
-        raise EditError("file_path is missing: say which file to edit")
+        raise EditError("file_path is missing: name the file to edit")
     single = any(name in arguments for name in (*_OLD, *_NEW))
     listed = arguments.get("edits")
     if single and listed is not None:
@@ -167,7 +164,7 @@ def _field(
 def plan_edits(
     request: EditRequest, files: FileSystem, cwd: str, legacy: str | None = None
 ) -> EditPlan:
-    """Work out the edits of a file. PatchError says which one cannot be made, and why."""
+    """Plan the edits of a file. PatchError names the one that cannot be made, and the reason."""
     planner = Planner(files, cwd, legacy)
     target = resolve(cwd, request.path, literal=True)
     try:
@@ -197,7 +194,7 @@ def edited(
 ) -> tuple[str, int]:
     """A text after all edits, each on the result of the one before, and how many were made.
 
-    `notes` gets a word on each that was found only without the space around its lines.
+    `notes` gets a line on each that matched only without the white space around its lines.
     """
     total = 0
     for number, edit in enumerate(edits, start=1):
@@ -221,7 +218,7 @@ def edited(
 
 
 def _loose(text: str, edit: Edit, at: str) -> Loose | None:
-    """The one place that fits but for white space; several are refused like exact ones."""
+    """The one match but for white space; several are refused like exact ones."""
     found = [] if edit.replace_all else ignoring_whitespace(text, edit.old, edit.new)
     if len(found) > 1:
         raise _not_unique(text, [(place.start, place.stop) for place in found], at)
@@ -233,7 +230,7 @@ def _never(error: EditError) -> NoReturn:
 
 
 def _spans(text: str, edit: Edit) -> list[tuple[int, int]]:
-    """Where the target is. A model sees no CR, so a target without one fits any line ending."""
+    """Spans of the target. A model sees no CR, so a target without one fits any line ending."""
     if "\r" not in text or "\r" in edit.old:
         spans = _find_all(text, edit.old, edit.replace_all)
         if spans or "\r" not in text:
@@ -251,7 +248,7 @@ def _plain(text: str) -> str:
 
 
 def _find_all(text: str, part: str, apart: bool = True) -> list[tuple[int, int]]:
-    """Where a part is. To be unique it must not even overlap itself: then not `apart`."""
+    """Spans of a part; overlapping ones count too unless `apart`, to prove it unique."""
     spans: list[tuple[int, int]] = []
     at = text.find(part)
     while at >= 0 and (apart or len(spans) < _COUNTED):

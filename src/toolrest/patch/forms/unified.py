@@ -1,9 +1,7 @@
-"""Is this text a unified diff, and what does it ask for? Git's layout and the plain one.
+"""Parser of unified diffs, in git's layout and the plain one.
 
 Models count lines badly, so a hunk whose numbers do not add up is read by its marks alone. What
 cannot be read safely (binary content, symlinks, submodules) is refused, with the line at fault.
-
-Which file name does a diff header hold? Git quotes unusual names, others add a time.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ _PREFIXES = (("a/", "b/"), ("i/", "w/"), ("c/", "i/"), ("c/", "w/"), ("o/", "w/"
 
 @dataclass(slots=True)
 class Hunk:
-    """Marked lines, and where they are said to be; `start` counts from 1, None: not said.
+    """Marked lines, and the line number in the header; `start` counts from 1, None: not given.
 
     `open_old` and `open_new`: that side's last line has no newline.
     """
@@ -94,7 +92,7 @@ class Hunk:
 
 @dataclass(slots=True)
 class FileDiff:
-    """What a diff does to one file. A missing old or new name means made or removed."""
+    """The diff of one file. Without an old name it is made, without a new one removed."""
 
     line: int
     old: str | None = None
@@ -112,7 +110,7 @@ def looks_like_diff(text: str) -> bool:
 
 
 def parse(text: str) -> list[FileDiff]:
-    """Read a unified diff. ParseError says what is wrong and where."""
+    """Parse a unified diff. ParseError names what is wrong and where."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -170,7 +168,7 @@ class _Reader:
             self.at += 1
 
     def _extended(self, diff: FileDiff, line: str) -> bool:
-        """Take in one of git's extra header lines; False when it is none."""
+        """Read one of git's extra header lines; False when it is none."""
         if line.startswith(_BINARY):
             raise self._bad("binary content in a unified diff cannot be applied")
         if line.startswith("new file mode "):
@@ -220,7 +218,7 @@ class _Reader:
         self.diffs[-1].hunks.append(hunk)
 
     def _by_count(self, at: int, old: int, new: int) -> int | None:
-        """Where a hunk with these line counts ends; None when they do not fit its lines."""
+        """Index where a hunk with these line counts ends; None when they do not fit its lines."""
         while old > 0 or new > 0:
             mark = self.lines[at][:1] or " " if at < len(self.lines) else "?"
             if mark not in " -+\\":

@@ -1,6 +1,4 @@
-"""What will a unified diff do, file by file? The same plan as any other patch.
-
-What does a file look like after a diff's hunks? Placed by content, nearest to where they say.
+"""Plan of a unified diff: hunks placed by content, nearest to their line numbers.
 
 Unlike a chunk in Codex's language a hunk knows about the newline at the end of a file, and lines
 are what git takes for lines: text up to LF.
@@ -46,13 +44,13 @@ def _apply(text: str, hunks: list[Hunk], label: str) -> str:
         done = place + len(hunk.old)
         out += _lines(hunk, raw[place:done], ending, at_end=done == len(raw))
     out += raw[done:]
-    # What came to stand before other lines needs an ending of its own.
+    # Every line but the last needs an ending.
     out[:-1] = [line if line.endswith(("\n", "\r")) else line + ending for line in out[:-1]]
     return "".join(out)
 
 
 def _ending(text: str, hunks: list[Hunk]) -> str:
-    """A diff that shows CRs means its endings; one that shows none leaves them to the file."""
+    """Line ending of new lines: the diff's if it has CRs, else the file's."""
     if any(line.endswith("\r") for hunk in hunks for line in hunk.texts):
         return "\n"
     first = text.find("\n")
@@ -84,7 +82,7 @@ def _place(finder: Finder, hunk: Hunk, number: int, done: int, shift: int, label
 
 
 def _lines(hunk: Hunk, old: list[str], ending: str, at_end: bool) -> list[str]:
-    """The hunk's new lines: context as the file has it, and the end of the file as it says."""
+    """The hunk's new lines: context as the file has it, the end of the file as the hunk does."""
     out = []
     index = 0
     for mark, text in zip(hunk.marks, hunk.texts, strict=True):
@@ -102,7 +100,7 @@ def _lines(hunk: Hunk, old: list[str], ending: str, at_end: bool) -> list[str]:
 def plan_diff(
     diffs: list[FileDiff], files: FileSystem, cwd: str, legacy: str | None = None
 ) -> Plan:
-    """Work out a unified diff. ApplyError says what stands in the way."""
+    """Plan a unified diff. ApplyError gives the reason when it cannot be applied."""
     planner = Planner(files, cwd, legacy)
     for diff in diffs:
         if diff.old is None and diff.new is not None:
@@ -128,7 +126,7 @@ def _make(planner: Planner, diff: FileDiff, name: str) -> None:
             ["the diff says it is new (/dev/null); diff against its content instead"],
         )
     for hunk in diff.hunks:
-        hunk.start = 0  # there is only one place in a new file, whatever the numbers say
+        hunk.start = 0  # there is only one place in a new file, whatever the line numbers
     content = patched(b"", diff.hunks, target.label)
     spot = planner.write_new(target, content)
     planner.view.changes[spot.real].executable = diff.executable
@@ -173,7 +171,7 @@ def _target(planner: Planner, name: str) -> Target:
 
 
 def _which(planner: Planner, old: str, new: str) -> str:
-    """A plain diff may name a backup copy first: the new name, unless only the old one exists."""
+    """The file of a plain diff, which may name a backup first: new, unless only old exists."""
     if old == new or _exists(planner, _target(planner, new)):
         return new
     return old if _exists(planner, _target(planner, old)) else new

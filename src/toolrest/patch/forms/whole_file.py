@@ -1,6 +1,6 @@
-"""A whole file at once: made new, or given other content in its place.
+"""Whole-file writes: make a file, or replace the content of one.
 
-Mode, owner, encoding and byte order mark of a file that is there are kept.
+Mode, owner, encoding and byte order mark of an existing file are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolrest.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """The text that a file is to hold."""
+    """A file and its new text."""
 
     path: str
     content: str
@@ -24,7 +24,7 @@ class WriteRequest:
 def plan_write(
     request: WriteRequest, files: FileSystem, cwd: str, legacy: str | None = None
 ) -> Plan | None:
-    """Work it out. None when the file holds this already; PatchError when it cannot be written."""
+    """Plan the write. None when the file holds this already; PatchError if it cannot be written."""
     planner = Planner(files, cwd, legacy)
     target = resolve(cwd, request.path, literal=True)
     try:
@@ -45,7 +45,7 @@ def plan_write(
 
 
 def _like(data: bytes, text: str, label: str, legacy: str | None) -> bytes:
-    """A text in the encoding of what is there; UTF-8 where that is no text."""
+    """The text in the encoding of the existing file; UTF-8 where that is no text."""
     try:
         there = decode(data, legacy)
     except Unreadable:

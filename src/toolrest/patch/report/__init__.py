@@ -1,1 +1,1 @@
-"""What a patch changed: for events, and the diff of a whole turn."""
+"""Reports of what patches changed: for events, and the diff of a whole turn."""

@@ -1,4 +1,4 @@
-"""What does a patch change, for people and events to look at?"""
+"""The changes of a patch, as events and approval requests show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has a turn changed so far? One diff in git's layout, over any number of patches.
+"""The diff of a turn in git's layout, over any number of patches.
 
 The first time a path is touched its content is remembered; the diff compares that with the disk.
 """
@@ -29,7 +29,7 @@ class _File(NamedTuple):
 
 
 class TurnDiffTracker:
-    """Accumulates over a turn. Paths are shown relative to `root`."""
+    """Collects the changes of a turn. Paths are shown relative to `root`."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -37,7 +37,7 @@ class TurnDiffTracker:
         self._came_from: dict[str, str] = {}
 
     def watch(self, plan: Plan, files: FileSystem) -> None:
-        """Remember what a plan is about to change. To be called before it is carried out."""
+        """Remember the files that a plan will change. To be called before it is applied."""
         for change in plan.changes:
             if change.path not in self._before:
                 self._before[change.path] = _look(files, change.path)
@@ -47,7 +47,7 @@ class TurnDiffTracker:
                 self._came_from[new] = self._came_from.pop(old, old)
 
     def text(self, files: FileSystem) -> str:
-        """The diff from the first look to what is on disk now; empty when nothing differs."""
+        """The diff from the remembered contents to the disk now; empty when nothing differs."""
         now = {path: _look(files, path) for path in self._before}
         renamed = {
             new: old
@@ -80,7 +80,7 @@ def _look(files: FileSystem, path: str) -> _File | None:
 
 
 def _section(old: str, new: str, before: _File | None, after: _File | None) -> str:
-    """What is said of one file; a pure rename is not worth a word."""
+    """The diff of one file; empty for a pure rename."""
     if before == after:
         return ""
     a, b = _quoted(f"a/{old}"), _quoted(f"b/{new}")

@@ -1,1 +1,1 @@
-"""Texts of a patch: matching, rebuilding, diffs, encodings."""
+"""Text of a patch: matching, rebuilding, diffs, encodings."""

@@ -1,6 +1,6 @@
-"""Why does a hunk not match? The nearest place, the first line that differs, and what it may mean.
+"""Diagnosis of a hunk that does not match: nearest candidate, first difference, likely cause.
 
-None of this changes what is applied: it is said after the documented message, to a model that
+None of this changes what is applied: it follows the documented message, for a model that
 would otherwise have to guess.
 """
 
@@ -22,7 +22,7 @@ _SHOWN = 160
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is known about a hunk that was not found. Line numbers count from 1.
+    """The diagnosis of a hunk that was not found. Line numbers count from 1.
 
     `first` to `last` is the nearest candidate, where `agreeing` of `total` lines are as expected;
     at `line` the patch expects `expected` and the file has `found` (None: it has ended).
@@ -46,11 +46,11 @@ class Diagnosis:
     redacted: bool = False
 
     def to_json(self) -> JSONObject:
-        """For events and structured output."""
+        """The diagnosis as JSON, for events and structured output."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def notes(self) -> list[str]:
-        """The same in words, one line each."""
+        """The diagnosis as notes for a model, one line each."""
         where = f"hunk {self.hunk} of {self.path}"
         if self.patch_line:
             where += f" (line {self.patch_line} of the patch)"
@@ -81,7 +81,7 @@ class Diagnosis:
 
 
 def notes(error: PatchError) -> list[str]:
-    """Everything that helps a model after this error, one line each."""
+    """The notes for a model after this error, one line each."""
     missing = missing_of(error)
     if missing is None:
         return list(error.notes)
@@ -89,12 +89,12 @@ def notes(error: PatchError) -> list[str]:
 
 
 def missing_of(error: PatchError) -> Missing | None:
-    """What was looked for in vain, when that is what went wrong."""
+    """The lines that were not found, when that is the error."""
     return error.missing if isinstance(error, MatchError | EditError) else None
 
 
 def diagnose(missing: Missing) -> Diagnosis:
-    """Look for the place that a hunk may have meant."""
+    """Look for the lines that a hunk may have meant."""
     wanted = [missing.context] if missing.context is not None else missing.old
     keys = [folded(text) for text in missing.texts]
     asked = [folded(line) for line in wanted]
@@ -141,7 +141,7 @@ def _at(
 
 
 def _candidate(keys: list[str], asked: list[str], cursor: int) -> int | None:
-    """Where most of the lines agree; of equals the one nearest to where it was looked for."""
+    """Index where most of the lines agree; of equals the one nearest to the cursor."""
     places: dict[str, list[int]] = defaultdict(list)
     interesting = set(asked[:_MOST_LINES])
     for index, key in enumerate(keys):
@@ -157,7 +157,7 @@ def _candidate(keys: list[str], asked: list[str], cursor: int) -> int | None:
 
 
 def _alike(keys: list[str], asked: list[str], cursor: int) -> int | None:
-    """Where a line shares most words with the longest of the lines."""
+    """Index of the line that shares most words with the longest of the lines."""
     offset, line = max(enumerate(asked), key=lambda pair: len(pair[1]), default=(0, ""))
     words = set(line.split())
     best, score = None, 0
@@ -177,7 +177,7 @@ def _above(missing: Missing, wanted: list[str]) -> int | None:
 
 
 def _applied(missing: Missing) -> int | None:
-    """Where the new lines are, if they say enough to be told from chance."""
+    """Line number of the new lines, if there is enough of them to rule out chance."""
     new = missing.new
     added = [line for line in new if line.strip() and line not in missing.old]
     if not added and len([line for line in new if line.strip()]) < 2:

@@ -1,4 +1,4 @@
-"""Which lines differ between two texts? A shortest edit script, and the text that shows it.
+"""Line diffs of two texts: a shortest edit script, and its unified diff.
 
 Small texts are compared whole by Myers' algorithm; large ones are first cut at lines that occur
 exactly once in both. Where even a piece is too different to be worth the time, it counts as
@@ -48,7 +48,7 @@ def split_lines(text: str, universal: bool = True) -> list[str]:
 
 
 def edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
-    """The differences in order; an insertion that could lie higher or lower lies low."""
+    """The differences in order; an insertion lies as low as possible."""
     numbers: dict[str, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
     b = [numbers.setdefault(line, len(numbers)) for line in new]
@@ -222,7 +222,7 @@ def _snake(a: list[int], b: list[int], x: int, y: int, budget: _Budget) -> int:
 
 
 def _inside(x: int, y: int, n: int, m: int) -> tuple[int, int] | None:
-    """A split must leave two smaller pieces."""
+    """The split point, or None unless it leaves two smaller pieces."""
     return None if (x, y) in ((0, 0), (n, m)) else (x, y)
 
 
@@ -230,7 +230,7 @@ def _inside(x: int, y: int, n: int, m: int) -> tuple[int, int] | None:
 
 
 def _joined(pieces: Iterator[LineEdit]) -> list[LineEdit]:
-    """Neighbours without an equal line between them become one."""
+    """The edits, with neighbours that have no equal line between them joined."""
     joined: list[LineEdit] = []
     for edit in pieces:
         last = joined[-1] if joined else None
@@ -242,7 +242,7 @@ def _joined(pieces: Iterator[LineEdit]) -> list[LineEdit]:
 
 
 def _slid_down(changes: list[LineEdit], size: int, b: list[int]) -> list[LineEdit]:
-    """Insertions go as far down as the equal lines behind them allow."""
+    """The edits, with insertions moved down as far as the equal lines behind them allow."""
     done: list[LineEdit] = []
     waiting = changes[::-1]
     while waiting:

@@ -1,4 +1,4 @@
-"""Which text do these bytes hold, and which bytes is a text? Never guessed for writing.
+"""Encodings of files: decode bytes, encode a changed text; never guessed for writing.
 
 UTF-8, UTF-16 with a byte order mark, or the one legacy encoding that the settings name. Decoding
 and encoding again must give the very same bytes, else the file is refused.
@@ -14,12 +14,12 @@ from toolrest.patch.errors import ApplyError
 
 BOM = "\ufeff"
 
-# The words of the C library that the recorded messages were made with.
-_WORDS = {errno.ELOOP: "Symbolic link loop", errno.ENAMETOOLONG: "Filename too long"}
+# Messages of the C library that the recorded messages were made with.
+_MESSAGES = {errno.ELOOP: "Symbolic link loop", errno.ENAMETOOLONG: "Filename too long"}
 
 
 class Unreadable(Exception):
-    """Why a file's bytes are no text; the words are those of the recorded messages."""
+    """The reason why a file's bytes are no text, as in the recorded messages."""
 
 
 class DecodedText:
@@ -35,7 +35,7 @@ class DecodedText:
     def mark_to_keep(self, lines: list[str]) -> str:
         """The byte order mark, to be set aside and put back: models never see it.
 
-        A patch whose lines do show one means it, and then it is a character like any other.
+        In a patch whose lines show one, it is a character like any other.
         """
         if self.text.startswith(BOM) and not any(line.startswith(BOM) for line in lines):
             return BOM
@@ -57,7 +57,7 @@ class DecodedText:
 
 
 def decode(data: bytes, legacy: str | None = None) -> DecodedText:
-    """The text of a file. Unreadable when it is none that could be written back."""
+    """Decode a file. Raises Unreadable when the text could not be written back unchanged."""
     try:
         return DecodedText(data.decode())
     except UnicodeDecodeError as error:
@@ -94,12 +94,12 @@ def _utf8_problem(error: UnicodeDecodeError) -> str:
 
 
 def os_reason(error: OSError) -> str:
-    """An error of the system, in the words of the recorded messages."""
+    """The message of an OSError, as in the recorded messages."""
     number = error.errno or 0
-    return f"{_WORDS.get(number) or os.strerror(number)} (os error {number})"
+    return f"{_MESSAGES.get(number) or os.strerror(number)} (os error {number})"
 
 
 def why(error: OSError) -> str:
-    """The same for a note; a policy's refusal in the policy's own words."""
-    words: str | None = getattr(error, "words", None)
-    return os_reason(error) if words is None else words
+    """The reason of an OSError for a note; for a policy's denial, the policy's message."""
+    reason: str | None = getattr(error, "reason", None)
+    return os_reason(error) if reason is None else reason

@@ -1,4 +1,4 @@
-"""Where in a file are these lines? Exact first, then three ever more forgiving comparisons.
+"""Match of a hunk's lines in a file: exact first, then three ever more forgiving comparisons.
 
 Each line becomes one character (every line that no hunk asks for becomes NUL), so that looking
 for some lines in a file is looking for a short string in a long one: the interpreter's own
@@ -25,17 +25,17 @@ _LETTERS = 0x10F000
 
 
 def trimmed_end(line: str) -> str:
-    """Without the white space at its end."""
+    """The line without the white space at its end."""
     return line.rstrip(WHITESPACE)
 
 
 def trimmed(line: str) -> str:
-    """Without the white space around it."""
+    """The line without the white space around it."""
     return line.strip(WHITESPACE)
 
 
 def folded(line: str) -> str:
-    """Trimmed, and with typographic dashes, quotes and spaces made plain."""
+    """The line trimmed, with typographic dashes, quotes and spaces made plain."""
     line = line.strip(WHITESPACE)
     return line if line.isascii() else line.translate(_FOLDED)
 
@@ -49,7 +49,7 @@ PASSES: tuple[tuple[str, Callable[[str], str] | None], ...] = (
 
 
 class Finder:
-    """Finds the places of hunks in one file. `wanted` must hold every line ever looked for."""
+    """Finds the lines of hunks in one file. `wanted` must hold every line ever looked for."""
 
     def __init__(self, texts: list[str], wanted: Iterable[str]) -> None:
         self.texts = texts
@@ -57,7 +57,7 @@ class Finder:
         self._images: list[_Image] = []
 
     def find(self, lines: list[str], start: int, *, eof: bool = False) -> int | None:
-        """The first place at or after `start`; with `eof` only the very end of the file.
+        """The first match at or after `start`; with `eof` only the very end of the file.
 
         A stricter comparison further down wins over a looser one further up.
         """
@@ -74,7 +74,7 @@ class Finder:
         return None
 
     def nearest(self, lines: list[str], expected: int, low: int) -> int | None:
-        """The place at or after `low` that is nearest to `expected`; strictest comparison first."""
+        """The match at or after `low` that is nearest to `expected`; strictest comparison first."""
         top = len(self.texts) - len(lines)
         expected = min(max(expected, low), max(top, low))
         for level in range(len(PASSES)):
@@ -107,7 +107,7 @@ class _Image:
         self.image = "".join(map(self.letters.get, self.keys, repeat("\0")))
 
     def find(self, lines: list[str], first: int, top: int) -> int | None:
-        """The first place from `first` to `top`."""
+        """The first match from `first` to `top`."""
         keys, needle = self._needle(lines)
         size = len(keys)
         place = self.image.find(needle, first, top + size)
@@ -118,7 +118,7 @@ class _Image:
         return None
 
     def find_last(self, lines: list[str], first: int, top: int) -> int | None:
-        """The last place from `first` to `top`."""
+        """The last match from `first` to `top`."""
         keys, needle = self._needle(lines)
         size = len(keys)
         place = self.image.rfind(needle, first, top + size)

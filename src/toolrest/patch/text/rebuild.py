@@ -1,4 +1,4 @@
-"""What does a file look like after its chunks? Untouched lines keep their bytes.
+"""Rebuild a file with a patch's chunks applied; untouched lines keep their bytes.
 
 Lines end at CRLF, LF or a lone CR, and keep the ending they have; lines that a patch adds get the
 first ending found in the file. Context lines are kept as the file has them, also where the patch
@@ -50,7 +50,7 @@ class TextLines:
         return self._raw
 
     def span(self, first: int, stop: int) -> str:
-        """Some lines as one text, in which every line has an ending."""
+        """A range of lines as one text, in which every line has an ending."""
         if first >= stop:
             return ""
         if self._raw is None:
@@ -70,7 +70,7 @@ def _only_ending(text: str) -> str | None:
 
 
 class _Stretch:
-    """Lines of the file that give way to new ones; either may be none."""
+    """A range of the file's lines and the new lines that replace it; either may be empty."""
 
     __slots__ = ("new", "position", "size")
 
@@ -139,7 +139,7 @@ def _locate(texts: list[str], chunks: list[Chunk], label: str) -> list[_Stretch]
 def _find(
     finder: Finder, chunk: Chunk, old: list[str], new: list[str], cursor: int
 ) -> tuple[int | None, list[str], list[str]]:
-    """Where a chunk's lines are, and which of them were found there."""
+    """Index of a chunk's lines, and which of them were found there."""
     place = finder.find(old, cursor, eof=chunk.eof)
     if place is None and old[-1] == "":
         # A blank line too many at the end of a hunk is the most common slip.
@@ -150,7 +150,7 @@ def _find(
 
 
 def _stretches(chunk: Chunk, place: int, old: list[str], new: list[str]) -> list[_Stretch]:
-    """What lies between the context lines, which stay as the file has them."""
+    """The changes between the context lines, which stay as the file has them."""
     found = []
     taken = given = 0
     at = to = 0
