@@ -1,4 +1,4 @@
-"""One server: one task that starts it, listens to it, and starts it again when it is lost.
+"""The connection to one server: a task that starts it, listens to it, and restarts it when lost.
 
 Everything is entered and left in that task, so nothing of one server can end another's work.
 """
@@ -26,7 +26,7 @@ State: TypeAlias = Literal["configured", "starting", "ready", "degraded", "faile
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 30.0
 TRIES = 5
-"""How often a lost connection is made anew before somebody has to ask for it."""
+"""How often a lost connection is made again by itself; then only on request."""
 _STEADY = 30.0
 _HASTY = 2.0
 _CLOSING = 3.0
@@ -39,7 +39,7 @@ class McpNeverStarts(McpError):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How one server stands, for people and models."""
+    """The state of one server, for people and models."""
 
     name: str
     state: State
@@ -50,14 +50,14 @@ class Status:
     target: str
 
     def line(self) -> str:
-        """One line that says it all."""
+        """The status as one line."""
         if self.state in ("ready", "configured") and not self.reason:
             return f"{self.name}: {self.state}, {len(self.tools)} tools"
         return f"{self.name}: {self.state}{f' ({self.reason})' if self.reason else ''}"
 
 
 class Connection:
-    """A server's state, what it offers, and requests to it."""
+    """A connection: the server's state, its tools, and requests to it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Connection:
     # For everybody else
 
     def status(self) -> Status:
-        """How the server stands now."""
+        """The server's status now."""
         server = self.server
         return Status(
             server.name,
@@ -108,7 +108,7 @@ class Connection:
             self._task = asyncio.ensure_future(self._run())
 
     async def ready(self) -> Talk:
-        """The open session; waits for it while the server starts, McpUnavailable says why not."""
+        """The open session, once the server has started; McpUnavailable if it does not."""
         self.start()
         if self.state == "failed":
             if asyncio.get_running_loop().time() < self._retry_at:
@@ -137,7 +137,7 @@ class Connection:
         at_most: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> JSONObject:
-        """Ask the server, within its `tool_timeout_sec`."""
+        """Send a request to the server, within its `tool_timeout_sec`."""
         talk = await self.ready()
         try:
             return await talk.request(
@@ -162,7 +162,7 @@ class Connection:
         if task is None:
             return
         for _ in range(_CLOSING_TRIES):
-            # Once is enough for a program; a server over HTTP may be slow to hear goodbye.
+            # Once is enough for a program; closing a server over HTTP may be slow.
             task.cancel()
             await asyncio.wait({task}, timeout=_CLOSING)
             if task.done():
@@ -181,7 +181,7 @@ class Connection:
             was_ready, reason, for_good = await self._once()
             losses = 0 if was_ready and loop.time() - began > _STEADY else losses + 1
             pause = min(FIRST_PAUSE * 2 ** (losses - 1), LONGEST_PAUSE) if losses else FIRST_PAUSE
-            # A program that ends at once often met an accident; one that hangs did not.
+            # A program that ends at once often failed by accident; one that hangs did not.
             hasty = losses == 1 and not self.listed and loop.time() - began < _HASTY
             again = was_ready or self.state == "degraded"
             if hasty and not again and not for_good:
@@ -197,7 +197,7 @@ class Connection:
             await self._wanted.wait()
 
     async def _once(self) -> tuple[bool, str, bool]:
-        """One connection from beginning to end: was it ever ready, why did it end, for good?"""
+        """One connection: whether it was ever ready, the reason of its end, whether for good."""
         was_ready = False
         try:
             if self.server.problem is not None:
@@ -216,7 +216,7 @@ class Connection:
         except McpNeverStarts as error:
             return was_ready, str(error), True
         except Exception as error:
-            return was_ready, words(error), False
+            return was_ready, error_message(error), False
 
     async def _permitted(self) -> None:
         refused = self._host.may_connect(self.server)
@@ -226,7 +226,7 @@ class Connection:
             raise McpNeverStarts(refused)
 
     async def _open(self, stack: AsyncExitStack) -> tuple[Talk, Wire] | str:
-        """Connect, shake hands, list the tools; or the reason why not.
+        """Connect, initialize, list the tools; return the reason if that fails.
 
         Reasons are returned, not raised: what passes through the SDK's task groups comes out
         wrapped in groups of exceptions.
@@ -246,14 +246,14 @@ class Connection:
                 await talk.hello()
                 self._take(await talk.tools(limit))
         except TimeoutError:
-            said = wire.said() if wire is not None else ""
-            return f"it did not get ready within {limit:g} s (startup_timeout_sec){said}"
+            output = wire.last_output() if wire is not None else ""
+            return f"it did not get ready within {limit:g} s (startup_timeout_sec){output}"
         except Exception as error:
             if wire is None:
-                return words(error)
+                return error_message(error)
             if wire.read.ended.is_set() or isinstance(error, McpUnavailable):
                 return self._with_hint(await wire.ending())
-            return words(error) + wire.said()
+            return error_message(error) + wire.last_output()
         self._stale, self._lost = False, ""
         self.info, self.instructions = talk.server_info, talk.instructions
         self.capabilities = talk.capabilities
@@ -262,13 +262,13 @@ class Connection:
         return talk, wire
 
     def _with_hint(self, ending: str) -> str:
-        """A program that ended may have missed a variable that it was not given."""
+        """The reason, with a hint at withheld variables that the program may have needed."""
         from toolrest.mcp.launch import withheld_hint
 
         return ending + withheld_hint(ending, self.server, self._host.environ)
 
     async def _attend(self, talk: Talk, wire: Wire) -> str:
-        """Stay until the connection is lost; list the tools anew when the server says so."""
+        """Wait until the connection is lost; list the tools again on the server's notification."""
         while True:
             await self._nudge.wait()
             self._nudge.clear()
@@ -282,7 +282,7 @@ class Connection:
                     self._take(await talk.tools(self.server.row.startup_timeout_sec))
                 except McpError as error:
                     self.reason = f"its tools could not be listed again: {error}"
-                self._tell()
+                self._notify()
 
     def _take(self, raw: list[object]) -> None:
         good, bad = read_definitions(self.server.name, raw)
@@ -307,15 +307,15 @@ class Connection:
         changed = (state, reason) != (self.state, self.reason)
         self.state, self.reason = state, reason
         if changed:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._wakeup.notify()
         self._on_change(self)
 
 
-def words(error: BaseException) -> str:
-    """An error in words, out of any groups that wrap it."""
+def error_message(error: BaseException) -> str:
+    """The message of an error, out of any exception groups that wrap it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, McpError):

@@ -1,8 +1,7 @@
-"""One conversation with a server that is connected: the SDK's session, and requests on it.
+"""The conversation with a connected server: the SDK's session, and requests both ways.
 
-Results are taken as the JSON they came as: one odd entry must not make a whole answer unreadable.
-
-What a server may ask of us: roots, a question to the user, a completion.
+Results are kept as the JSON that came: one invalid entry must not make a whole result unreadable.
+A server may request roots, an elicitation (a question to the user) and a completion.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MOST_PAGES = 200
 
 
 class Talk:
-    """An open session."""
+    """An open session with a server."""
 
     def __init__(
         self, session: ClientSession, dispatcher: JSONRPCDispatcher[Any], server: Server
@@ -44,7 +43,7 @@ class Talk:
         self.server_info: JSONObject = {}
 
     async def hello(self) -> None:
-        """Shake hands; servers that only know the newer way are asked in that way."""
+        """Initialize the session, in the newer way for servers that know only that."""
         from mcp.shared.exceptions import MCPError
         from mcp_types import CONNECTION_CLOSED
 
@@ -76,7 +75,7 @@ class Talk:
         at_most: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> JSONObject:
-        """Ask and wait. Progress starts the time anew, up to `at_most`; a timeout is told."""
+        """Send a request and wait. Progress restarts the time, up to `at_most`; then McpTimeout."""
         from mcp.shared.exceptions import MCPError
         from mcp_types import CONNECTION_CLOSED
 
@@ -101,7 +100,7 @@ class Talk:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """While a person thinks about what the server asked, no request runs out of time."""
+        """Pause the time limits of requests while the user answers an elicitation."""
         self._pauses += 1
         self._reschedule(lambda _seconds: None)
         try:
@@ -170,7 +169,7 @@ class Talk:
 async def talk_over(
     wire: Wire, server: Server, host: Host, on_notice: Callable[[str], None]
 ) -> AsyncIterator[Talk]:
-    """A session over open streams; `on_notice` hears the methods of the server's notifications."""
+    """A session over open streams; `on_notice` gets the methods of the server's notifications."""
     from mcp.client.session import ClientSession
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
     from mcp_types import Implementation
@@ -214,11 +213,11 @@ class Answers:
         return ListRootsResult(roots=[Root(uri=f"file://{quote(p)}") for p in self._host.roots])
 
     async def elicit(self, context: Any, params: Any) -> Any:
-        """Hand the question to whoever answers for the user; nobody there means no."""
+        """Pass an elicitation to the user; refuse it where no user can be asked."""
         from mcp_types import ElicitResult
 
         if self._host.ask is None:
-            return _refusal("nobody can be asked here")
+            return _refusal("no user can be asked here")
         asked = params.model_dump(by_alias=True, exclude_none=True)
         schema = asked.get("requestedSchema")
         if not isinstance(schema, dict):
@@ -229,7 +228,7 @@ class Answers:
         return ElicitResult.model_validate(answer)
 
     async def sample(self, context: Any, params: Any) -> Any:
-        """Hand the wish for a completion to the agent, which asks the user first."""
+        """Pass a request for a completion to the agent, which asks the user for approval first."""
         from mcp_types import CreateMessageResult
 
         if self._host.sample is None:

@@ -1,6 +1,6 @@
-"""What a server says about its tools: taken as data, never believed.
+"""Tool definitions as a server lists them: data, never trusted.
 
-One entry that makes no sense is left out with a reason; the others work.
+An invalid entry is left out with a reason; the others work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Definition:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from all others."""
+        """Server and tool name, unique to the tool."""
         return self.server, self.name
 
     def hint(self, name: str) -> bool | None:
@@ -41,7 +41,7 @@ class Definition:
         return value if isinstance(value, bool) else None
 
     def to_json(self) -> JSONObject:
-        """Everything that was approved when the tool was: what a pin holds and a cache keeps."""
+        """All that an approval of the tool covers: what a pin and the cache hold."""
         return {
             "name": self.name,
             "title": self.title,
@@ -119,7 +119,7 @@ def _problem(entry: Mapping[str, Any]) -> str | None:
     for key, wanted in _TYPES.items():
         value = entry.get(key)
         if value is not None and not isinstance(value, wanted):
-            return f"{key} is a {type(value).__name__}, not {_WORDS[wanted]}"
+            return f"{key} is a {type(value).__name__}, not {_EXPECTED[wanted]}"
     try:
         size = len(json.dumps(entry))
     except (ValueError, RecursionError):
@@ -129,4 +129,4 @@ def _problem(entry: Mapping[str, Any]) -> str | None:
     return None
 
 
-_WORDS: Mapping[type, str] = {str: "a text", dict: "an object"}
+_EXPECTED: Mapping[type, str] = {str: "a text", dict: "an object"}

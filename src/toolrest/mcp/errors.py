@@ -1,4 +1,4 @@
-"""What goes wrong with a server, in words that name it and say what to do."""
+"""Errors of MCP servers; the message names the server and what to do."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class McpError(ToolrestError):
 
 
 class McpUnavailable(McpError):
-    """There is no connection to the server, and the message says why."""
+    """There is no connection to the server; the message is the reason."""
 
 
 class McpTimeout(McpError):
-    """The server did not answer in time; it was told that nobody waits any more."""
+    """The server did not answer in time; the request was cancelled."""
 
 
 class McpRefused(McpError):

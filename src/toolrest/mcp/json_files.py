@@ -1,6 +1,6 @@
-"""`.mcp.json` and `mcp.json`: servers that a folder brings along, in the shape of other agents.
+"""Servers of a folder's `.mcp.json` or `mcp.json`, in the format of other agents.
 
-`${VAR}` and `${VAR:-default}` in what a server's settings say.
+Also expands `${VAR}` and `${VAR:-default}` in a server's settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolrest.errors import ConfigError
 from toolrest.mcp.errors import McpError
 
 FILES = (".mcp.json", "mcp.json")
-# Approval, network and writable folders are the user's to give, so a folder cannot say them.
+# Approval, network and writable folders only the user may set, not a folder's file.
 _TAKEN = ("type", "command", "args", "env", "cwd", "url", "headers")
 _TYPES = {"streamable-http": "streamable_http", "streamableHttp": "streamable_http"}
 
@@ -28,7 +28,7 @@ _TYPES = {"streamable-http": "streamable_http", "streamableHttp": "streamable_ht
 def project_servers(
     folder: str, trusted: bool, warnings: list[str]
 ) -> Iterator[tuple[str, McpServer, str]]:
-    """The servers of a folder's files, if it is trusted; what is wrong becomes a warning."""
+    """The servers of a folder's files, if it is trusted; errors become warnings."""
     for file in (os.path.join(folder, name) for name in FILES):
         if not os.path.lexists(file):
             continue
@@ -45,7 +45,7 @@ def project_servers(
 
 
 def read_servers(file: str, warnings: list[str]) -> Iterator[tuple[str, McpServer, str]]:
-    """The servers of one file; a row that makes no sense is left out with a warning."""
+    """The servers of one file; an invalid row is left out with a warning."""
     if os.path.realpath(file) != os.path.join(
         os.path.realpath(os.path.dirname(file)), os.path.basename(file)
     ):

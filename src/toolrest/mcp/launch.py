@@ -1,4 +1,4 @@
-"""A server's program: found, pinned to its path, and with an environment of its own."""
+"""Launch of a server's program: its path, environment, and hashes of its scripts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command_of(
     """The command to confine and start; McpUnavailable when there is no such program.
 
     The server gets a small environment: the basics, the variables that `env_vars` names and what
-    `env` sets. Keys of model providers are given to nobody.
+    `env` sets. Keys of model providers are never given.
     """
     cwd = os.path.join(workspace, server.cwd) if server.cwd else workspace
     if not os.path.isdir(cwd):
@@ -58,8 +58,8 @@ def program_of(name: str, cwd: str, path: str, roots: Sequence[str]) -> str:
 def writable_files(command: Command, roots: Sequence[str]) -> dict[str, str]:
     """Hashes of the programs and scripts that a command names and that lie where tools may write.
 
-    A server runs with a network of its own: whoever changes its script must not gain that. Its
-    data (a database, a log) may change as it likes.
+    A server runs with a network of its own, which a tool that changes its script must not gain.
+    Its data (a database, a log) may change.
     """
     found: dict[str, str] = {}
     for argument in command.argv:
@@ -85,10 +85,10 @@ def _hash(path: str) -> str:
         return "unreadable"
 
 
-def withheld_hint(said: str, server: Server, environ: Mapping[str, str]) -> str:
-    """Which withheld variables the server's last words mention, as advice."""
+def withheld_hint(output: str, server: Server, environ: Mapping[str, str]) -> str:
+    """A hint at the withheld variables that the server's last output names."""
     given = {*server.env, *server.row.env_vars}
-    named = [name for name in environ if len(name) > 3 and name in said and name not in given]
+    named = [name for name in environ if len(name) > 3 and name in output and name not in given]
     if not named:
         return ""
     listed = ", ".join(sorted(named)[:3])

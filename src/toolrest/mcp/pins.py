@@ -1,7 +1,7 @@
-"""What was approved about each server: how it is started, and every tool's definition.
+"""Pins of approved servers: how each is started, and every tool's definition.
 
-Whatever differs from its pin is not used before somebody has seen the difference. The file holds
-no values of variables or headers of the user's, only their names.
+A server or tool that differs from its pin is not used until the difference is approved. The file
+holds no values of the user's variables or headers, only their names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VERSION = 1
 
 @dataclass(slots=True)
 class Pin:
-    """What was approved about one server."""
+    """The approved launch and tools of one server."""
 
     launch: JSONObject
     tools: dict[str, JSONObject] | None = None
@@ -45,7 +45,7 @@ class Changes:
 
     @property
     def untrusted(self) -> tuple[str, ...]:
-        """The tools that nobody has approved as they are now."""
+        """The tools that are not approved as they are now."""
         return (*self.added, *self.changed)
 
 
@@ -63,20 +63,20 @@ class Pins:
         return self._pins.get(pin_key(server))
 
     def put_launch(self, server: Server, launch: JSONObject) -> None:
-        """Somebody approved how the server is started; its tools are to be seen anew."""
+        """Store an approved launch; the tools need approval again."""
         self._load(again=True)
         self._pins[pin_key(server)] = Pin(launch)
         self._save()
 
     def put_tools(self, server: Server, definitions: Mapping[str, Definition]) -> None:
-        """Somebody approved these definitions."""
+        """Store approved definitions."""
         self._load(again=True)
         pin = self._pins.setdefault(pin_key(server), Pin({}))
         pin.tools = {name: definition.to_json() for name, definition in definitions.items()}
         self._save()
 
     def remove(self, server: Server) -> None:
-        """Forget that a server was approved."""
+        """Remove a server's pin."""
         self._load(again=True)
         if self._pins.pop(pin_key(server), None) is not None:
             self._save()
@@ -94,7 +94,7 @@ class Pins:
                 if isinstance(row.get("launch"), dict)
             }
         except (ConfigError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            # A file that cannot be read approves nothing.
+            # An unreadable file approves nothing.
             self._pins = {}
 
     def _save(self) -> None:
@@ -107,7 +107,7 @@ class Pins:
 
 
 def pin_key(server: Server) -> str:
-    """The user's servers by name; those of a folder by the file that brought them, too."""
+    """Key of a server's pin: its name, with the file of a folder's server."""
     return server.name if server.origin == "user" else f"{server.file}#{server.name}"
 
 
@@ -137,10 +137,10 @@ def launch_record(
 
 
 def _value(name: str, value: str, server: Server) -> str:
-    """Enough of a variable to see that it was changed; nothing of one that holds a secret.
+    """A variable as pinned: a hash that shows a change, and nothing of one that holds a secret.
 
-    What a folder's file sets is no secret of the user's, and can make another program of the one
-    that is started: it is shown as it is. So are names of the user's variables that are passed on.
+    A value from a folder's file is no secret of the user's, and can change what the program does:
+    it is shown as it is. So are names of the user's variables that are passed on.
     """
     if is_secret_name(name):
         return f"(a secret){_passed_on(value)}"
@@ -161,7 +161,7 @@ def _passed_on(value: str) -> str:
 
 
 def changes(pin: Pin, definitions: Mapping[str, Definition]) -> Changes:
-    """What is different from what was approved."""
+    """The differences of a server's tools from its pin."""
     if pin.tools is None:
         return Changes(added=tuple(sorted(definitions)))
     approved = {name: digest(tool) for name, tool in pin.tools.items()}
@@ -175,12 +175,12 @@ def changes(pin: Pin, definitions: Mapping[str, Definition]) -> Changes:
 
 
 def launch_diff(old: JSONObject, new: JSONObject) -> str:
-    """What changed in how a server is started, line by line."""
+    """The diff of how a server is started, line by line."""
     return _diff(_lines(old), _lines(new))
 
 
 def tool_diff(pin: Pin, definition: Definition) -> str:
-    """What changed in a tool's definition, line by line; the whole of it when it is new."""
+    """The diff of a tool's definition, line by line; the whole of it when it is new."""
     old = (pin.tools or {}).get(definition.name)
     return _diff([] if old is None else _lines(old), _lines(definition.to_json()))
 
@@ -194,7 +194,7 @@ def _lines(value: Any) -> list[str]:
 def _diff(old: list[str], new: list[str]) -> str:
     import difflib
 
-    # The first two lines are the names of two files. Nothing else is left out or cut short: what
-    # is not seen here is not approved.
+    # The first two lines are the names of two files. Nothing else is left out or cut: an approval
+    # covers only what it showed.
     lines = list(difflib.unified_diff(old, new, lineterm="", n=1))[2:]
     return "\n".join(line for line in lines if not line.startswith("@@"))

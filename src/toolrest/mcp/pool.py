@@ -1,4 +1,4 @@
-"""All servers of one session: started together in the background, used one by one."""
+"""The pool of one session's servers: started together in the background, used one by one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from toolrest.mcp.transports.host import Host
 
 HEAD_START = 0.25
-"""Seconds that the session has for its first request before the servers want the processor."""
+"""Seconds that the session has for its first request before the servers are started."""
 
 
 class Pool:
-    """The session's servers. Nothing is started before `start`, or before somebody needs it."""
+    """The session's servers. Nothing is started before `start`, or before it is needed."""
 
     def __init__(
         self,
@@ -36,7 +36,8 @@ class Pool:
         self._sdk: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self.connections = {
-            server.name: Connection(server, host, self._load_sdk, self._tell) for server in servers
+            server.name: Connection(server, host, self._load_sdk, self._notify)
+            for server in servers
         }
         self._closed = False
 
@@ -70,7 +71,7 @@ class Pool:
         await asyncio.gather(*(connection.aclose() for connection in self.connections.values()))
 
     async def _load_sdk(self) -> None:
-        """Import the SDK once, beside the event loop: it takes longer than anybody should wait."""
+        """Import the SDK once, in a thread: it would block the event loop for long."""
         if self._sdk is None or self._sdk.cancelled():
             self._sdk = asyncio.ensure_future(asyncio.to_thread(_import_sdk))
         await asyncio.shield(self._sdk)
@@ -79,7 +80,7 @@ class Pool:
         """Call `listener` whenever a server's state or tools change."""
         self._listeners.append(listener)
 
-    def _tell(self, connection: Connection) -> None:
+    def _notify(self, connection: Connection) -> None:
         if not self._closed:
             for listener in self._listeners:
                 listener(connection)
@@ -116,10 +117,10 @@ class Pool:
         known: Definition | None = None,
         on_progress: OnProgress | None = None,
     ) -> JSONObject:
-        """Call a tool; the result as the server sent it. McpError says what went wrong.
+        """Call a tool; return the result as the server sent it. McpError carries the reason.
 
-        With `known`, only if the server still describes the tool in this way: it may have been
-        started for this very call, or have changed its mind.
+        With `known`, only if the server still defines the tool in this way: it may have been
+        started just for this call, or have changed the definition.
         """
         connection = self._known(server)
         if not connection.server.offers(tool):
@@ -145,7 +146,7 @@ class Pool:
     async def every(
         self, method: str, key: str, capability: str
     ) -> tuple[dict[str, list[Any]], dict[str, str]]:
-        """All entries of all servers that have such a list, and the failures, by server."""
+        """All entries of the lists of all servers that have one, and the failures, by server."""
         found: dict[str, list[Any]] = {}
         failed: dict[str, str] = {}
 
@@ -191,6 +192,6 @@ def _import_sdk() -> None:
         raise McpUnavailable(
             "MCP servers need the package `mcp`; install it with: pip install 'toolrest[mcp]'"
         ) from None
-    # What the SDK logs about odd servers is for a log, not for a terminal that has none.
+    # Without a log handler the SDK's log about faulty servers would go to the terminal.
     for name in ("mcp", "client"):
         logging.getLogger(name).addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""Which MCP servers a session has: the user's settings and a trusted folder's `.mcp.json`."""
+"""The MCP servers of a session, from the user's settings and a trusted folder's `.mcp.json`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _LONGEST_NAME = 64
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One server as it will be started or reached. `row` is what was written, variables and all.
+    """One server as it will be started or reached. `row` has its settings as written.
 
-    `problem` says why it can never be used as it is configured.
+    `problem` is the reason why it can never be used as configured.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Server:
 
     @property
     def target(self) -> str:
-        """What is started or reached, as it was written: no variable of it is filled in."""
+        """The command or URL as written, variables unexpanded."""
         return self.row.url or " ".join((self.row.command or "", *self.row.args))
 
     @property
@@ -65,7 +65,7 @@ class Server:
         return enabled is None or any(fnmatchcase(tool, pattern) for pattern in enabled)
 
     def secrets(self) -> dict[str, str]:
-        """What it is given in confidence, variables filled in, by a name for each."""
+        """Secret values that it is given, variables expanded, by a name for each."""
         return {
             f"{self.name}.{name}": value.removeprefix("Bearer ")
             for name, value in (*self.env.items(), *self.headers.items())
@@ -75,7 +75,7 @@ class Server:
 
 @dataclass(slots=True)
 class Configured:
-    """The servers by name, and what a person should know about those left out."""
+    """The servers by name, and warnings about those left out."""
 
     servers: dict[str, Server]
     warnings: list[str] = field(default_factory=list)
@@ -140,7 +140,7 @@ def _choose(
 def resolve(
     name: str, row: McpServer, origin: Origin, file: str, environ: Mapping[str, str]
 ) -> Server:
-    """A server from its settings; what is wrong with them is its `problem`."""
+    """A server from its settings; an error in them becomes its `problem`."""
     server = Server(name, row, origin, file)
     try:
         _check(name, row)

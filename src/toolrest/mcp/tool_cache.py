@@ -1,6 +1,6 @@
-"""What servers listed last time, on disk: the next session offers it at once.
+"""The cache of servers' tool lists on disk: the next session offers them at once.
 
-Only what is pinned is taken from here, and only while the settings of the server are the same.
+Only pinned tools are taken from here, and only while the settings of the server are the same.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
 
 FRESH = 600.0
-"""Seconds in which a list is good without asking the server."""
+"""Seconds in which a list is used without asking the server."""
 KEPT = 24 * 3600.0
 _VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """A server's tools as they were."""
+    """A server's tools when they were last listed."""
 
     definitions: dict[str, Definition]
     age: float
@@ -47,7 +47,7 @@ class ToolCache:
         self._read: JSONObject | None = None
 
     def get(self, server: Server) -> Cached | None:
-        """What the server listed, if that was not long ago and its settings are the same."""
+        """The tools that the server listed, if not long ago and with the same settings."""
         if self._read is None:
             self._read = self._rows()
         row = self._read.get(server.name)
@@ -63,7 +63,7 @@ class ToolCache:
         return Cached({name: d for name, d in good.items() if server.offers(name)}, age)
 
     def put(self, server: Server, definitions: Mapping[str, Definition]) -> None:
-        """Remember a list; that it cannot be written hurts nobody."""
+        """Store a list; failing to write it is harmless."""
         rows = self._rows()
         rows[server.name] = {
             "fetchedAt": time.time(),
@@ -73,7 +73,7 @@ class ToolCache:
         self._write(rows)
 
     def drop(self, name: str) -> None:
-        """Forget a server."""
+        """Remove a server's entry."""
         rows = self._rows()
         if rows.pop(name, None) is not None:
             self._write(rows)
@@ -100,5 +100,5 @@ class ToolCache:
 
 
 def config_hash(server: Server) -> str:
-    """Changes with anything in the server's settings."""
+    """Hash of the server's settings."""
     return digest({"file": server.file, **server.row.as_dict()})

@@ -390,7 +390,7 @@ async def test_a_login_that_nobody_finishes(site: Site, toolrest_home: Path) -> 
     async def show(url: str) -> None:
         pass
 
-    with pytest.raises(McpError, match="nobody finished the login"):
+    with pytest.raises(McpError, match="the login was not finished"):
         await login(server_of(site), store, show=show, patience=0.3)
     assert store.get(f"{site.base}/mcp") is None
     site.guarded = False

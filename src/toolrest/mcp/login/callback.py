@@ -1,4 +1,4 @@
-"""The address that a browser comes back to after a login: this machine, one answer, then gone."""
+"""The callback address of an OAuth login: on this machine, for one answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST = 16_384
 
 
 class Callback:
-    """Listens on the loopback address only. Answers that do not carry the state are ignored."""
+    """A listener on the loopback address only. Answers that do not carry the state are ignored."""
 
     def __init__(self, port: int | None = None) -> None:
         self._port = port or 0
@@ -42,11 +42,11 @@ class Callback:
             await self._server.wait_closed()
 
     def expect(self, state: str) -> None:
-        """The state that the one true answer carries."""
+        """Set the state that the answer must carry."""
         self._state = state
 
     async def answer(self) -> Any:
-        """Wait for the browser; what it brought, in the SDK's form."""
+        """Wait for the browser's answer; return it in the SDK's form."""
         from mcp.shared.auth import AuthorizationCodeResult
 
         if self._answer is None:
@@ -64,8 +64,8 @@ class Callback:
                 line = await reader.readline()
                 while (await reader.readline()).strip():
                     pass
-            status, words = self._take(line.decode("latin-1").split(" "))
-            writer.write(_page(status, words))
+            status, message = self._take(line.decode("latin-1").split(" "))
+            writer.write(_page(status, message))
             await writer.drain()
         except (TimeoutError, ValueError, OSError):
             return  # not a browser, or one that went away
@@ -89,9 +89,9 @@ def _same(given: str, expected: str) -> bool:
     return secrets.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
-def _page(status: str, words: str) -> bytes:
-    """A page of our own words only: nothing that came with the request is in it."""
-    body = f"<!doctype html><meta charset=utf-8><title>Toolrest</title><p>{words}</p>".encode()
+def _page(status: str, message: str) -> bytes:
+    """A page with our own message only: nothing that came with the request is in it."""
+    body = f"<!doctype html><meta charset=utf-8><title>Toolrest</title><p>{message}</p>".encode()
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"

@@ -1,6 +1,6 @@
-"""Logging in to a server over HTTP: OAuth with PKCE through the SDK, tokens kept for later.
+"""OAuth login to a server over HTTP: PKCE through the SDK, tokens stored for later.
 
-Sessions use what a login has stored and refresh it; they never open a browser themselves.
+Sessions use and refresh the tokens that a login has stored; they never open a browser.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
-from toolrest.mcp.connection import words
+from toolrest.mcp.connection import error_message
 from toolrest.mcp.errors import McpError, McpUnavailable
 from toolrest.mcp.login.callback import Callback
 
@@ -24,7 +24,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def stored_auth(server: Server, store: TokenStore) -> Any:
-    """What adds a stored token to requests and refreshes it; None when there is no login."""
+    """The SDK's provider that adds a stored token and refreshes it; None without a login."""
     if server.url is None or _has_header(server) or store.get(server.url) is None:
         return None
 
@@ -45,7 +45,7 @@ async def login(
     scopes: tuple[str, ...] = (),
     patience: float = PATIENCE,
 ) -> None:
-    """Log in: `show` gets the address to open in a browser. McpError says what went wrong."""
+    """Log in: `show` gets the address to open in a browser. McpError carries the reason."""
     if server.url is None:
         raise McpError(f"{server.name} is a program, not an address: there is nothing to log in to")
     if _has_header(server):
@@ -58,27 +58,27 @@ async def login(
             callback.expect(parse_qs(urlsplit(url).query)["state"][0])
             await show(url)
 
-        # What an earlier login left would be used silently: a login is meant anew.
+        # The tokens of an earlier login would be used silently, but this is a new one.
         store.remove(server.url)
         auth = _provider(server, store, callback.uri, redirect, callback.answer)
         try:
             async with asyncio.timeout(patience):
                 await _provoke(server, auth)
         except TimeoutError:
-            raise McpError(f"nobody finished the login within {patience:g} s") from None
+            raise McpError(f"the login was not finished within {patience:g} s") from None
     if store.get(server.url) is None:
         raise McpError(f"{server.target} does not ask for a login")
 
 
 async def _provoke(server: Server, auth: Any) -> None:
-    """One request that the server answers with 401, which starts the login."""
+    """Send a request that the server answers with 401, which starts the login."""
     import httpx2
 
     from toolrest.mcp.transports.http import PLAIN, guards
 
     opening = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
     headers = {**server.headers, **PLAIN, "accept": "application/json, text/event-stream"}
-    # Somebody is there and sees where the login leads; the list of hosts is for sessions.
+    # The user is there and sees the address; the list of hosts is for sessions.
     hooks = guards(server, lambda _there: None)
     try:
         async with (
@@ -90,7 +90,7 @@ async def _provoke(server: Server, auth: Any) -> None:
     except McpError:
         raise
     except Exception as error:
-        raise McpError(f"the login failed: {words(error)}") from None
+        raise McpError(f"the login failed: {error_message(error)}") from None
 
 
 def _has_header(server: Server) -> bool:
@@ -191,5 +191,5 @@ class _Kept:
         )
 
     async def set_client_info(self, client_info: Any) -> None:
-        """Remembered until there are tokens: a login that fails leaves nothing behind."""
+        """Keep the client in memory until there are tokens: a failed login stores nothing."""
         self._client = client_info

@@ -1,4 +1,4 @@
-"""Where the tokens of MCP servers are kept: the system's keyring, or a 0600 file."""
+"""The token store of MCP servers: the system's keyring, or a 0600 file."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class TokenStore(Protocol):
     """One entry a server: tokens, when they expire, the client's registration, the endpoints."""
 
     def get(self, url: str) -> JSONObject | None:
-        """What is kept for a server's address."""
+        """The entry of a server's address."""
         ...
 
     def put(self, url: str, entry: JSONObject) -> None:
-        """Keep it."""
+        """Store an entry."""
         ...
 
     def remove(self, url: str) -> bool:
-        """Forget it; whether there was anything."""
+        """Remove an entry; return whether there was one."""
         ...
 
 
 def token_key(url: str) -> str:
-    """The same for every spelling of one address; tells nothing about it."""
+    """A hash of an address, the same for every spelling of it."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     port = f":{parts.port}" if parts.port else ""
@@ -72,16 +72,16 @@ class FileStore:
         self.path = path
 
     def get(self, url: str) -> JSONObject | None:
-        """What is kept for a server's address."""
+        """The entry of a server's address."""
         entry = self._entries().get(token_key(url))
         return entry if isinstance(entry, dict) else None
 
     def put(self, url: str, entry: JSONObject) -> None:
-        """Keep it."""
+        """Store an entry."""
         self._write({**self._entries(), token_key(url): entry})
 
     def remove(self, url: str) -> bool:
-        """Forget it."""
+        """Remove an entry."""
         entries = self._entries()
         if entries.pop(token_key(url), None) is None:
             return False
@@ -112,7 +112,7 @@ class KeyringStore:
         self._ring = ring
 
     def get(self, url: str) -> JSONObject | None:
-        """What is kept for a server's address."""
+        """The entry of a server's address."""
         try:
             entry = json.loads(self._ring.get_password(SERVICE, token_key(url)) or "null")
         except ValueError:
@@ -120,11 +120,11 @@ class KeyringStore:
         return entry if isinstance(entry, dict) else None
 
     def put(self, url: str, entry: JSONObject) -> None:
-        """Keep it."""
+        """Store an entry."""
         self._ring.set_password(SERVICE, token_key(url), json.dumps(entry))
 
     def remove(self, url: str) -> bool:
-        """Forget it."""
+        """Remove an entry."""
         if self.get(url) is None:
             return False
         self._ring.delete_password(SERVICE, token_key(url))

@@ -1,1 +1,1 @@
-"""How an MCP server is reached: pipes or HTTP."""
+"""Transports to MCP servers: pipes or HTTP."""

@@ -1,4 +1,4 @@
-"""How a connection is made: what it needs to know of a transport, and which there are."""
+"""The host of connections, the transport protocol, and the choice of a transport."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class Wire(Protocol):
-    """Two streams and, when they end, the reason in words."""
+    """A transport: two streams and, when they end, the reason."""
 
     @property
     def read(self) -> Any:
-        """Where messages come from; has the event `ended` and the callback `on_end`."""
+        """The stream of incoming messages, with the event `ended` and the callback `on_end`."""
         ...
 
     @property
     def write(self) -> Any:
-        """Where messages go."""
+        """The stream of outgoing messages."""
         ...
 
     async def ending(self) -> str:
-        """Why the connection ended, in words."""
+        """The reason why the connection ended."""
         ...
 
-    def said(self) -> str:
-        """What the server said besides its messages, to be added to a reason."""
+    def last_output(self) -> str:
+        """The server's last output besides its messages, to be added to a reason."""
         ...
 
 
@@ -46,21 +46,21 @@ Sample = Callable[["Server", JSONObject], Awaitable[JSONObject]]
 
 @dataclass(slots=True)
 class Host:
-    """What the rooms above give to connections. Nothing here comes from a server or a model."""
+    """What connections need of the session. Nothing here comes from a server or a model."""
 
     confine: Callable[[Server], Awaitable[Confined]]
     owner: Callable[[], Owner]
     roots: tuple[str, ...] = ()
     may_connect: Callable[[Server], str | None] = lambda _server: None
-    """Why a server over HTTP may not be reached, or None."""
+    """Returns the reason why a server over HTTP is denied, or None."""
     may_start: Callable[[Server], Awaitable[str | None]] | None = None
-    """Asked before a server is started for the first time: why not, or None."""
+    """Called before a server is started for the first time: the reason of a denial, or None."""
     ask: Ask | None = None
     sample: Sample | None = None
     http_auth: Callable[[Server], Any] | None = None
     client_version: str = "0"
     redact: Callable[[str], str] = str
-    """Takes secrets out of what a server said, before anybody reads it as a reason."""
+    """Redacts secrets in a server's output before it becomes part of a reason."""
     environ: Mapping[str, str] = field(default_factory=dict)
 
 

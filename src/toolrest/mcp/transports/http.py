@@ -1,10 +1,8 @@
-"""Servers over HTTP: the SDK's transports, told apart from the older SSE one.
+"""HTTP transports to servers: the SDK's streamable HTTP or the older SSE, and their guards.
 
-Where may a connection to a server over HTTP go, and what may come back?
-
-The server itself says where its logins are handled. That is an address from a stranger: it is
-held against the user's list of hosts, and must not lead from the open internet to this machine
-or its network. Answers are asked for unpacked, so that a few bytes cannot become very many.
+The server itself gives the address of its login, which is not trusted: it is checked against
+the user's list of hosts, and must not lead from the open internet to this machine or its
+network. Responses are requested uncompressed, so that a few bytes cannot become very many.
 """
 
 from __future__ import annotations
@@ -30,18 +28,18 @@ _SSE_SILENCE = 3600.0
 
 
 class HttpWire:
-    """The SDK's two streams, with an ear on the reading end."""
+    """The SDK's two streams; the reading end reports its end."""
 
     def __init__(self, read: Any, write: Any) -> None:
         self.read = Tapped(read)
         self.write = write
 
     async def ending(self) -> str:
-        """Nothing is known but that it ended."""
+        """The reason of the end; no more is known."""
         return "it closed the connection"
 
-    def said(self) -> str:
-        """A server elsewhere says nothing besides its messages."""
+    def last_output(self) -> str:
+        """Nothing: a server over HTTP has no output besides its messages."""
         return ""
 
 
@@ -74,7 +72,7 @@ class Tapped:
 
     @property
     def last_context(self) -> Any:
-        """What the SDK's streams carry along with a message."""
+        """The context that the SDK's streams carry with a message."""
         return getattr(self._inner, "last_context", None)
 
     def _end(self) -> None:
@@ -97,7 +95,7 @@ class Tapped:
 
 @asynccontextmanager
 async def http_wire(server: Server, host: Host) -> AsyncIterator[HttpWire]:
-    """Connect by streamable HTTP, or by SSE where the settings or the server say so."""
+    """Connect by streamable HTTP, or by SSE where the settings or the server ask for it."""
     auth = host.http_auth(server) if host.http_auth is not None else None
     async with AsyncExitStack() as stack:
         older = server.transport == "sse" or await _is_older(server, host, auth)
@@ -119,12 +117,12 @@ async def _is_older(server: Server, host: Host, auth: Any) -> bool:
             async with client.stream("POST", url, json=opening, headers=accept) as answer:
                 return _by_status(server, answer.status_code)
         except httpx2.HTTPError as error:
-            raise McpUnavailable(f"{server.target} cannot be reached: {_words(error)}") from None
+            raise McpUnavailable(f"{server.target} cannot be reached: {_message(error)}") from None
         except McpUnavailable:
             raise
         except Exception as error:
-            # What the SDK's login code raises: it has no common base.
-            raise McpUnavailable(f"{server.target}: {_words(error)}") from None
+            # The errors of the SDK's login code have no common base.
+            raise McpUnavailable(f"{server.target}: {_message(error)}") from None
 
 
 def _by_status(server: Server, status: int) -> bool:
@@ -173,12 +171,12 @@ async def _sse(server: Server, host: Host, auth: Any, stack: AsyncExitStack) -> 
     return HttpWire(read, write)
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
 def _nothing() -> None:
-    """The default for a callback that nobody set."""
+    """Default of callbacks that are not set."""
 
 
 MayConnect = Callable[["Server"], "str | None"]
@@ -187,7 +185,7 @@ _PLAIN_NAMES = ("", "identity")
 
 
 def guards(server: Server, may_connect: MayConnect) -> dict[str, list[Any]]:
-    """Hooks for an HTTP client; a refusal is an error of the connection."""
+    """Hooks for an HTTP client; a denied address is a connection error."""
 
     async def leaving(request: Any) -> None:
         from httpx2 import ConnectError
@@ -201,8 +199,8 @@ def guards(server: Server, may_connect: MayConnect) -> dict[str, list[Any]]:
 
         name = response.headers.get("content-encoding", "").strip().lower()
         if name not in _PLAIN_NAMES:
-            words = f"the answer is packed as {name[:40]}, which was not asked for"
-            raise DecodingError(words, request=response.request)
+            reason = f"the answer is packed as {name[:40]}, which was not asked for"
+            raise DecodingError(reason, request=response.request)
 
     return {"request": [leaving], "response": [coming]}
 

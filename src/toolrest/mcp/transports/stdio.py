@@ -1,11 +1,8 @@
-"""A server as a child process: its streams as the SDK wants them, its end with the connection.
+"""The stdio transport: a server as a child process, its streams as the SDK wants them.
 
-The process comes from the session's owner of process trees, confined by whoever hands the command
-in; nothing of it outlives the connection.
-
-A server's standard streams, line by line, through the event loop: no threads, no queues.
-
-Nothing is read before somebody asks for it, so a server that floods us only fills its own pipe.
+The session's owner of process trees starts the command, which is already confined; nothing of it
+outlives the connection. Streams are read line by line through the event loop, and only when a
+message is asked for, so a server that floods us only fills its own pipe.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ class Closed(Exception):
 
 
 class LineReader:
-    """Lines from a descriptor, when asked for."""
+    """Reads lines from a descriptor, when asked for."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -60,7 +57,7 @@ class LineReader:
         while not self._lines:
             if self.closed:
                 raise Closed
-            # A server that never pauses must not keep everybody else from running.
+            # A server that never pauses must not keep other tasks from running.
             await asyncio.sleep(0)
             data = await self._chunk()
             if not data:
@@ -103,7 +100,7 @@ class LineReader:
                 self._loop.remove_reader(self._fd)
 
     def close(self) -> None:
-        """Stop reading; whoever waits for a line is told."""
+        """Stop reading; a task that waits for a line gets Closed."""
         if self.closed:
             return
         self.closed = True
@@ -127,7 +124,7 @@ class LineWriter:
         self.closed = False
 
     async def write(self, line: bytes) -> None:
-        """Write a line; Closed when nobody reads it any more."""
+        """Write a line; Closed when the reader is gone."""
         async with self._turn:
             rest = memoryview(line)
             while rest:
@@ -151,7 +148,7 @@ class LineWriter:
                 self._loop.remove_writer(self._fd)
 
     def close(self) -> None:
-        """The server reads the end of its input."""
+        """Close the server's input."""
         if self.closed:
             return
         self.closed = True
@@ -168,17 +165,17 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 
 
 LEAVES_BY_ITSELF = 1.0
-"""Seconds that a server has to end after its input has."""
+"""Seconds that a server has to exit after its input ended."""
 _KILL_GRACE = 0.2
 _EXIT_NEWS = 0.5
 _STDERR_KEPT = 4096
 MOST_JUNK = 100_000
-"""Lines that are no messages; after these the server is not listened to any more."""
+"""Limit of lines that are no messages; past it the server is not read any more."""
 _JUNK_KEPT = 3
 
 
 class StdioWire:
-    """Both streams of a running server, and what is known when they end."""
+    """Both streams of a running server, and the reason when they end."""
 
     def __init__(self, child: Child, stdin: int) -> None:
         self.child = child
@@ -198,11 +195,11 @@ class StdioWire:
 
     @property
     def stderr(self) -> str:
-        """The end of what the server said on standard error."""
+        """The end of the server's standard error."""
         return self._stderr.decode("utf-8", "replace").strip()
 
     async def ending(self) -> str:
-        """How the process ended and what it said, for the reason that users see."""
+        """How the process ended and its last output: the reason that users see."""
         ended = await self.child.wait(_EXIT_NEWS)
         if ended is None:
             how = "it closed its output"
@@ -210,12 +207,12 @@ class StdioWire:
             how = f"it was ended by signal {ended.signal}"
         else:
             how = f"it exited with code {ended.exit_code}"
-        return how + self.said()
+        return how + self.last_output()
 
-    def said(self) -> str:
-        """The last words of standard error, or of what was no message on standard output."""
+    def last_output(self) -> str:
+        """The last lines of standard error, or of standard output that were no messages."""
         if self._stderr:
-            return f"; it said: {' | '.join(self.stderr.splitlines()[-3:])[-400:]}"
+            return f"; its stderr: {' | '.join(self.stderr.splitlines()[-3:])[-400:]}"
         if self._junk:
             lines = "line" if self.junk == 1 else "lines"
             return f"; {self.junk} {lines} on its output were no messages: {self._junk[-1]!r}"
@@ -237,11 +234,11 @@ class _End:
     """One end of the SDK's pair of streams: closing it never waits."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close this end."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """The same, as the SDK asks for it."""
+        """Close this end, as the SDK calls it."""
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -257,7 +254,7 @@ class _End:
 
 
 class Incoming(_End):
-    """Messages from the server: the SDK's reading end. What is no message is counted and dropped.
+    """Messages from the server: the SDK's reading end. Lines that are no messages are dropped.
 
     `ended` is set when nothing more will come.
     """
@@ -322,7 +319,7 @@ class Outgoing(_End):
             raise anyio.BrokenResourceError from None
 
     def close(self) -> None:
-        """The server reads the end of its input."""
+        """Close the server's input."""
         self._lines.close()
 
 
@@ -348,11 +345,11 @@ async def stdio_wire(owner: Owner, confined: Confined) -> AsyncIterator[StdioWir
         yield wire
     finally:
         try:
-            # A process would be left behind by somebody who cancels the closing.
+            # Cancelling the close would leave a process behind.
             await uncancelled(asyncio.ensure_future(wire.aclose()))
         finally:
             confined.release()
 
 
 def _nothing() -> None:
-    """The default for a callback that nobody set."""
+    """Default of callbacks that are not set."""
