@@ -1,4 +1,4 @@
-"""Settings: TOML layers, profiles, trust, and where every value came from."""
+"""Settings: TOML layers, profiles, trust, and the source of every value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codex's settings as Toolrest's: what can be taken over, and what was left out and why."""
+"""Import of Codex's settings: those that Toolrest has, and the reasons for those left out."""
 
 from __future__ import annotations
 
@@ -142,14 +142,14 @@ def _provider_key(key: Key) -> Key | None:
 
 
 def _server_key(key: Key) -> Key | None:
-    """Our key for a setting of an MCP server; what may hold a secret is not copied."""
+    """Our key for a setting of an MCP server; None for one that may hold a secret."""
     if key[0] != "mcp_servers" or len(key) < 3 or key[2] in _HOLD_SECRETS:
         return None
     return key if pattern_of(key) is not None else None
 
 
 def _why_not(key: Key) -> tuple[Key, str]:
-    """How much of the key to show (a whole table is one line), and why it is left out."""
+    """The part of the key to show (a whole table is one line), and the reason to leave it out."""
     head = key[0]
     if head == "mcp_servers" and len(key) > 2:
         held = key[2] in _HOLD_SECRETS

@@ -1,4 +1,4 @@
-"""What the layers come to: typed settings, and where each of them came from."""
+"""The merged settings: typed values, and the source of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SettingRow(NamedTuple):
 
 @dataclass(eq=False)
 class Config:
-    """Typed settings and where each of them came from."""
+    """Typed settings and the source of each."""
 
     value: Settings
     home: str
@@ -50,7 +50,7 @@ class Config:
     rules_folders: tuple[str, ...] = ()
     """Folders of trusted projects whose rules files count, outermost first."""
     external: bool = False
-    """Something else confines the session's programs. No setting says so, only a program can."""
+    """Something else confines the session's programs. Only a host program can set this."""
 
     @property
     def trusted(self) -> bool:
@@ -73,7 +73,7 @@ class Config:
 
     @cached_property
     def context_window(self) -> int | None:
-        """How many tokens a request to the model may have; None when nobody knows."""
+        """Tokens that a request to the model may have; None when unknown."""
         from toolrest.config.schema.model_limits import model_info
 
         if self.value.model_context_window is not None:
@@ -87,11 +87,11 @@ class Config:
 
     @property
     def audit_folder(self) -> str:
-        """Where the audit log's files go."""
+        """Folder of the audit log."""
         return self.value.tool_security.audit_log_path or os.path.join(self.home, "audit")
 
     def source(self, dotted: str) -> str:
-        """Where a setting's value came from: a file, a variable, a flag, or `default`."""
+        """Source of a setting's value: a file, a variable, a flag, or `default`."""
         key = parse_key(dotted)
         if key in self.sources:
             return self.sources[key]

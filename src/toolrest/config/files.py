@@ -1,7 +1,4 @@
-"""Where Toolrest keeps its own files.
-
-Reading a TOML file without being hurt by it.
-"""
+"""Toolrest's home folder, and safe reading of TOML files."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from toolrest.errors import ConfigError
 
 
 def user_home(env: Mapping[str, str]) -> str:
-    """What `~` stands for: `$HOME`, else the password database's entry."""
+    """The user's home folder: `$HOME`, else the password database's entry."""
     home = env.get("HOME") or os.path.expanduser("~")
     if not os.path.isabs(home):
         raise ConfigError("there is no home folder (HOME is unset): set TOOLREST_HOME")
@@ -32,7 +29,7 @@ def toolrest_home(given: str | os.PathLike[str] | None, env: Mapping[str, str]) 
     if path == "~" or path.startswith("~/"):
         path = user_home(env) + path[1:]
     if not os.path.isabs(path) or "\0" in path:
-        # A relative home would let whatever folder we stand in be the user's settings.
+        # A relative home would take the user's settings from the current folder.
         raise ConfigError(f"environment variable TOOLREST_HOME: {path!r} is not an absolute path")
     return os.path.normpath(path)
 
@@ -43,7 +40,7 @@ def config_file(home: str) -> str:
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """The canonical path; what can be no path at all is a ConfigError."""
+    """The canonical path; ConfigError for a text that cannot be a path."""
     try:
         return os.path.realpath(path)
     except ValueError as error:
@@ -51,7 +48,7 @@ def real_path(path: str | os.PathLike[str]) -> str:
 
 
 MAX_FILE = 1 << 20
-"""Larger settings files are a mistake or an attack."""
+"""Largest settings file in bytes; a larger one is a mistake or an attack."""
 
 
 def read_toml(path: str) -> dict[str, Any] | None:
@@ -117,14 +114,14 @@ def _located(message: str, text: str) -> str:
 
 
 def unsafe_owner(path: str) -> str | None:
-    """Why others could change this file, in words, or None when they cannot."""
+    """A warning when other users could change this file, else None."""
     try:
         info = os.stat(path)
     except OSError:
         return None
     if info.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user (uid {info.st_uid}), who can change your settings"
-    # A group of one's own is the usual case where umask is 002, and harms nobody.
+    # A group of one's own is usual where umask is 002, and harmless.
     others = stat.S_IWOTH | (stat.S_IWGRP if info.st_gid != os.getegid() else 0)
     if info.st_mode & others:
         return f"{path} can be written by other users; run: chmod 600 {path}"

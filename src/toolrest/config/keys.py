@@ -1,4 +1,4 @@
-"""How a setting is named: dotted keys, tables taken apart and put together again."""
+"""Keys of settings: dotted keys, and nested tables flattened and nested again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolrest.errors import ConfigError
 Key: TypeAlias = tuple[str, ...]
 
 MAX_DEPTH = 12
-"""No setting is nested deeper; a file that is wants to exhaust us."""
+"""Deepest nesting of a setting; a deeper file could exhaust memory."""
 
 # Not compiled here: most starts need none of these.
 _TELLTALE = r"key|secret|token|passw|credential|auth|bearer"

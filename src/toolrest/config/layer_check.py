@@ -1,7 +1,4 @@
-"""Is what one layer says understood? From raw tables to checked values, or a clear error.
-
-Which keys there are at all, and which of them somebody meant.
-"""
+"""Check of one settings layer: from raw tables to checked values, with hints at the key meant."""
 
 from __future__ import annotations
 
@@ -38,10 +35,10 @@ _PATHS = (("tool_security", "audit_log_path"), ("model_instructions_file",))
 
 
 class LayerSource(NamedTuple):
-    """Where a layer comes from: its kind, its name in messages, and what paths are relative to.
+    """The source of a layer: its kind, its name in messages, and what paths are relative to.
 
-    Without a `folder` a relative path is an error: what it means would depend on where
-    Toolrest was started. `home` is what `~` stands for.
+    Without a `folder` a relative path is an error: its meaning would depend on where Toolrest
+    was started. `home` is what `~` stands for.
     """
 
     kind: LayerKind
@@ -60,12 +57,12 @@ class Layer(NamedTuple):
     profiles: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def source(self, key: Key) -> str:
-        """Where this layer got the value."""
+        """Source of the value in this layer."""
         return self.labels.get(key, self.label)
 
 
 def check_layer(raw: Mapping[str, Any], place: LayerSource) -> Layer:
-    """The checked values of one layer; the first thing that cannot be honoured is an error."""
+    """The checked values of one layer; ConfigError for the first that cannot be honoured."""
     if not raw:
         return Layer(place.kind, place.label, {})
     if too_deep(raw):
@@ -94,7 +91,7 @@ def check_layer(raw: Mapping[str, Any], place: LayerSource) -> Layer:
 def _resolve_aliases(
     raw: Mapping[str, Any], place: LayerSource
 ) -> tuple[dict[str, Any], dict[Key, Key]]:
-    """The same tables with second spellings moved home, and how each of those was written."""
+    """The tables with aliases replaced by their settings, and how each alias was written."""
     table = _copy_tables(raw)
     spelled: dict[Key, Key] = {}
     for written, target in ALIASES.items():
@@ -125,7 +122,7 @@ def _resolve_aliases(
 
 
 def _drop_tool_config(table: dict[str, Any], place: LayerSource) -> None:
-    """All its keys are second spellings, so whatever is still there is not a setting."""
+    """Remove `[tool_config]`: all its keys are aliases; keys left by now are unknown."""
     left = table.pop("tool_config", {})
     if not isinstance(left, dict):
         raise ConfigError(_mismatch(place, ("tool_config",), "a table", left))
@@ -243,7 +240,7 @@ def expand_user(path: str, home: str) -> str:
 
 
 ANY = "*"
-"""Stands for a name that the user chooses, as in `tools.limits.*`."""
+"""Placeholder of a name that the user chooses, as in `tools.limits.*`."""
 
 
 @cache

@@ -1,7 +1,4 @@
-"""Which layer's value counts, and where it came from.
-
-Which environment variables are settings, and what they may say.
-"""
+"""Layers of settings: merge them, and make those of `-c`, flags and environment variables."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ UNITED: frozenset[Key] = frozenset(
         ("rules", "prefix_rules"),
     }
 )
-"""What any layer forbids, hides or guards stays so: these lists are joined, never replaced."""
+"""Lists that deny, hide or protect: joined over all layers, never replaced."""
 
 CEILINGS: frozenset[Key] = frozenset(
     {
@@ -39,11 +36,11 @@ CEILINGS: frozenset[Key] = frozenset(
         ("agents", "max_agents"),
     }
 )
-"""The lowest value that any layer sets counts, whatever a higher layer says."""
+"""Ceilings: the lowest value of any layer counts."""
 
 
 class Merged(NamedTuple):
-    """The values that count, the source of each, and what a person should know about it."""
+    """The values that count, the source of each, and warnings."""
 
     values: dict[Key, Any]
     sources: dict[Key, str]
@@ -167,7 +164,7 @@ def _file_tools(text: str) -> tuple[str, ...]:
 
 
 class Variable(NamedTuple):
-    """A variable's name without its prefix, the setting it is, and how its text is read."""
+    """A variable's name without its prefix, its setting, and the parser of its text."""
 
     name: str
     key: Key

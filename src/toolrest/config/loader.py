@@ -36,7 +36,7 @@ def load(
 
     Highest first: `overrides` (`-c`), `flags`, the environment, the profile, the files of a
     trusted project, the user's file, defaults. Lists that forbid or hide are joined over all
-    layers, and of ceilings the lowest counts. A project that is not trusted is not even read.
+    layers, and of ceilings the lowest counts. The files of an untrusted project are not even read.
     """
     env = os.environ if env is None else env
     start = _Start(toolrest_home(home, env), user_home(env), _real(workspace), surface)
@@ -119,7 +119,7 @@ def _projects(user: Layer | None) -> dict[str, TrustLevel]:
 
 
 def _project_folders(start: _Start) -> Iterator[str]:
-    """Outermost first; never the folder whose `.toolrest` is the user's own home."""
+    """The project's folders, outermost first, without one whose `.toolrest` is the user's home."""
     workspace = start.workspace
     if workspace is None:
         return
@@ -153,7 +153,7 @@ def _project_layers(
 def _rules_folders(
     start: _Start, level: TrustLevel | None, user: Layer | None
 ) -> tuple[tuple[str, ...], list[str]]:
-    """The `.toolrest` folders of trusted projects that have rules, and what is left out."""
+    """The `.toolrest` folders of trusted projects that have rules, and warnings of others."""
     found: list[str] = []
     warnings: list[str] = []
     for folder in _project_folders(start):
@@ -221,12 +221,12 @@ def _assemble(
 
 
 def _refuse_approving_project(settings: Settings, project: Sequence[Layer]) -> None:
-    """With `on_ask = "allow"` more asking means more allowing, so a project may not change it."""
+    """Refuse a project's `approval_policy` with `on_ask = "allow"`, which approves every ask."""
     for layer in project:
         if settings.on_ask == "allow" and ("approval_policy",) in layer.values:
             raise ConfigError(
                 f"{layer.label}: a project's file may not set approval_policy while "
-                'on_ask = "allow" answers every question with yes'
+                'on_ask = "allow" approves every ask'
             )
 
 

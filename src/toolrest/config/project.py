@@ -1,4 +1,4 @@
-"""What the files of a project may say about its own handling: only what tightens it (S9)."""
+"""Settings that a project's files may change: only to tighten them (S9)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolrest.config.layer_check import ANY, Layer, pattern_of
 from toolrest.errors import ConfigError
 
 Rule: TypeAlias = Callable[[Any, Any, str], str | None]
-"""(wanted, value without the project, workspace) -> why not, or None when it may be set."""
+"""(wanted, value without the project, workspace) -> the reason to refuse it, or None."""
 
 _APPROVAL = ("dangerous", "never", "on-failure", "on-request", "untrusted", "auto", "strict")
 _SANDBOX = ("danger-full-access", "workspace-write", "read-only")
@@ -73,10 +73,10 @@ def _narrower_tools(wanted: Any, base: Any, workspace: str) -> str | None:
 
 
 def covered(name: str, patterns: Sequence[str]) -> bool:
-    """Whether all that a name or pattern of tools matches is matched by these patterns too."""
+    """Whether these patterns match every tool that a name or pattern matches."""
     if name in patterns:
         return True
-    # Whether one glob covers another is not worth proving: only plain names can be narrower.
+    # That one glob covers another is not proven here: only plain names count as covered.
     return not set("*?[") & set(name) and any(fnmatchcase(name, item) for item in patterns)
 
 
@@ -167,7 +167,7 @@ RULES: dict[Key, Rule] = {
 
 
 def check_project(layer: Layer, base: Mapping[Key, Any], workspace: str) -> None:
-    """Refuse a project's layer that would widen anything; `base` is what counts without it."""
+    """Refuse a project's layer that would loosen anything; `base` are the values without it."""
     for key, wanted in layer.values.items():
         rule = RULES.get(pattern_of(key) or key)
         if rule is None:

@@ -1,7 +1,7 @@
-"""Which regular expressions could run for ever. Python's matcher tries every way and cannot be
-interrupted, so its steps are bounded before a pattern is accepted.
+"""Cost of regular expressions: refuse those that could run for ever. Python's matcher tries every
+way and cannot be interrupted, so its steps are bounded before a pattern is accepted.
 
-Where the next character alone tells whether a repeat goes on, or which alternative is meant,
+Where the next character alone decides whether a repeat goes on, or which alternative is taken,
 steps add up. Everywhere else what follows is tried again for each way, and they multiply.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 Letters: TypeAlias = frozenset[str]
 
-# A character of each sort that patterns can tell apart; the long s, the Kelvin sign and the
+# A character of each sort that patterns distinguish; the long s, the Kelvin sign and the
 # dotless i are s, k and i when case does not matter. Unknown ones count as all of these.
 _FOREIGN: Final = frozenset("éſ\u212aıİ٣\u00a0€")
 _SAMPLE: Final = "".join(map(chr, range(128))) + "".join(_FOREIGN)
@@ -62,10 +62,10 @@ def may_match_nothing(pattern: str) -> bool:
 
 
 def danger(pattern: str, *, longest: int, budget: int, whole: bool = False) -> str:
-    """Why a pattern may be too slow for texts of `longest` characters; "" when it is not.
+    """The reason why a pattern may be too slow for texts of `longest` characters, or "".
 
     The pattern must compile. `budget` is how many steps one starting place may cost, about;
-    `whole` says that the pattern must match to the end of the text.
+    with `whole` the pattern must match to the end of the text.
     """
     tokens = list(_tokens(pattern))
     if any(re.match(r"\\[1-9]|\(\?P=|\(\?\(", token) for token in tokens):

@@ -1,8 +1,6 @@
-"""What pays for the models: the variables and the settings that hold providers' keys.
+"""Secrets: variables and settings that hold keys of model providers and tokens of MCP servers.
 
-What MCP servers are given in confidence: values that must not be shown anywhere.
-
-Which variables hold secrets, by name: one list for the environment and for redaction.
+One list of secret names serves the environment policy and redaction.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from toolrest.config.schema.settings import Settings
 
 
 def key_variables(settings: Settings) -> tuple[str, ...]:
-    """Names of the variables that the providers' rows read; no child and no text gets them."""
+    """Names of the variables that hold providers' keys; no child process and no text gets them."""
     names: dict[str, None] = {}
     for row in settings.model_providers.values():
         if row.env_key is not None:
@@ -40,7 +38,7 @@ def key_values(settings: Settings) -> dict[str, str]:
 
 
 def server_variables(settings: Settings) -> tuple[str, ...]:
-    """Names of variables that servers' tokens are read from."""
+    """Names of the variables that hold MCP servers' tokens."""
     names: dict[str, None] = {}
     for row in settings.mcp_servers.values():
         if row.bearer_token_env_var is not None:
@@ -83,7 +81,7 @@ PROVIDER_KEYS: tuple[str, ...] = (
     "TOOLREST_API_KEY",
     "XAI_API_KEY",
 )
-"""What pays for the model itself: no child process ever needs these."""
+"""Variables with keys of well-known model providers: no child process ever needs these."""
 
 SECRET_NAMES: tuple[str, ...] = (
     "*KEY*",
@@ -104,7 +102,7 @@ SECRET_NAMES: tuple[str, ...] = (
 
 
 def is_secret_name(name: str, patterns: Iterable[str] = SECRET_NAMES) -> bool:
-    """Say whether a variable of this name counts as secret."""
+    """Whether a variable of this name counts as secret."""
     return _matcher(tuple(patterns)).match(name) is not None
 
 

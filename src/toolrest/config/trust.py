@@ -1,4 +1,4 @@
-"""Which folders the user trusts to configure Toolrest."""
+"""Trust in folders: whether their files may configure Toolrest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def git_root(folder: str) -> str | None:
-    """The nearest folder, upwards, that has a `.git`; what a `.git` file points to is not asked.
+    """The nearest folder, upwards, that has a `.git`; what a `.git` file points to is ignored.
 
     A folder could otherwise claim, by a file of its own, to belong to a repository that is
     trusted.
@@ -52,7 +52,7 @@ def nearest_level(folder: str, projects: Mapping[str, TrustLevel]) -> TrustLevel
 
 
 def trust_of(path: str | os.PathLike[str], *, home: str | None = None) -> TrustLevel | None:
-    """What the user's file says about a folder; None when it says nothing."""
+    """The trust level of a folder in the user's file; None when it is not set."""
     return nearest_level(real_path(path), _stored(_home(home)))
 
 
@@ -62,12 +62,12 @@ def trust(path: str | os.PathLike[str], *, home: str | None = None) -> str:
 
 
 def distrust(path: str | os.PathLike[str], *, home: str | None = None) -> str:
-    """Mark a folder as untrusted, so that nobody is asked again; returns the stored path."""
+    """Mark a folder as untrusted, so that the user is not asked again; returns the stored path."""
     return _store(_canonical(path), "untrusted", _home(home))
 
 
 def revoke(path: str | os.PathLike[str], *, home: str | None = None) -> str:
-    """Take trust back, also where a folder above would still give it; returns the path."""
+    """Revoke trust, also where a folder above would still give it; returns the path."""
     from toolrest.config.write import edit_user_file
 
     folder, where = real_path(path), _home(home)

@@ -1,4 +1,4 @@
-"""Changing the user's file: comments stay, nothing half-written, nothing that will not load."""
+"""Write to the user's settings file: comments stay, and it always loads afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def set_value(dotted: str, text: str, *, home: str | os.PathLike[str] | None = N
 
 
 def edit_user_file(home: str, key: Key, value: Any) -> str:
-    """Set a key, or remove it where the value is None, if the outcome is a file that loads."""
+    """Set a key, or remove it where the value is None, unless the file would not load."""
     file = config_file(home)
     _make_private(home)
     with _locked(home):
@@ -74,7 +74,7 @@ def _leaves(text: str, file: str) -> dict[Key, Any] | None:
 
 
 def _changed(leaves: dict[Key, Any], key: Key, value: Any, file: str) -> dict[Key, Any]:
-    """The values as they must read afterwards, to hold the edited text against."""
+    """The values after the change, to compare the edited text with."""
     for end in range(1, len(key)):
         if key[:end] in leaves:
             raise ConfigError(f"{file}: {format_key(key[:end])} is not a table")
@@ -107,7 +107,7 @@ def _make_private(home: str) -> None:
 
 @contextmanager
 def _locked(home: str) -> Iterator[None]:
-    """One writer at a time, or the slower of two would undo the faster one's change."""
+    """Lock the file for one writer, else the slower of two would undo the other's change."""
     import fcntl
 
     path = os.path.join(home, ".config.lock")
@@ -131,7 +131,7 @@ def _locked(home: str) -> Iterator[None]:
 
 
 def replace_file(path: str, text: str) -> None:
-    """Put a new 0600 file in the place of the old one in a single step."""
+    """Replace a file by a new 0600 one in a single step."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

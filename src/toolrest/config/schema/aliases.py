@@ -1,7 +1,4 @@
-"""Which settings have a second spelling, in the tables that other programs use.
-
-Which known settings cannot be honoured yet. A feature that lands deletes its lines here.
-"""
+"""Aliases of settings, as other programs spell them; and settings that are not available yet."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ ALIASES: dict[Key, Key] = {
     ("tools", "web_search"): ("tools", "tools_web_search_request"),
     ("tools", "use_experimental_streamable_shell_tool"): ("tools", "shell_type"),
 }
-"""The second spelling and the setting that it means."""
+"""Each alias and its setting."""
 
 SWITCHES: dict[Key, dict[bool, str]] = {
     ("tools", "use_experimental_streamable_shell_tool"): {True: "unified_exec", False: "family"},
 }
-"""Second spellings that are true or false, and what that is in place of the setting's own words."""
+"""Aliases that are true or false, and the setting's value for each."""
 
 
 PENDING_KEYS = {
@@ -41,7 +38,7 @@ PENDING_VALUES: dict[tuple[str, Any], str] = {
 
 
 def pending_in(table: dict[str, Any]) -> tuple[Key, str] | None:
-    """The first setting of a table that must wait, as its path and what it waits for."""
+    """The first setting of a table that is not available yet: its path, and the feature."""
     for dotted, feature in PENDING_KEYS.items():
         key = tuple(dotted.split("."))
         parent = find(table, key[:-1]) if len(key) > 1 else table

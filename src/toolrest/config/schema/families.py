@@ -1,4 +1,4 @@
-"""What a model is like: which shell and patch form it knows, how much output it is shown."""
+"""Model families: the shell and patch form of a model, and how much output it is shown."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _filled(name: str, row: FamilyRow) -> Family:
 
 
 def no_family(model: str) -> str:
-    """What to say of a model that no row fits."""
+    """The warning about a model that no row fits."""
     return (
         f"model {model!r} belongs to no known family, so the defaults are used; "
         "name one with model_family, or add a row under [model_families]"

@@ -25,7 +25,7 @@ class McpServerTool(Table):
 class McpServer(Table):
     """`[mcp_servers.NAME]`: a program that speaks MCP (`command`), or an address (`url`).
 
-    A layer may say only a part of it; whether the whole makes sense is asked when it is used.
+    A layer may set only a part of it; the whole is checked when it is used.
     """
 
     type: Literal["stdio", "streamable_http", "http", "sse"] | None = None
@@ -59,7 +59,7 @@ class McpServer(Table):
 
 
 class McpOptions(Table):
-    """`[mcp]`: what concerns all servers. `tool_budget` is a share of the model's window."""
+    """`[mcp]`: settings of all servers. `tool_budget` is a share of the model's window."""
 
     tool_budget: Annotated[float, Range(0, 1)] = 0.10
     oauth_credentials_store: Literal["auto", "keyring", "file"] = "auto"

@@ -1,15 +1,15 @@
-"""How large a model's window is and how much it may write, by the start of its name."""
+"""Limits of models: context window and longest output, by the start of the model's name."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
 Thinking: TypeAlias = Literal["none", "budget", "adaptive"]
-"""How a Claude model is asked to think: not at all, up to so many tokens, or as it sees fit."""
+"""The thinking mode of a Claude model: none, a budget of tokens, or adaptive."""
 
 
 class ModelInfo(NamedTuple):
-    """What requests need to know. `context_window` None: nobody knows, so nothing is assumed."""
+    """Limits that requests need. `context_window` None: unknown, so nothing is assumed."""
 
     context_window: int | None = None
     max_output_tokens: int = 16_384

@@ -1,4 +1,4 @@
-"""The settings for where models are and what they are like."""
+"""The settings for model providers and model families."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Capabilities(Table):
 
 
 class ModelProvider(Table):
-    """`[model_providers.NAME]`: where a model is and how to speak to it.
+    """`[model_providers.NAME]`: a model's endpoint and its wire.
 
     A row with the name of a built-in provider changes only what it sets. Header values of
     `env_http_headers` are names of variables.

@@ -76,9 +76,9 @@ class CommandLimits(Table):
 class ApprovalSettings(Table):
     """`[approvals]`: single tools (names or globs), MCP servers, folders, beginnings of commands.
 
-    `allow` lifts an ordinary question; it lifts no denial, nothing on the dangerous list, and
-    does not let a call out of the sandbox (but a command that is allowed runs where its rule does).
-    For `on_ask = "defer"`: how long to wait for an answer, and to keep a question.
+    `allow` approves an ordinary ask; it lifts no denial, nothing on the dangerous list, and lets
+    no call out of the sandbox (but a command that is allowed runs where its rule does).
+    For `on_ask = "defer"`: how long to wait for an answer, and to keep a pending approval.
     """
 
     wait_sec: Annotated[float, Range(0, 30 * 86400)] = 0.0

@@ -1,4 +1,4 @@
-"""Which settings there are, their types, their defaults and what each one does."""
+"""The settings: their types and defaults."""
 
 from __future__ import annotations
 

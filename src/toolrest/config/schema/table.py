@@ -1,4 +1,4 @@
-"""What a table of settings is: fields with defaults, and what was set of them."""
+"""A table of settings: fields with defaults, and the values that were set."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ProblemKind: TypeAlias = Literal["unknown", "missing", "mismatch", "refused"]
 
 
 class SettingProblem:
-    """One thing that is wrong with a table: where, what came, and what to say about it.
+    """One problem of a table: its path, the value, and the message.
 
-    `text` is what was expected of a `mismatch`, and the whole reason of what was `refused`.
+    `text` is what was expected for a `mismatch`, and the whole reason for a `refused` value.
     """
 
     __slots__ = ("kind", "path", "text", "value")
@@ -73,11 +73,11 @@ class Table:
         return _evaluated(cls.__annotations__[name], cls.__module__)
 
     def given(self) -> dict[str, Any]:
-        """What was set, as opposed to left at its default."""
+        """The values that were set, without defaults."""
         return dict(vars(self))
 
     def as_dict(self, *, set_only: bool = False) -> dict[str, Any]:
-        """The same as plain dicts and tuples; with `set_only` nothing that is only a default."""
+        """The table as plain dicts and tuples; with `set_only` without defaults."""
         names = vars(self) if set_only else type(self).__annotations__
         return {name: _plain(getattr(self, name), set_only) for name in names}
 
@@ -103,7 +103,7 @@ class Table:
 
 @cache
 def _evaluated(annotation: str, module: str) -> Any:
-    """What an annotation, which is text of our own, means where it was written."""
+    """The type of an annotation, which is our own text, evaluated in its module."""
     return eval(annotation, vars(sys.modules[module]))  # noqa: S307
 
 

@@ -1,4 +1,4 @@
-"""The settings for what tools there are and how they work, sub-agents among them."""
+"""The settings for tools, sub-agents among them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ToolSecurity(Table):
 
 
 class UserInput(Table):
-    """`[user_input]`: answers to a model's questions, by id (or glob), where nobody is there."""
+    """`[user_input]`: answers to a model's questions, by id (or glob), where no user can answer."""
 
     answers: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Which kinds of values settings have: their types, their limits, and how they may be written."""
+"""Types of settings' values: their limits, and how they may be written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHELL_SPELLINGS = {"default": "shell", "local": "local_shell"}
 
 
 class Range:
-    """A number's limits, both of which it may be; more than `above` where that is given."""
+    """A number's limits, both inclusive; more than `above` where that is given."""
 
     __slots__ = ("_above", "_least", "_most")
 
@@ -36,7 +36,7 @@ class Range:
         self._above = above
 
     def unmet(self, value: float) -> str | None:
-        """What was expected in place of this number; None when it is good."""
+        """The expectation that this number does not meet; None when it is valid."""
         if value - value != 0:  # infinite, or not a number
             return "a finite number"
         if self._most is not None and value > self._most:
@@ -49,7 +49,7 @@ class Range:
 
 
 class Length:
-    """How long a text or a list may be. A text must be one that can be written to a file."""
+    """Length limits of a text or a list. A text must be one that can be written to a file."""
 
     __slots__ = ("_least", "_most")
 
@@ -58,7 +58,7 @@ class Length:
         self._most = most
 
     def unmet(self, value: str | tuple[Any, ...]) -> str | None:
-        """What was expected in place of this value; None when it is good."""
+        """The expectation that this value does not meet; None when it is valid."""
         unit = "character" if isinstance(value, str) else "item"
         if len(value) < self._least:
             return f"at least {self._least} {unit}{'s' * (self._least != 1)}"
@@ -94,7 +94,7 @@ def parse_size(value: Any) -> Any:
 
 
 def spelled(spellings: dict[str, str]) -> Callable[[Any], Any]:
-    """The one spelling for any of several."""
+    """A converter from any of several spellings to the one that is used."""
 
     def canonical(value: Any) -> Any:
         return spellings.get(value, value) if isinstance(value, str) else value
@@ -127,7 +127,7 @@ _MATCHER_STEPS = 1_000_000
 
 
 def _matcher(value: Any) -> Any:
-    """A regular expression or a glob; what is neither would match nothing, and guard nothing."""
+    """A regular expression or a glob; anything else would match nothing, so it is refused."""
     is_glob = (
         isinstance(value, str) and set("*?[") & set(value) and not set("|()+^$\\{") & set(value)
     )
@@ -159,7 +159,7 @@ def _file_name(value: Any) -> Any:
     return value
 
 
-# Among what an `Annotated` type says, a function is given what was written before it is checked.
+# A function in an `Annotated` type converts the written value before it is checked.
 Text: TypeAlias = Annotated[str, Length(1, 4096)]
 LongText: TypeAlias = Annotated[str, Length(1, 1_000_000)]
 Texts: TypeAlias = tuple[Text, ...]

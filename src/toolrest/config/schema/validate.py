@@ -1,4 +1,4 @@
-"""Does a value have the type that a setting is declared with? Everything that is wrong, at once.
+"""Validation of values against the declared types of settings; reports all problems at once.
 
 It knows the types that settings use and no others: texts, numbers, switches, literals, lists,
 tables, and `Annotated` with limits and functions. Nothing is coerced: an int is good where a float
@@ -17,11 +17,11 @@ from toolrest.config.schema.types import Length, Range
 Path: TypeAlias = tuple[str | int, ...]
 T = TypeVar("T", bound=Table)
 _OTHER: Any = object()
-"""What a scalar's check returns for what is something else."""
+"""Returned by a scalar's check for a value of another type."""
 
 
 def check_table(kind: type[T], raw: Any) -> T:
-    """The table that was written; TableError, with everything that is wrong, where it is none.
+    """The checked table; TableError, with all its problems, when it is invalid.
 
     No value's check looks at another value, so a part of a table can be checked like a whole.
     """
@@ -63,7 +63,7 @@ _SCALARS: dict[Any, tuple[str, Callable[[Any], Any]]] = {
 
 
 class _Checking:
-    """One look at what was written. What a check returns counts only where it found no problem."""
+    """One validation. What a check returns counts only where it found no problem."""
 
     def __init__(self) -> None:
         self.problems: list[SettingProblem] = []
@@ -125,10 +125,10 @@ class _Checking:
         return found
 
     def _literal(self, kind: Any, value: Any, path: Path) -> Any:
-        words = get_args(kind)
-        if isinstance(value, str) and value in words:
-            return words[words.index(value)]
-        *others, last = map(repr, words)
+        literals = get_args(kind)
+        if isinstance(value, str) and value in literals:
+            return literals[literals.index(value)]
+        *others, last = map(repr, literals)
         expected = f"{', '.join(others)} or {last}" if others else last
         return self._mismatch(path, value, f"one of {expected}")
 
