@@ -41,6 +41,14 @@ def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()
     )
 
 
+def tool_roots(config: Config) -> tuple[str, ...]:
+    """Where this session's tools may write, or those of another one in the same folder."""
+    roots = config.value.sandbox_workspace_write.writable_roots
+    workspace = os.path.realpath(config.workspace or os.getcwd())
+    paths = (os.path.join(workspace, os.path.expanduser(root)) for root in roots)
+    return (workspace, *map(os.path.realpath, paths))
+
+
 def network_of(settings: Settings) -> Network:
     """All of it, the listed hosts, or none."""
     if settings.sandbox_workspace_write.network_access:

@@ -14,12 +14,35 @@ def main() -> None:
 
         sys.stdout.write(f"toolrest {__version__}\n")
         return
+    _import_nothing_from_here()
     from toolrest.cli.interrupts import leave_when_interrupted
 
     leave_when_interrupted()
     from toolrest.cli.app import run
 
     run()
+
+
+def apply_patch() -> None:
+    """Run the `apply_patch` command."""
+    _import_nothing_from_here()
+    from toolrest.patch.command import script
+
+    script()
+
+
+def _import_nothing_from_here() -> None:
+    """Where we are, and every folder that the command line names, may be a workspace.
+
+    Other roots are known once the settings are.
+    """
+    from toolrest.own_code import import_only_own
+
+    words = (form for word in sys.argv[1:] for form in (word, word[2:], word.partition("=")[2]))
+    try:
+        import_only_own(filter(os.path.isdir, (os.getcwd(), *filter(None, words))))
+    except FileNotFoundError:  # the current folder is gone: the command will say so
+        import_only_own(())
 
 
 def _fill_standard_files() -> None:

@@ -37,8 +37,9 @@ class Choices:
 
     def load(self, more: Mapping[str, Any] | None = None) -> Config:
         """The settings for these options, and for `more` flags by their dotted names."""
-        from toolrest.agent.path_policy import default_workspace
+        from toolrest.agent.path_policy import default_workspace, tool_roots
         from toolrest.config.loader import load
+        from toolrest.own_code import import_only_own
 
         flags: dict[str, Any] = {"sandbox_mode": self.sandbox, "approval_policy": self.approval}
         flags |= more or {}
@@ -46,13 +47,15 @@ class Choices:
             flags["tools.enabled"] = [
                 name.strip() for name in self.tools.split(",") if name.strip()
             ]
-        return load(
+        config = load(
             workspace=default_workspace(self.folder),
             overrides=self.overrides,
             flags=flags,
             profile=self.profile,
             surface="cli",
         )
+        import_only_own(tool_roots(config))
+        return config
 
     def open(self, on_ask: OnAsk | None = None) -> Toolrest:
         """A session for these options, with the user's own tools in it."""

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 
+from toolrest.own_code import own_places
 from toolrest.policy.paths.names import inside, unique
-from toolrest.policy.paths.protected import own_code
 
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 USED = ("bwrap", "rg", "git", "bash", "sh", "zsh", "env", "setpriv")
@@ -72,8 +72,7 @@ def bundled_rg(roots: Sequence[str] = ()) -> str | None:
 def own_files(roots: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Real paths that Toolrest runs on: its code, its Python, and the programs it starts."""
     found = [
-        *own_code(),
-        os.path.dirname(os.path.realpath(os.__file__)),
+        *map(os.path.realpath, own_places()),
         os.path.realpath(sys.executable or "/usr/bin/python3"),
         *(os.path.realpath(path) for name in USED if (path := find_program(name, roots))),
     ]
@@ -86,7 +85,7 @@ def own_files(roots: tuple[str, ...] = ()) -> tuple[str, ...]:
 def own_prefixes() -> tuple[str, ...]:
     """The folders of the Python that Toolrest runs on, and its own code."""
     prefixes = (os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix))
-    return unique((*prefixes, *own_code()))
+    return unique((*prefixes, *map(os.path.realpath, own_places())))
 
 
 def _libraries_of(bundled: str) -> str:

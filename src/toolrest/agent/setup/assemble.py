@@ -22,6 +22,7 @@ from toolrest.gate.output.limiter import Limit, Limiter
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill
 from toolrest.gate.tool.registry import Registry
+from toolrest.policy.paths.imports import guard_imports
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.records import dataclass
 
@@ -88,6 +89,7 @@ def assemble(
     spill = Spill(config.home, session_id)
     redactor = _redactor(settings, environ)
     files = path_policy(config, workspace, (spill.path, *skills_folder(config.home)))
+    guard_imports(files.tool_roots)
     bus = Bus(redactor)
     limiter = _limiter(config, redactor, spill)
 

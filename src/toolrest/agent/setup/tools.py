@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from toolrest.config.files import user_home
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool.decorator import as_tool
 from toolrest.gate.tool.tool import Tool
+from toolrest.policy.paths.imports import may_be_written
 from toolrest.tools.catalog import is_on
 
 if TYPE_CHECKING:
@@ -86,25 +87,32 @@ def add_user_tools(rest: Toolrest) -> list[str]:
 
 
 def _from_entry_points(problems: list[str]) -> Iterator[Tool]:
-    if not _may_have_entry_points():
+    folders = [folder for folder in sys.path if not may_be_written(folder)]
+    if not _may_have_entry_points(folders):
         return
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name):
+    installed = {found.name: found for found in reversed([*distributions(path=folders)])}
+    points = [
+        point
+        for package in installed.values()
+        for point in package.entry_points.select(group=ENTRY_POINTS)
+    ]
+    for point in sorted(points, key=lambda p: p.name):
         try:
             yield as_tool(point.load())
         except Exception as error:
             problems.append(f"entry point {point.name} ({point.value}) is left out: {error}")
 
 
-def _may_have_entry_points() -> bool:
+def _may_have_entry_points(folders: Sequence[str]) -> bool:
     """Whether a file of an installed package names our group.
 
     Every command asks this when it starts, and importlib.metadata takes twenty times as long.
     """
-    for folder in sys.path:
+    for folder in folders:
         try:
-            names = os.listdir(folder or os.curdir)
+            names = os.listdir(folder)
         except FileNotFoundError:
             continue
         except OSError:
@@ -137,7 +145,9 @@ def _from_files(home: str, problems: list[str]) -> Iterator[Tool]:
 
 
 def refuse_if_others_can_write(path: str) -> None:
-    """Code that another user can change is not loaded."""
+    """Code that another user or a tool can change is not loaded."""
+    if may_be_written(path):
+        raise PermissionError(f"tools can write what {path} leads to")
     status = os.stat(path)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
         raise PermissionError(f"others can write {path}; run: chmod go-w {path}")

@@ -7,13 +7,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import click
 
-from toolrest.errors import ConfigError
+from toolrest.agent.path_policy import tool_roots
+from toolrest.config.files import toolrest_home
+from toolrest.config.loader import load
+from toolrest.errors import ConfigError, ToolrestError
+from toolrest.own_code import child_environment
+from toolrest.policy.paths.named_files import append_named, make_named_folder, write_named
+from toolrest.private_files import write_all
 from toolrest.records import dataclass, field
 
 _STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
@@ -30,6 +36,7 @@ _OPTIONS = {
     "max_tokens": "--max-tokens",
     "timeout": "--timeout",
 }
+_PATHS = ("cd", "output_schema")
 
 
 @click.command("batch")
@@ -58,15 +65,27 @@ def command(
     {"id": "a", "prompt": "add type hints", "cd": "/repos/a", "max_turns": 40}
     """
     tasks = list(read_tasks(file))
+    roots = _roots(tasks, overrides)
     results = output or f"{file}.results.jsonl"
-    done = {name for name, code in _ended(results).items() if code == 0 or not retry_failed}
+    try:
+        # Opened once: whatever a task's tools put at that name later, results go where they began.
+        place = append_named(results, roots)
+        if events is not None:
+            make_named_folder(events, roots)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from None
+    done = {name for name, code in _ended(place).items() if code == 0 or not retry_failed}
     waiting = [task for task in tasks if task.id not in done]
-    if events is not None:
-        os.makedirs(events, mode=0o700, exist_ok=True)
     click.echo(f"{len(waiting)} of {len(tasks)} tasks to run, {jobs} at a time", err=True)
-    batch = Batch(results, events, overrides)
+    batch = Batch(place, events, overrides, roots)
     asyncio.run(batch.run(waiting, jobs))
     sys.exit(143 if batch.terminated else 0 if batch.failed == 0 else 1)
+
+
+def _roots(tasks: Sequence[BatchTask], overrides: tuple[str, ...]) -> tuple[str, ...]:
+    """Where the tools of any task may write."""
+    known = tool_roots(load(workspace=os.getcwd(), overrides=overrides, surface="cli"))
+    return (*known, *{os.path.realpath(task.folder) for task in tasks})
 
 
 @dataclass(slots=True)
@@ -75,6 +94,7 @@ class BatchTask:
 
     id: str
     prompt: str
+    folder: str
     arguments: list[str] = field(default_factory=list)
 
 
@@ -102,6 +122,7 @@ def _task(line: str, where: str, number: str) -> BatchTask:
     unknown = values.keys() - _OPTIONS.keys() - {"id", "prompt"}
     if unknown:
         raise ConfigError(f"{where}: there is no option {sorted(unknown)[0]!r}")
+    values["cd"] = values.get("cd") or "."
     arguments = []
     for name, option in _OPTIONS.items():
         value = values.get(name)
@@ -109,33 +130,40 @@ def _task(line: str, where: str, number: str) -> BatchTask:
             continue
         if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise ConfigError(f"{where}: `{name}` must be a text or a number")
-        arguments += [option, str(value)]
-    return BatchTask(str(values.get("id", number)), values["prompt"], arguments)
+        # Tasks run in a folder of ours.
+        arguments += [option, os.path.abspath(str(value)) if name in _PATHS else str(value)]
+    folder = os.path.abspath(str(values["cd"]))
+    return BatchTask(str(values.get("id", number)), values["prompt"], folder, arguments)
 
 
-def _ended(path: str) -> dict[str, Any]:
+def _ended(results: int) -> dict[str, Any]:
     """The exit codes of tasks that have a result; a line that a crash cut is none."""
     found: dict[str, Any] = {}
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    row = json.loads(line)
-                    found[str(row["id"])] = row.get("exit_code")
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    continue
-    except FileNotFoundError:
-        pass
+    with open(results, encoding="utf-8", errors="replace", closefd=False) as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+                found[str(row["id"])] = row.get("exit_code")
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
     return found
 
 
 class Batch:
     """Runs tasks, each in a process of its own: one that dies takes no other with it."""
 
-    def __init__(self, results: str, events: str | None, overrides: tuple[str, ...]) -> None:
+    def __init__(
+        self, results: int, events: str | None, overrides: tuple[str, ...], roots: tuple[str, ...]
+    ) -> None:
         self._results = results
         self._events = events
         self._overrides = [word for one in overrides for word in ("-c", one)]
+        self._roots = roots
+        self._home = toolrest_home(None, os.environ)
+        os.makedirs(self._home, mode=0o700, exist_ok=True)
+        self._env = child_environment(os.environ, roots) | {"TOOLREST_HOME": self._home}
+        if log := self._env.get("TOOLREST_LOG"):
+            self._env["TOOLREST_LOG"] = os.path.abspath(os.path.expanduser(log))
         self.failed = 0
         self.terminated = False
 
@@ -166,9 +194,12 @@ class Batch:
             loop.remove_signal_handler(signal.SIGTERM)
 
     async def _run(self, task: BatchTask) -> None:
-        command = [sys.executable, "-m", "toolrest", "exec", "--json", *self._overrides]
+        # Without -P and in the workspace, Python would take a `toolrest.py` there for us.
+        command = [sys.executable, "-P", "-m", "toolrest", "exec", "--json", *self._overrides]
         process = await asyncio.create_subprocess_exec(
             *command, *task.arguments, "-",
+            cwd=self._home,
+            env=self._env,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -191,12 +222,15 @@ class Batch:
     def _finish(self, task: BatchTask, out: str, code: int) -> None:
         if self._events is not None:
             name = "".join(c if c.isalnum() or c in "-_." else "_" for c in task.id)[:100]
-            with open(os.path.join(self._events, f"{name}.jsonl"), "w", encoding="utf-8") as file:
-                file.write(out)
+            path = os.path.join(self._events, f"{name}.jsonl")
+            try:
+                write_named(path, out.encode(), self._roots)
+            except (OSError, ToolrestError) as error:
+                click.echo(f"{task.id}: {path} is not written: {error}", err=True)
         row = {"id": task.id, "exit_code": code, **_summary(out)}
         # One write a line: results of several tasks never mix.
-        with open(self._results, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        line = json.dumps(row, ensure_ascii=False) + "\n"
+        write_all(self._results, line.encode("utf-8", "replace"))
         self.failed += code != 0
         click.echo(f"{task.id}: {row.get('reason', 'died')}", err=True)
 

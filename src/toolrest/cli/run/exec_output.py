@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 
 import click
@@ -18,6 +19,7 @@ from toolrest.agent.history.tokens import usage_json
 from toolrest.agent.reports.exec_json import ThreadEvents
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.policy.paths.named_files import read_named
 from toolrest.records import dataclass
 from toolrest.wire.model import Usage
 
@@ -104,11 +106,10 @@ class Output:
             )
 
 
-def read_schema(path: str) -> JSONObject:
+def read_schema(path: str, roots: Sequence[str]) -> JSONObject:
     """The schema in a file; ConfigError when it is none."""
     try:
-        with open(path, encoding="utf-8") as file:
-            schema = json.load(file)
+        schema = json.loads(read_named(path, roots))
         unmet(schema, "null")
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"--output-schema {path}: {error}") from None

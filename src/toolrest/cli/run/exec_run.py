@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +14,12 @@ import click
 from toolrest.agent.conversation.events import TaskComplete
 from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
+from toolrest.agent.path_policy import tool_roots
 from toolrest.cli.run.exec_output import EXIT_CODES, Output, RunEnd, read_schema, unmet
 from toolrest.cli.startup import settled, users_environment
 from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
+from toolrest.policy.paths.named_files import check_named, write_named
 from toolrest.records import dataclass
 from toolrest.wire.model import ModelError
 
@@ -106,6 +109,7 @@ class _Run:
         self._signal: StopReason | None = None
         self._environ = users_environment()
         self._stops: set[asyncio.Task[None]] = set()
+        self._roots: tuple[str, ...] = ()
 
     async def run(self) -> RunEnd:
         """Open, work, close; a signal ends it at any point."""
@@ -132,11 +136,13 @@ class _Run:
 
     async def _work(self) -> RunEnd:
         task = self.task
-        schema = read_schema(task.output_schema) if task.output_schema else None
-        if task.answer is not None:
-            _check_answer(task.answer)
         items = prompt_items(task.prompt, task.images)
         config = task.load()
+        self._roots = tool_roots(config)
+        schema = read_schema(task.output_schema, self._roots) if task.output_schema else None
+        if task.answer is not None:
+            with _answer_file(task.answer):
+                check_named(task.answer, self._roots)
         if config.warnings:
             from toolrest.cli.terminal.notices import print_warnings
 
@@ -223,7 +229,9 @@ class _Run:
         if outcome.exit_code == 0 and not (result.text or "").strip():
             click.echo("toolrest: the model ended without an answer", err=True)
         if self.task.answer is not None:
-            _write_answer(self.task.answer, result.text)
+            with _answer_file(self.task.answer):
+                data = (result.text or "").encode("utf-8", "replace")
+                write_named(self.task.answer, data, self._roots)
         if schema is not None and outcome.exit_code == 0:
             problem = unmet(schema, result.text)
             if problem is not None:
@@ -245,23 +253,9 @@ def _ignored_docs(session: AgentSession) -> list[str]:
     return [f"{found} is not used: read it, then trust the folder with: toolrest trust {folder}"]
 
 
-def _check_answer(path: str) -> None:
-    """Before the work is done, see that its answer has a place to go."""
-    place = path if os.path.exists(path) else os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
-        problem = "it is a folder"
-    elif not os.path.exists(place):
-        problem = f"there is no folder {place}"
-    elif not os.access(place, os.W_OK):
-        problem = "permission denied"
-    else:
-        return
-    raise ConfigError(f"-o {path} cannot be written: {problem}")
-
-
-def _write_answer(path: str, text: str | None) -> None:
+@contextmanager
+def _answer_file(path: str) -> Iterator[None]:
     try:
-        with open(path, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text or "")
+        yield
     except OSError as error:
         raise ConfigError(f"-o {path} cannot be written: {error.strerror}") from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TextIO
 
 import click
 
@@ -80,25 +79,47 @@ def show_command(session: str) -> None:
     show_default=True,
     help="Markdown to read, the items as JSON, or the recorded lines as they are.",
 )
-@click.option("-o", "--output", type=click.File("w", encoding="utf-8"), default="-")
-def export_command(session: str, layout: str, output: TextIO) -> None:
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write [stdout].")
+def export_command(session: str, layout: str, output: str) -> None:
     """Write a session to a file or to stdout."""
     from toolrest.agent.conversation.transcript import markdown
     from toolrest.agent.history.rollout import read_rollout
     from toolrest.agent.history.stored_sessions import find_session
+    from toolrest.errors import ConfigError
+    from toolrest.policy.paths.named_files import write_named
 
     stored = find_session(_home(), session)
     if layout == "jsonl":
         with open(stored.path, encoding="utf-8", errors="replace") as file:
-            output.write(file.read())
+            text = file.read()
+    else:
+        rollout = read_rollout(stored.path)
+        if layout == "json":
+            whole = {"meta": rollout.meta, "items": rollout.items}
+            text = json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
+        else:
+            blocks = (f"# Session {rollout.thread_id}", *markdown(rollout.items))
+            text = "\n\n".join(blocks) + "\n"
+    if output == "-":
+        click.echo(text, nl=False)
         return
-    rollout = read_rollout(stored.path)
-    if layout == "json":
-        whole = {"meta": rollout.meta, "items": rollout.items}
-        output.write(json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
-        return
-    output.write(f"# Session {rollout.thread_id}\n\n")
-    output.write("\n\n".join(markdown(rollout.items)) + "\n")
+    try:
+        write_named(output, text.encode("utf-8", "replace"), _roots())
+    except OSError as error:
+        raise ConfigError(f"-o {output} cannot be written: {error.strerror}") from None
+
+
+def _roots() -> list[str]:
+    """Where tools of any recorded session may have written, and those of one here would."""
+    import os
+
+    from toolrest.agent.history.stored_sessions import summaries
+    from toolrest.agent.path_policy import tool_roots
+    from toolrest.config.loader import load
+
+    recorded = (row.meta.get("cwd") for row in summaries(_home(), None))
+    known = {os.path.realpath(folder) for folder in recorded if isinstance(folder, str) and folder}
+    return sorted(known | {*tool_roots(load(surface="cli"))})
 
 
 @command.command("fork")

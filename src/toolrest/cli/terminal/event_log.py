@@ -6,20 +6,20 @@ import json
 import logging
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
 from toolrest.errors import ConfigError
+from toolrest.policy.paths.named_files import append_named
 from toolrest.private_files import private_folder
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.events import Event
     from toolrest.gate.output.redact import Redactor
-
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def log_events(rest: Toolrest, verbose: bool, stack: ExitStack) -> None:
@@ -31,7 +31,7 @@ def log_events(rest: Toolrest, verbose: bool, stack: ExitStack) -> None:
         folder = private_folder(rest.config.home, "log")
         os.close(folder)
         path = os.path.join(rest.config.home, "log", f"{rest.session_id}.log")
-    file = _open(os.path.abspath(os.path.expanduser(path)))
+    file = _open(os.path.expanduser(path), rest.gate.services.files.tool_roots)
     stack.callback(os.close, file)
 
     def write(event: Event) -> None:
@@ -47,9 +47,9 @@ def log_events(rest: Toolrest, verbose: bool, stack: ExitStack) -> None:
         click.echo(f"toolrest: log in {path}", err=True)
 
 
-def _open(path: str) -> int:
+def _open(path: str, roots: Sequence[str]) -> int:
     try:
-        file = os.open(path, _FLAGS, 0o600)
+        file = append_named(path, roots, 0o600)
         if stat.S_ISREG(os.fstat(file).st_mode):
             os.fchmod(file, 0o600)
     except OSError as error:

@@ -7,9 +7,9 @@ config, agents' and editors' settings, shell start-up files, and Toolrest's own 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 
+from toolrest.own_code import own_places
 from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import both_forms, fold, inside, prefixes, unique
 
@@ -82,7 +82,7 @@ class ProtectedPlaces:
             *(form for path in extra for form in both_forms(path)),
             *(form for home in homes for name in HOME_FILES for form in _in_home(home, name)),
             *(part for root in roots for part in git_folder_parts(root)),
-            *own_code(),
+            *own_places(),
         ]
         self.places = tuple(
             place for place in unique(places) if any(inside(place, root) for root in roots)
@@ -119,13 +119,6 @@ class ProtectedPlaces:
 
 def _in_home(home: str, name: str) -> tuple[str, ...]:
     return both_forms(os.path.join(home, name))
-
-
-def own_code() -> Iterator[str]:
-    """Toolrest's package and the virtual environment it runs in."""
-    yield os.path.dirname(os.path.realpath(str(sys.modules["toolrest"].__file__)))
-    if sys.prefix != sys.base_prefix:
-        yield os.path.realpath(sys.prefix)
 
 
 def git_folder_parts(root: str) -> Iterator[str]:

@@ -67,6 +67,9 @@ class PathRules:
         self.toolrest_home = _rooted(toolrest_home or _default_home(users))
         self.exceptions = tuple(_rooted(path) for path in exceptions)
         granted = unique((self.workspace, *(_rooted(r, self.workspace) for r in writable_roots)))
+        self.tool_roots = granted
+        """Where tools of this session or of another may write, whatever its mode: what lies there
+        may be theirs."""
         self.writable_roots: tuple[str, ...] = {
             "read-only": (),
             "workspace-write": granted,

@@ -1,0 +1,89 @@
+"""Which code may be loaded into this process? Toolrest's own, never a tool's.
+
+A model's tools write into the workspace and the other writable roots, and a cloned project brings
+what it likes. So the command line takes those folders off `sys.path` before it imports anything,
+and starts its children without them. The library leaves its host's `sys.path` alone: there
+`guard_imports` of `policy/paths/imports.py` looks at each import that is ours.
+
+Loaded before everything else, so it imports nothing that Python has not loaded already.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_SHARED = ("site-packages", "dist-packages")
+_LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH")
+"""Variables from which a Python child takes code, one folder after the other."""
+_FOLDERS = ("PYTHONPYCACHEPREFIX", "PYTHONUSERBASE", "PYTHONHOME")
+_NEVER = ("PYTHONSTARTUP", "PYTHONINSPECT", "LD_PRELOAD", "LD_AUDIT")
+
+
+def own_places() -> Iterator[str]:
+    """Folders that no tool may write, wherever they lie: what Toolrest itself is loaded from.
+
+    Its package, the virtual environment that it runs in, else the folder of installed packages
+    in which it lies, and the standard library.
+    """
+    package = os.path.dirname(str(sys.modules["toolrest"].__file__))
+    yield os.path.realpath(package)
+    if sys.prefix != sys.base_prefix:
+        yield os.path.normpath(sys.prefix)  # a link there is kept from tools as well
+        yield os.path.realpath(sys.prefix)
+    folder = os.path.dirname(os.path.realpath(package))
+    if os.path.basename(folder) in _SHARED:
+        yield folder
+    yield os.path.dirname(os.path.realpath(os.__file__))
+
+
+def import_only_own(roots: Iterable[str]) -> None:
+    """Take what a tool may write off this process's own `sys.path`. For the command line.
+
+    Folders stay as they really are: a link on the way is not followed a second time.
+    """
+    safe = Safe(roots)
+    sys.path[:] = safe.folders(sys.path)
+    package = sys.modules["toolrest"].__path__
+    package[:] = map(os.path.realpath, package)
+    if sys.pycache_prefix is not None and not safe.folders([sys.pycache_prefix]):
+        sys.pycache_prefix = None
+
+
+def child_environment(environ: Mapping[str, str], roots: Iterable[str]) -> dict[str, str]:
+    """Variables for a child that runs Toolrest, without those that bring code of a tool's."""
+    safe = Safe(roots)
+    kept = {name: value for name, value in environ.items() if name not in _NEVER}
+    for name in (*_LISTS, *_FOLDERS):
+        if name in kept:
+            folders = kept[name].split(os.pathsep) if name in _LISTS else [kept[name]]
+            kept[name] = os.pathsep.join(safe.folders(folders))
+            if not kept[name]:
+                del kept[name]
+    return kept
+
+
+class Safe:
+    """Tells folders that tools may write from others."""
+
+    def __init__(self, roots: Iterable[str]) -> None:
+        self._roots = _closed(os.path.realpath(root) for root in roots)
+        self._own = _closed(own_places())
+
+    def folders(self, folders: Sequence[str]) -> list[str]:
+        """Those that no tool may write, as they really are; none that depends on where we are."""
+        real = (os.path.realpath(folder) for folder in folders if folder.startswith("/"))
+        return [folder for folder in real if self.has(folder)]
+
+    def has(self, real: str) -> bool:
+        """Whether no tool may write a real path."""
+        path = real + "/"
+        return not path.startswith(self._roots) or path.startswith(self._own)
+
+
+def _closed(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(path if path.endswith("/") else path + "/" for path in paths)
