@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolrest.errors import RespondToModel
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from toolrest.sandbox.confine import Backend, Confined, Sandbox
     from toolrest.sandbox.network.proxy import NetworkProxy
     from toolrest.sandbox.network.tunnel import Blocked
-    from toolrest.sandbox.policy import Control, Network, Tmp
+    from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Enclosure:
         self._confinement = confinement
         self._session_dir = session_dir
         self._cache_dir = cache_dir
-        self._registry = registry
+        self.registry = registry
         self._on_blocked = on_blocked
         self._turned_away: list[str] = []
         self._proxy: NetworkProxy | None = None
@@ -77,27 +78,45 @@ class Enclosure:
         return self._files.mode != "danger-full-access"
 
     @property
+    def is_external(self) -> bool:
+        """Whether something else confines every program."""
+        return self._confinement.external
+
+    @cached_property
+    def policy(self) -> SandboxPolicy:
+        """What commands may touch."""
+        return self._policy(self._files)
+
+    @property
+    def view(self) -> SandboxPolicy:
+        """What commands may see, hidden places left out, even where they run unconfined."""
+        return self.policy if self.is_confined else self._policy(self._files.read_only())
+
+    def _policy(self, files: PathPolicy) -> SandboxPolicy:
+        from toolrest.sandbox.policy import SandboxPolicy
+
+        return SandboxPolicy.from_paths(
+            files,
+            self._session_dir,
+            network=self._confinement.network,
+            allowed_hosts=self._confinement.allowed_hosts,
+            tmp=self._confinement.tmp,
+            host_tmp=self._confinement.host_tmp,
+            cache_dir=self._cache_dir,
+            require=self._confinement.require,
+            external=self._confinement.external,
+        )
+
+    @property
     def sandbox(self) -> Sandbox:
         """The session's sandbox, made on first use."""
         if self._box is None:
             from toolrest.sandbox.confine import Sandbox
-            from toolrest.sandbox.policy import SandboxPolicy
 
-            policy = SandboxPolicy.from_paths(
-                self._files,
-                self._session_dir,
-                network=self._confinement.network,
-                allowed_hosts=self._confinement.allowed_hosts,
-                tmp=self._confinement.tmp,
-                host_tmp=self._confinement.host_tmp,
-                cache_dir=self._cache_dir,
-                require=self._confinement.require,
-                external=self._confinement.external,
-            )
             self._box = Sandbox(
-                policy,
+                self.policy,
                 backend=self._confinement.backend,
-                registry=self._registry,
+                registry=self.registry,
                 proxy=self._proxy.for_sandbox() if self._proxy is not None else None,
                 container=self._confinement.container,
                 rootfs=self._confinement.rootfs,

@@ -24,6 +24,7 @@ from toolrest.process.shells.shells import Shell, ShellKind, Shells
 from toolrest.records import replace
 from toolrest.running.confinement import Confinement, ContainerStops, Enclosure, EnforcementNotes
 from toolrest.running.results import ExecOutcome, RunOutcome, without_launcher
+from toolrest.running.searches import Searches
 from toolrest.running.tally import CommandCount
 from toolrest.sandbox.errors import SandboxUnavailable
 
@@ -64,6 +65,7 @@ class Runner:
         self._tally = tally or CommandCount()
         self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup())
         self.sessions = Sessions(self._owner)
+        self.searches = Searches(self.enclosure, self._owner)
         self._stops = ContainerStops(self._owner)
         self._notes = EnforcementNotes(confinement.limits)
         self.shells = Shells.of_this_user(environ, avoid=self.suspects)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.machine import NOBODY, interpreter, packages
 
 from toolrest import Toolrest
 from toolrest.items import FunctionCall, ToolOutput
@@ -225,21 +228,40 @@ async def test_names_cannot_forge_results(work: Path, call: Call) -> None:
         assert "hay" not in output.text
 
 
-async def test_an_unreadable_folder_does_not_spoil_the_search(
-    work: Path, as_user: Callable[[Callable[[], Any]], Any]
-) -> None:
-    lay(work, {"a": "needle", "shut/b": "needle"})
-    (work / "shut").chmod(0)
+SEARCH = """
+import asyncio, sys
+from toolrest import Toolrest
 
-    async def search() -> str:
-        async with Toolrest(work, settings={"tool_security.audit_log_enabled": False}) as rest:
-            return (await rest.call("grep_files", {"pattern": "needle"})).text
+async def main():
+    async with Toolrest(sys.argv[1]) as rest:
+        print((await rest.call("grep_files", {"pattern": "needle"})).text)
 
-    text = await asyncio.to_thread(as_user, lambda: asyncio.run(search()))
-    assert text.split("\n") == [
-        f"{work}/a",
+asyncio.run(main())
+"""
+
+
+def test_an_unreadable_folder_does_not_spoil_the_search(work: Path) -> None:
+    """As an ordinary user, whose search is confined as well."""
+    lay(work, {"project/a": "needle", "project/shut/b": "needle", "project/.env": "needle"})
+    (work / "home").mkdir()
+    root = os.geteuid() == 0
+    for path in (work / "home", *(work / "project").rglob("*"), work / "project"):
+        os.chown(path, NOBODY if root else -1, -1)
+    (work / "project" / "shut").chmod(0)
+    ran = subprocess.run(
+        [interpreter(ordinary=True), "-c", SEARCH, str(work / "project")],
+        user=NOBODY if root else None,
+        group=NOBODY if root else None,
+        extra_groups=[] if root else None,
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": packages(), "TOOLREST_HOME": str(work / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.splitlines() == [
+        f"{work}/project/a",
         "[toolrest] some files or folders could not be read and were not searched",
-    ]
+    ], ran.stderr
 
 
 # The program itself
@@ -263,8 +285,18 @@ async def test_no_ripgrep_at_all(work: Path) -> None:
 
 
 def endless(folder: Path) -> str:
-    """A program that says its pid and then nothing more."""
-    return program(folder, f"echo $$ > {folder}/tmp; mv {folder}/tmp {folder}/pid; exec sleep 900")
+    """A program that says nothing; it can write nothing either."""
+    return program(folder, f"exec sleep {900 + folder.stat().st_ino}")
+
+
+def runs(folder: Path) -> bool:
+    """Whether that program is there, wherever it is confined."""
+    words = ["sleep", str(900 + folder.stat().st_ino), ""]
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if place.read_text().split("\0") == words:
+                return True
+    return False
 
 
 async def test_a_search_that_takes_too_long_is_ended(
@@ -276,7 +308,7 @@ async def test_a_search_that_takes_too_long_is_ended(
         """The time is over at the first look after the program has started."""
         nonlocal looks
         looks += 1
-        return 300.5 if looks > 1 and (tmp_path / "pid").exists() else 0.0
+        return 300.5 if looks > 1 and runs(tmp_path) else 0.0
 
     monkeypatch.setattr("toolrest.tools.files.ripgrep.monotonic", clock)
     tool = GrepFiles(Ripgrep(endless(tmp_path), seconds=300.5))
@@ -285,7 +317,7 @@ async def test_a_search_that_takes_too_long_is_ended(
     assert output.text == "rg timed out after 300.5 seconds"
     assert output.failure is not None
     assert output.failure.kind == "timed_out"
-    assert gone((tmp_path / "pid").read_text())
+    assert not runs(tmp_path)
 
 
 async def test_cancelling_ends_the_program(work: Path, tmp_path: Path) -> None:
@@ -293,21 +325,13 @@ async def test_cancelling_ends_the_program(work: Path, tmp_path: Path) -> None:
     async with Toolrest(work, tools=[tool], override=True) as rest, rest.turn() as turn:
         running = turn.start(FunctionCall("c", "glob_files", {"pattern": "*"}))
         async with asyncio.timeout(60):
-            while not (tmp_path / "pid").exists():
+            while not runs(tmp_path):
                 await asyncio.sleep(0.01)
         output = await rest.cancel("c")
         assert output.failure is not None
         assert output.failure.kind == "aborted"
-        assert gone((tmp_path / "pid").read_text())
+        assert not runs(tmp_path)
         await running.output()
-
-
-def gone(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 async def test_a_planted_ripgrep_and_its_settings_are_not_used(
@@ -328,11 +352,12 @@ async def test_a_planted_ripgrep_and_its_settings_are_not_used(
 async def test_the_program_gets_no_secrets(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shows = program(tmp_path, f"env > {tmp_path}/env; exit 1")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-abcdefghijklmnop")
+    shows = program(tmp_path, "env >&2; exit 2")
+    monkeypatch.setenv("SOME_VARIABLE", "abcdefghijklmnop")
     async with Toolrest(work, tools=[GrepFiles(Ripgrep(shows))], override=True) as rest:
-        await rest.call("grep_files", {"pattern": "x"})
-    assert "sk-abc" not in (tmp_path / "env").read_text()
+        text = (await rest.call("grep_files", {"pattern": "x"})).text
+    assert "PATH=" in text
+    assert "SOME_VARIABLE" not in text
 
 
 # glob_files

@@ -41,8 +41,9 @@ def append_named(path: str, roots: Sequence[str], mode: int = 0o666) -> int:
 def read_named(path: str, roots: Sequence[str]) -> bytes:
     """The content of a file."""
     with _placed(path, roots) as (folder, name):
-        with os.fdopen(_plain(folder, name, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
-            return file.read()
+        fd = _plain(folder, name, os.O_RDONLY | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
 
 
 def make_named_folder(path: str, roots: Sequence[str]) -> None:

@@ -98,6 +98,10 @@ class PathRules:
         """
         return type(self)(**{**self._given, "mode": "danger-full-access"})
 
+    def read_only(self) -> Self:
+        """The same rules for what only looks."""
+        return type(self)(**{**self._given, "mode": "read-only"})
+
     def resolve(self, path: AnyPath) -> str:
         """An absolute path without `.` and `..`; relative ones start from `cwd`."""
         text = os.fspath(path)

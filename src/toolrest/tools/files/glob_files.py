@@ -66,9 +66,7 @@ class GlobFiles(Tool):
         arguments = ["--files", "--null", "--color=never", "--sortr=modified", "--no-messages"]
         arguments += [*hidden, f"--glob={pattern}", "--", where.real]
         # ripgrep matches a pattern with slashes against paths below its own working directory.
-        ended = await ctx.in_thread(
-            lambda: self.rg.run(arguments, names.take, cwd=where.real, ctx=ctx)
-        )
+        ended = await self.rg.run(arguments, names.take, cwd=where.real, ctx=ctx)
         ended.check()
         notes = []
         if ended.incomplete:

@@ -76,28 +76,28 @@ class GrepFiles(Tool):
         """One page of results, or words that say why there is none."""
         search = _search(args, ctx)
         if args.output_mode == "files":
-            return await ctx.in_thread(self._files, search, ctx)
-        return await ctx.in_thread(self._lines, search, ctx, args.output_mode == "count")
+            return await self._files(search, ctx)
+        return await self._lines(search, ctx, args.output_mode == "count")
 
-    def _files(self, search: Search, ctx: Context) -> ToolOutput:
+    async def _files(self, search: Search, ctx: Context) -> ToolOutput:
         names = PathNames(search.where, ctx.files, search.offset - 1, search.limit)
-        ended = self._run(["--files-with-matches"], search, ctx, names.take)
+        ended = await self._run(["--files-with-matches"], search, ctx, names.take)
         lines = list(one_line_each(names.kept))
         return search.output(lines, len(lines), ended, more=names.more)
 
-    def _lines(self, search: Search, ctx: Context, counted: bool) -> ToolOutput:
+    async def _lines(self, search: Search, ctx: Context, counted: bool) -> ToolOutput:
         skipped, limit = search.offset - 1, search.limit
         found = matches.GrepMatches(search.where, ctx.files, skipped, limit, counted=counted)
         # The text of a line comes from the file, by way of the policy; its number is enough here.
         flags = ["--count"] if counted else ["--line-number", "--max-columns=1", "--no-heading"]
-        ended = self._run(["--with-filename", *flags], search, ctx, found.take)
+        ended = await self._run(["--with-filename", *flags], search, ctx, found.take)
         if counted:
             lines = [f"{path}:{count}" for path, count in found.counts()]
         else:
-            lines = found.lines(search.context, ctx.legacy_encoding)
+            lines = await ctx.in_thread(found.lines, search.context, ctx.legacy_encoding)
         return search.output(lines, found.taken, ended, more=found.more)
 
-    def _run(
+    async def _run(
         self, flags: list[str], search: Search, ctx: Context, take: Callable[[bytes], bool]
     ) -> SearchEnd:
         arguments = [
@@ -111,7 +111,7 @@ class GrepFiles(Tool):
             "--",
             search.where.real,
         ]
-        ended = self.rg.run(arguments, take, cwd=ctx.cwd, ctx=ctx)
+        ended = await self.rg.run(arguments, take, cwd=ctx.cwd, ctx=ctx)
         ended.check()
         return ended
 

@@ -1,24 +1,25 @@
 """ripgrep as a source of names: which one is run, how it is run, and how it is ended.
 
-It runs beside the sandbox, so nothing it prints is shown as it comes: callers hold every path
-against the session's path policy, and read the lines they show through that policy themselves.
+It runs in the sandbox, where there is one, and can write nothing. Still nothing it prints is shown
+as it comes: callers hold every path against the session's path policy, and read the lines they
+show through that policy themselves.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from selectors import EVENT_READ, DefaultSelector
-from signal import SIGKILL
-from subprocess import DEVNULL, PIPE, Popen
 from time import monotonic
 
 from toolrest.errors import Rejected, RespondToModel, Timeout, os_words
 from toolrest.gate.context import Context
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.process.child import StartFailed
 from toolrest.records import dataclass
+from toolrest.sandbox.denial import launcher_problem
 
 SECONDS = 30.0
 _PIECE = 1 << 16
@@ -63,31 +64,44 @@ class Ripgrep:
     program: str | None = None
     seconds: float = SECONDS
 
-    def run(
+    async def run(
         self, arguments: Sequence[str], take: Callable[[bytes], bool], *, cwd: str, ctx: Context
     ) -> SearchEnd:
         """Hand each piece of output to `take` until it returns False; ends with ripgrep dead.
 
-        Blocks, so it belongs in a thread; gives up when the call is cancelled.
+        `take` is called in a thread. Gives up when the call is cancelled.
         """
-        argv = [
-            self.program or find_rg(ctx.files.writable_roots) or "rg",
+        argv = (
+            _program(self.program or find_rg(ctx.files.tool_roots)),
             "--no-config",
             f"--max-filesize={ctx.files.max_file_size}",
             *arguments,
-        ]
-        process = _start(argv, cwd)
+        )
+        env = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         try:
-            return self._read(process, take, lambda: ctx.cancelled)
-        finally:
-            _end(process)
+            async with ctx.runner.searches.running(argv, cwd, env) as child:
+                errors = await ctx.in_thread(self._read, child.outputs, take, lambda: ctx.cancelled)
+                if errors is None:
+                    return SearchEnd(0, stopped=True)
+                ended = await child.wait()
+                if child.failure is not None:
+                    raise child.failure
+        except StartFailed as failure:
+            raise _not_started(failure) from None
+        code = None if ended is None else ended.exit_code
+        problem = launcher_problem(errors, code or 0)
+        if problem is not None:  # its exit code 1 would mean that nothing matches
+            raise RespondToModel(f"rg was not run: {problem}; call again")
+        return SearchEnd(-(ended.signal or 0) if ended and code is None else code or 0, errors)
 
     def _read(
-        self, process: Popen[bytes], take: Callable[[bytes], bool], stopped: Callable[[], bool]
-    ) -> SearchEnd:
-        out, err = process.stdout, process.stderr
-        if out is None or err is None:
-            raise RuntimeError("rg was started without its pipes")
+        self,
+        outputs: Sequence[int],
+        take: Callable[[bytes], bool],
+        stopped: Callable[[], bool],
+    ) -> str | None:
+        """Read both outputs to their end; what the second one said, or None: it is enough."""
+        out, err = outputs
         deadline = monotonic() + self.seconds
         errors = b""
         with DefaultSelector() as ready:
@@ -101,44 +115,31 @@ class Ripgrep:
                 for key, _ in ready.select(_LOOK_UP):
                     piece = os.read(key.fd, _PIECE)
                     if not piece:
-                        ready.unregister(key.fileobj)
-                    elif key.fileobj is err:
+                        ready.unregister(key.fd)
+                    elif key.fd == err:
                         errors = (errors + piece)[:_MOST_ERROR_BYTES]
                     elif not take(piece):
-                        return SearchEnd(0, stopped=True)
-        return SearchEnd(process.wait(), errors.decode("utf-8", "replace").strip())
+                        return None
+        return errors.decode("utf-8", "replace").strip()
 
 
-def _start(argv: list[str], cwd: str) -> Popen[bytes]:
-    try:
-        return Popen(
-            argv,
-            cwd=cwd,
-            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
-            start_new_session=True,
-        )
-    except ValueError:
+def _program(path: str | None) -> str:
+    if path is None or not os.access(path, os.X_OK):
+        there = path is not None and os.path.exists(path)
+        number = errno.EACCES if there else errno.ENOENT
+        raise _missing(os_words(OSError(number, os.strerror(number))))
+    return path
+
+
+def _not_started(failure: StartFailed) -> RespondToModel:
+    if failure.step == "request":
         message = "a search cannot hold a NUL character or text that is not Unicode"
-        raise RespondToModel(message, kind="input_invalid") from None
-    except OSError as error:
-        words = os_words(error)
-        raise RespondToModel(
-            f"failed to launch rg: {words}. Ensure ripgrep is installed and on PATH."
-        ) from None
+        return RespondToModel(message, kind="input_invalid")
+    return _missing(failure.reason)
 
 
-def _end(process: Popen[bytes]) -> None:
-    """Dead and reaped: a cancelled search must not go on behind its answer."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, SIGKILL)
-    process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+def _missing(words: str) -> RespondToModel:
+    return RespondToModel(f"failed to launch rg: {words}. Ensure ripgrep is installed and on PATH.")
 
 
 @dataclass(slots=True)

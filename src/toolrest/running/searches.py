@@ -1,0 +1,109 @@
+"""Programs of ours that only look, in the view of a command and without its right to write.
+
+ripgrep walks folders that a model's command may change under it: a folder that becomes a link to
+`~/.ssh` for a moment must lead nowhere. So it sees what a command would see, hidden places empty,
+and it can write nothing. Where no sandbox works it runs as it is: callers judge what it finds
+either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolrest.process.child import Child
+from toolrest.process.command import Command
+from toolrest.process.helper_request import close_all
+from toolrest.process.owner import Owner
+from toolrest.process.wakeup import uncancelled
+from toolrest.records import replace
+from toolrest.running.confinement import Enclosure
+from toolrest.sandbox.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from toolrest.sandbox.confine import Confined, Sandbox
+
+
+class Searches:
+    """Starts such programs for one session. What confines them is chosen when the first starts."""
+
+    def __init__(self, enclosure: Enclosure, owner: Owner) -> None:
+        self._enclosure = enclosure
+        self._owner = owner
+        self._is_chosen = False
+        self._is_bare = enclosure.is_external
+
+    @asynccontextmanager
+    async def running(
+        self, argv: tuple[str, ...], cwd: str, env: Mapping[str, str]
+    ) -> AsyncIterator[Child]:
+        """A program on its way, for its outputs to be read; it is gone when this is left.
+
+        StartFailed, or RespondToModel when it cannot be confined and something else could.
+        """
+        confined = await self._confined(Command(argv, cwd, env))
+        try:
+            child = await self._owner.launch(confined.command)
+            try:
+                yield child
+            finally:
+                await uncancelled(asyncio.ensure_future(_end(child)))
+        except SandboxUnavailable as error:
+            raise self._enclosure.refusal(error) from error
+        finally:
+            confined.release()
+
+    async def _confined(self, command: Command) -> Confined:
+        if not self._is_chosen:
+            # Backends are probed by running them, and hidden files looked for: not on the loop.
+            await asyncio.to_thread(self._choose)
+            self._is_chosen = True
+        if self._is_bare:
+            from toolrest.sandbox.confine import Confined
+
+            return Confined(command, "none")
+        return self._sandbox.confine(command, late=True)
+
+    def _choose(self) -> None:
+        if self._is_bare:
+            return
+        try:
+            self._sandbox.choose()
+        except SandboxUnavailable as error:
+            if not error.tried:  # one works here, but not for what is in this workspace
+                raise self._enclosure.refusal(error) from error
+            self._is_bare = True
+        except OSError as error:  # without a home of ours that can be written there is no sandbox
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            self._is_bare = True
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        from toolrest.sandbox.confine import Sandbox
+
+        session = self._enclosure.view
+        policy = replace(
+            session,
+            mode="read-only",
+            roots=(),
+            protected=(),
+            exceptions=(*session.exceptions, *session.roots),
+            network="off",
+            allowed_hosts=(),
+            tmp="host",  # file tools read there as well
+            cache_dir=None,
+            require=(),
+        )
+        return Sandbox(policy, registry=self._enclosure.registry)
+
+
+async def _end(child: Child) -> None:
+    if child.ended is None:
+        await child.kill()
+    close_all(child.outputs)
+    child.abandon()
