@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolrest.mcp.errors import McpUnavailable
+from toolrest.mcp.sources import kind_of
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command
 from toolrest.process.shells.environment import EnvironmentPolicy, build
+from toolrest.records import replace
 from toolrest.sandbox.programs import find_program
 
 if TYPE_CHECKING:
@@ -34,6 +36,17 @@ def command_of(
     variables = build(policy, environ, forced=_FORCED).variables
     program = program_of(server.argv[0], cwd, variables.get("PATH", os.defpath), roots)
     return Command((program, *server.argv[1:]), cwd, variables)
+
+
+def with_own_byte_code(command: Command, folder: str) -> Command:
+    """The same command with compiled Python files of its own, in a folder that is no tool's.
+
+    Python takes a file in `__pycache__` for the source beside it, whatever is in it.
+    """
+    argv = command.argv
+    if kind_of(argv[0]) == "python":
+        argv = (argv[0], "-X", f"pycache_prefix={folder}", *argv[1:])
+    return replace(command, argv=argv, env={**command.env, "PYTHONPYCACHEPREFIX": folder})
 
 
 def program_of(name: str, cwd: str, path: str, roots: Sequence[str]) -> str:

@@ -35,12 +35,13 @@ class ServerBoxes:
 
     async def confine(self, server: Server) -> Confined:
         """The server's command, ready to start; never outside the sandbox by accident."""
-        from toolrest.mcp.launch import command_of
+        from toolrest.mcp.launch import command_of, with_own_byte_code
         from toolrest.sandbox.confine import Confined
         from toolrest.sandbox.errors import SandboxUnavailable
 
         roots = self._files.writable_roots if self._files.mode == "workspace-write" else ()
         command = command_of(server, self._files.workspace, self._environ, roots)
+        command = with_own_byte_code(command, os.path.join(self._cache(server), "byte-code"))
         if self._files.mode == "danger-full-access":
             return Confined(command, "none")
         if server.name not in self._boxes:
@@ -49,6 +50,11 @@ class ServerBoxes:
             return await asyncio.to_thread(self._boxes[server.name].confine, command)
         except SandboxUnavailable as error:
             raise McpUnavailable(str(error)) from None
+
+    def _cache(self, server: Server) -> str:
+        from toolrest.mcp.definitions import digest
+
+        return os.path.join(self._config.home, "mcp", "cache", digest(server.name)[:16])
 
     async def _box(self, server: Server) -> Sandbox:
         from toolrest.mcp.definitions import digest
@@ -68,7 +74,7 @@ class ServerBoxes:
                 allowed_hosts=hosts,
                 tmp=settings.sandbox_tmp,
                 host_tmp=shared_tmp(settings),
-                cache_dir=os.path.join(self._config.home, "mcp", "cache", slug),
+                cache_dir=self._cache(server),
                 require=settings.sandbox.require,
                 external=self._config.external,
             )

@@ -52,7 +52,8 @@ class Trust:
         What the user wrote into their own settings is approved by that, the first time; what a
         folder brings along, and whatever has changed, is asked about.
         """
-        record = self._record(server)
+        # Reading a folder of sources takes its time.
+        record = await asyncio.to_thread(self._record, server)
         pin = self._pins.get(server)
         if pin is not None and pin.launch == record:
             self._note_start(server, record, Answer.ALLOW, "mcp.pin")
@@ -79,6 +80,7 @@ class Trust:
         if not server.argv:
             return launch_record(server, None)
         from toolrest.mcp.launch import command_of, writable_files
+        from toolrest.mcp.sources import source_hashes
 
         files = self._services.files
         roots = files.writable_roots if files.mode == "workspace-write" else ()
@@ -87,7 +89,8 @@ class Trust:
         except McpError:
             return launch_record(server, None)  # starting it will say what is wrong
         # What another session may write counts too, whatever this one may.
-        written = writable_files(command, (files.workspace, *files.writable_roots))
+        written = writable_files(command, files.tool_roots)
+        written |= source_hashes(command, files.tool_roots)
         return launch_record(server, command.argv[0], written)
 
     def _note_start(self, server: Server, record: JSONObject, verdict: Answer, rule: str) -> None:

@@ -1,0 +1,142 @@
+"""Which code that tools may write does a server run? One hash a folder, to be pinned.
+
+A server may have a network that a command has not, so whoever changes its code must not gain that.
+`python -m srv`, `node .` and an import name no file: what counts then is every source in the
+folder that they are looked for in. A server's data may change as it likes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+from toolrest.own_code import Safe
+from toolrest.private_files import hash_file
+from toolrest.process.command import Command
+
+MOST_FILES, MOST_BYTES = 2_000, 64_000_000
+"""Beyond these a file's times and numbers stand for its content: nobody can set them all back."""
+
+Kind: TypeAlias = Literal["python", "node", "script", "project", "fetched"]
+"""What a program takes from where it runs: with the file that it names, nothing more; a project
+runner all of it; one that fetches packages, what the folder says about where from."""
+
+_PROGRAMS: tuple[tuple[str, Kind], ...] = (
+    (r"(python|pypy)[0-9.]*", "python"),
+    (r"node|nodejs", "node"),
+    (r"(ba|z|da|k|fi)?sh|(ruby|perl|php)[0-9.]*|java", "script"),
+    (r"npx|bunx|uvx|pipx", "fetched"),
+    (r"deno|bun|tsx|ts-node|npm|pnpm|yarn|uv|poetry|pdm|hatch|rye|bundle|dotnet", "project"),
+    (r"go|cargo|make|just|env", "project"),
+)
+_PYTHON = (".py", ".pyc", ".pyd", ".so", ".pth", ".zip", ".whl", ".egg")
+_NODE = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".node", ".wasm")
+_MORE = (".sh", ".rb", ".pl", ".pm", ".php", ".jar", ".class", ".go", ".rs", ".c", ".h", ".cs")
+_ALL = (*_PYTHON, *_NODE, *_MORE)
+_SETTINGS = (
+    *("pyproject.toml", "uv.toml", "uv.lock", ".python-version", "package.json", ".npmrc"),
+    *(".yarnrc.yml", "tsconfig.json", "deno.json", "deno.jsonc", "bunfig.toml", "Makefile"),
+    *("justfile", "Cargo.toml", "go.mod", "Gemfile"),
+)
+_SKIPPED = (".git", "__pycache__")
+"""Compiled files are none of the sources: servers get a place of their own for those."""
+_ENVIRONMENTS = (".venv", "venv", ".tox", ".nox")
+_LISTS = ("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "CLASSPATH")
+_MODULE = re.compile(r"-[A-Za-z]*[mce].*")
+"""Options with which a program is named, or given, without a file."""
+
+
+def source_hashes(command: Command, roots: Sequence[str]) -> dict[str, str]:
+    """The folders whose sources a command may run and a tool may write, each with their hash."""
+    safe = Safe(roots)
+    found: dict[str, str] = {}
+    for folder, suffixes in dict.fromkeys(_folders(command)):
+        files, digest = _hash(folder, suffixes, safe)
+        if files:
+            found[f"{folder}/ ({files} sources)"] = digest
+    return found
+
+
+def kind_of(program: str) -> Kind | None:
+    """How this program finds code; None when it brings its own."""
+    name = os.path.basename(program)
+    return next((kind for pattern, kind in _PROGRAMS if re.fullmatch(pattern, name)), None)
+
+
+def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Folders with code, and what its files are called there; none but settings without that."""
+    kind, cwd = kind_of(command.argv[0]), os.path.realpath(command.cwd)
+    suffixes = {"python": _PYTHON, "node": _NODE, "fetched": ()}.get(kind or "", _ALL)
+    if "/" in command.argv[0]:
+        yield from _around(os.path.join(cwd, command.argv[0]), _ALL)
+    if kind is None:
+        return
+    named = False
+    for word in command.argv[1:]:
+        path = os.path.join(cwd, word)
+        if os.path.isfile(path) and (not named or path.endswith(_ALL)):
+            named = True
+            yield from _around(path, suffixes or _ALL)
+        elif os.path.isdir(path) and kind in ("node", "project"):
+            yield os.path.realpath(path), suffixes  # `node .`
+    if kind == "fetched":
+        yield os.path.join(cwd, "node_modules"), _ALL
+    by_name = any(_MODULE.fullmatch(word) for word in command.argv[1:])
+    if kind in ("project", "fetched") or by_name or not named:
+        yield cwd, suffixes
+    for name in _LISTS:
+        for entry in filter(None, command.env.get(name, "").split(os.pathsep)):
+            yield os.path.realpath(os.path.join(cwd, entry)), suffixes or _ALL
+
+
+def _around(path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The folder of a file, as named and as it is; of an installed program, all that was installed.
+
+    An environment's Python is a link to another one, and its packages lie beside the link.
+    """
+    for form in (os.path.normpath(path), os.path.realpath(path)):
+        folder = os.path.dirname(form)
+        installed = os.path.basename(folder) in ("bin", ".bin")
+        yield (os.path.dirname(folder), _ALL) if installed else (folder, suffixes)
+
+
+def _hash(folder: str, suffixes: tuple[str, ...], safe: Safe) -> tuple[int, str]:
+    digest, files, size = hashlib.sha256(), 0, 0
+    for path in _sources(folder, suffixes, safe):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        files, size = files + 1, size + status.st_size
+        content = hash_file(path) if files <= MOST_FILES and size <= MOST_BYTES else None
+        times = (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+        digest.update(f"{path}\0{content or times}\0".encode("utf-8", "surrogateescape"))
+    return files, digest.hexdigest()[:16]
+
+
+def _sources(folder: str, suffixes: tuple[str, ...], safe: Safe) -> Iterator[str]:
+    """The sources in a folder and below it, in order; links to other folders are followed.
+
+    What no tool may write is left out.
+    """
+    pending, seen = [folder], set[str]()
+    while pending:
+        place = pending.pop()
+        real = os.path.realpath(place)
+        if real in seen or safe.has(real):
+            continue
+        seen.add(real)
+        try:
+            entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name in _SKIPPED or (suffixes != _ALL and entry.name in _ENVIRONMENTS):
+                continue
+            if entry.is_dir():
+                pending += [entry.path] if suffixes else []
+            elif entry.name in _SETTINGS or (suffixes and entry.name.endswith(suffixes)):
+                yield entry.path
