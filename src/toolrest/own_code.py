@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _SHARED = ("site-packages", "dist-packages")
-_LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables from which a Python child takes code, one folder after the other."""
-_FOLDERS = ("PYTHONPYCACHEPREFIX", "PYTHONUSERBASE", "PYTHONHOME")
-_NEVER = ("PYTHONSTARTUP", "PYTHONINSPECT", "LD_PRELOAD", "LD_AUDIT")
+_LISTS = (
+    *("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "CLASSPATH"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"),
+)
+"""Variables from which a program takes code: one path after the other."""
+_PATHS = ("PYTHONHOME", "PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PYTHONUSERBASE", "BASH_ENV", "ENV")
+
+
+tool_roots: list[str] = []
+"""Where the tools of any session of this process may write, or could before it was closed."""
 
 
 def own_places() -> Iterator[str]:
@@ -55,13 +61,13 @@ def import_only_own(roots: Iterable[str]) -> None:
 
 
 def child_environment(environ: Mapping[str, str], roots: Iterable[str]) -> dict[str, str]:
-    """Variables for a child that runs Toolrest, without those that bring code of a tool's."""
+    """Variables for a program of ours or the user's, without those that bring it a tool's code."""
     safe = Safe(roots)
-    kept = {name: value for name, value in environ.items() if name not in _NEVER}
-    for name in (*_LISTS, *_FOLDERS):
+    kept = dict(environ)
+    for name in (*_LISTS, *_PATHS):
         if name in kept:
-            folders = kept[name].split(os.pathsep) if name in _LISTS else [kept[name]]
-            kept[name] = os.pathsep.join(safe.folders(folders))
+            paths = kept[name].split(os.pathsep) if name in _LISTS else [kept[name]]
+            kept[name] = os.pathsep.join(safe.folders(paths))
             if not kept[name]:
                 del kept[name]
     return kept

@@ -44,7 +44,7 @@ def with_own_byte_code(command: Command, folder: str) -> Command:
     Python takes a file in `__pycache__` for the source beside it, whatever is in it.
     """
     argv = command.argv
-    if kind_of(argv[0]) == "python":
+    if kind_of(argv[:1]) == "python":
         argv = (argv[0], "-X", f"pycache_prefix={folder}", *argv[1:])
     return replace(command, argv=argv, env={**command.env, "PYTHONPYCACHEPREFIX": folder})
 

@@ -30,7 +30,7 @@ _PROGRAMS: tuple[tuple[str, Kind], ...] = (
     (r"(ba|z|da|k|fi)?sh|(ruby|perl|php)[0-9.]*|java", "script"),
     (r"npx|bunx|uvx|pipx", "fetched"),
     (r"deno|bun|tsx|ts-node|npm|pnpm|yarn|uv|poetry|pdm|hatch|rye|bundle|dotnet", "project"),
-    (r"go|cargo|make|just|env", "project"),
+    (r"go|cargo|make|just", "project"),
 )
 _PYTHON = (".py", ".pyc", ".pyd", ".so", ".pth", ".zip", ".whl", ".egg")
 _NODE = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".node", ".wasm")
@@ -60,22 +60,38 @@ def source_hashes(command: Command, roots: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def kind_of(program: str) -> Kind | None:
+def kind_of(argv: Sequence[str]) -> Kind | None:
     """How this program finds code; None when it brings its own."""
-    name = os.path.basename(program)
+    name = os.path.basename(_started(argv)[0])
     return next((kind for pattern, kind in _PROGRAMS if re.fullmatch(pattern, name)), None)
+
+
+def is_by_name(argv: Sequence[str]) -> bool:
+    """Whether an interpreter is told a module, or its code, and not a file."""
+    return any(_MODULE.fullmatch(word) for word in _started(argv)[1:])
+
+
+def _started(argv: Sequence[str]) -> Sequence[str]:
+    """The command that `env` starts."""
+    words = list(argv)
+    while len(words) > 1 and os.path.basename(words[0]) == "env":
+        words = words[1:]
+        while len(words) > 1 and (words[0].startswith("-") or "=" in words[0]):
+            words = words[1:]
+    return words
 
 
 def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Folders with code, and what its files are called there; none but settings without that."""
-    kind, cwd = kind_of(command.argv[0]), os.path.realpath(command.cwd)
+    argv = _started(command.argv)
+    kind, cwd = kind_of(argv), os.path.realpath(command.cwd)
     suffixes = {"python": _PYTHON, "node": _NODE, "fetched": ()}.get(kind or "", _ALL)
-    if "/" in command.argv[0]:
-        yield from _around(os.path.join(cwd, command.argv[0]), _ALL)
+    if "/" in argv[0]:
+        yield from _around(os.path.join(cwd, argv[0]), _ALL)
     if kind is None:
         return
     named = False
-    for word in command.argv[1:]:
+    for word in argv[1:]:
         path = os.path.join(cwd, word)
         if os.path.isfile(path) and (not named or path.endswith(_ALL)):
             named = True
@@ -84,8 +100,7 @@ def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield os.path.realpath(path), suffixes  # `node .`
     if kind == "fetched":
         yield os.path.join(cwd, "node_modules"), _ALL
-    by_name = any(_MODULE.fullmatch(word) for word in command.argv[1:])
-    if kind in ("project", "fetched") or by_name or not named:
+    if kind in ("project", "fetched") or is_by_name(argv) or not named:
         yield cwd, suffixes
     for name in _LISTS:
         for entry in filter(None, command.env.get(name, "").split(os.pathsep)):

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Mapping
 
 from toolrest.errors import ToolrestError
+from toolrest.own_code import child_environment, tool_roots
 from toolrest.process import helper_request as request
 from toolrest.process import limits as cgroup
 from toolrest.process.child import Child, StartFailed
@@ -232,7 +233,7 @@ def _spawn_helper(group: str | None) -> tuple[socket.socket, int]:
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", _MAIN, str(os.getpid()), group or ""],
-            {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"},
+            _libraries(),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
                 (os.POSIX_SPAWN_DUP2, 0, 1),
@@ -249,6 +250,13 @@ def _spawn_helper(group: str | None) -> tuple[socket.socket, int]:
         os.close(high)
     here.setblocking(False)
     return here, pid
+
+
+def _libraries() -> dict[str, str]:
+    """Where the helper's Python finds its libraries: never in a folder that tools may write."""
+    name = "LD_LIBRARY_PATH"
+    given = {name: os.environ[name]} if name in os.environ else {}
+    return child_environment(given, tool_roots)
 
 
 def _end(link: socket.socket, pid: int, creator: int, group: str | None) -> None:

@@ -9,7 +9,11 @@ from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.agent.setup.hooks import expanded
 from toolrest.events import Event, TurnStarted, Warning  # noqa: A004 - the event
 from toolrest.gate.hooks.notify import NotifyProgram
-from toolrest.gate.hooks.program import hook_environment, refuse_program
+from toolrest.gate.hooks.program import (
+    hook_environment,
+    refuse_program,
+    without_modules_here,
+)
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
@@ -59,5 +63,5 @@ def notify_turns(rest: Toolrest, environ: Mapping[str, str]) -> None:
     def warn(words: str) -> None:
         services.bus.emit(Warning(message=words))
 
-    program = NotifyProgram(argv, files.cwd, env, warn)
+    program = NotifyProgram(argv, files.cwd, without_modules_here(argv, env), warn)
     rest.subscribe(TurnNotices(program, rest.session_id, files.cwd))

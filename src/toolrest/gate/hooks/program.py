@@ -226,7 +226,8 @@ class HookPrograms:
 
             self._owner = Owner()
         data = json.dumps(payload, default=str).encode("utf-8", "replace")
-        command = Command(hook.command, self._cwd, self._env, files=((0, data),))
+        env = without_modules_here(hook.command, self._env)
+        command = Command(hook.command, self._cwd, env, files=((0, data),))
         try:
             ran = await run(self._owner, command, time_limit=hook.timeout, limit=_MOST_OUTPUT)
         except ToolrestError as error:
@@ -263,13 +264,23 @@ def _judged(hook: Hook, ran: RunResult) -> HookResult:
 def hook_environment(
     environ: Mapping[str, str], files: PathPolicy, exclude: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """The user's variables without secrets, and a PATH on which no tool can put a program."""
+    """The user's variables without secrets, and none that could bring a tool's code or program."""
+    from toolrest.own_code import child_environment
     from toolrest.process.shells.environment import EnvironmentPolicy, build
 
-    env = build(EnvironmentPolicy(exclude=exclude), environ).variables
+    variables = build(EnvironmentPolicy(exclude=exclude), environ).variables
+    env = child_environment(variables, files.tool_roots)
     env["PATH"] = os.pathsep.join(_safe_path(env.get("PATH", os.defpath), files))
     env["TOOLREST_PROJECT_DIR"] = files.workspace
     return env
+
+
+def without_modules_here(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a program that runs in the workspace: `python -m` finds no module there."""
+    from toolrest.mcp.sources import is_by_name, kind_of
+
+    by_name = kind_of(argv) == "python" and is_by_name(argv)
+    return {**env, **({"PYTHONSAFEPATH": "1"} if by_name else {})}
 
 
 def _safe_path(path: str, files: PathPolicy) -> list[str]:
@@ -290,6 +301,15 @@ def refuse_unsafe(hooks: Sequence[Hook], files: PathPolicy) -> None:
 
 def refuse_program(setting: str, argv: Sequence[str], files: PathPolicy) -> None:
     """The same for one program that the user's settings name."""
+    from toolrest.mcp.sources import kind_of
+
+    named = any(os.path.isfile(word) for word in argv[1:])
+    kind = kind_of(argv) if files.mode != "danger-full-access" else None
+    if kind in ("project", "fetched") or (kind == "node" and not named):
+        raise ConfigError(
+            f"{setting}: {argv[0]} takes what it runs from the workspace, where tools may write; "
+            "name a program or a script outside of it"
+        )
     for index, word in enumerate(argv):
         path = os.path.join(files.workspace, word)
         reason = _unsafe(word, path, index == 0, files)

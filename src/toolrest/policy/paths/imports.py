@@ -14,9 +14,9 @@ from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
 
-from toolrest.own_code import own_places
+from toolrest.own_code import own_places, tool_roots
 from toolrest.policy.paths.locate import link_steps
-from toolrest.policy.paths.names import prefixes, unique
+from toolrest.policy.paths.names import prefixes
 
 _LIBRARY = os.path.dirname(os.__file__) + "/"
 _INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -27,9 +27,9 @@ def guard_imports(roots: Iterable[str]) -> None:
 
     For good: what a session's tools have left there outlives the session.
     """
-    known = unique((*OwnImports.roots, *prefixes(roots)))
-    if known != OwnImports.roots:
-        OwnImports.roots = known
+    new = [root for root in roots if root not in tool_roots]
+    if new:
+        tool_roots.extend(new)
         may_be_written.cache_clear()
     if OwnImports not in sys.meta_path:
         sys.meta_path.insert(0, OwnImports)
@@ -40,9 +40,9 @@ def may_be_written(path: str) -> bool:
     """Whether a tool may have written what is at this path, or a link on the way to it."""
     if not path.startswith("/"):
         return True  # it depends on where we are
-    own = prefixes(own_places())
+    own, roots = prefixes(own_places()), prefixes(tool_roots)
     return any(
-        (step + "/").startswith(OwnImports.roots) and not (step + "/").startswith(own)
+        (step + "/").startswith(roots) and not (step + "/").startswith(own)
         for step in link_steps(os.path.normpath(path))
     )
 
@@ -53,8 +53,6 @@ class OwnImports:
     An import is ours when the nearest code that asks for it, libraries aside, is Toolrest's: what
     a host's own tool imports is the host's.
     """
-
-    roots: tuple[str, ...] = ()
 
     @classmethod
     def find_spec(

@@ -1,0 +1,110 @@
+"""Only the modules whose job it is start programs, write files by name, or say what is imported.
+
+Whoever needs one of these elsewhere goes through what is there for it: `running/` and `process/`
+for programs, the path policy or `private_files.py` for files, `own_code.py` for imports. If that
+really does not fit, the module comes into the list below, with a reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import toolrest
+
+ROOT = Path(toolrest.__file__).parent
+
+_PROBE = "runs a backend's launcher once, with -I -S, in a folder of ours"
+_OWN_FOLDER = "a new name in a folder of ours, which is hidden from tools"
+_JOURNAL = "the journal's own method of that name"
+ALLOWED = {
+    ("agent/conversation/session.py", "write_text"): _JOURNAL,
+    ("agent/history/journal.py", "write_text"): _JOURNAL,
+    ("agent/setup/tools.py", "distributions"): "entry points, of folders that no root covers",
+    ("cli/run/batch.py", "create_subprocess_exec"): "one exec a task, with -P, in our home",
+    ("cli/run/batch.py", "subprocess"): "the pipes of its tasks",
+    ("cli/run/batch.py", "sys.executable"): "one exec a task, with -P, in our home",
+    ("cli/run/demo_task.py", "open for writing"): "a new temporary folder of its own",
+    ("cli/security/canaries.py", "open for writing"): "a new temporary folder of its own",
+    ("cli/startup.py", "entry_points"): "hands on what pydantic asks, and pydantic asks nothing",
+    ("gate/hooks/notify.py", "subprocess"): "the user's own program, outside every root",
+    ("own_code.py", "sys.path"): "what the command line imports from",
+    ("agent/setup/tools.py", "sys.path"): "read, to look for entry points",
+    ("policy/paths/imports.py", "sys.path"): "read, to leave out what tools may write",
+    ("policy/paths/imports.py", "sys.meta_path"): "the guard of our own imports",
+    ("private_files.py", "subprocess"): "/bin/rm, for a folder too deep for Python",
+    ("process/helper/launch.py", "execve"): "the helper's child becomes the command",
+    ("process/helper/launch.py", "posix_spawn"): "the helper starts the command",
+    ("process/owner.py", "posix_spawn"): "the helper that owns all commands, with -I -S",
+    ("process/owner.py", "sys.executable"): "the helper that owns all commands, with -I -S",
+    ("sandbox/backends/container.py", "subprocess"): "asks the container engine, outside roots",
+    ("sandbox/backends/probe.py", "subprocess"): _PROBE,
+    ("sandbox/backends/probe.py", "sys.executable"): _PROBE,
+    ("sandbox/doctor.py", "sys.path"): "read, to warn of folders in a root",
+    ("sandbox/guard/placeholder_folders.py", "open for writing"): _OWN_FOLDER,
+    ("sandbox/network/forwarder.py", "execvp"): "inside the sandbox, it becomes the command",
+    ("sandbox/network/proxy.py", "sys.executable"): "the forwarder inside the sandbox, -I -S",
+    ("sandbox/programs.py", "subprocess"): "tries what env can, with no variables but PATH",
+    ("sandbox/programs.py", "sys.executable"): "what must be read-only to tools; -I -S",
+}
+
+_STARTS = {"create_subprocess_exec", "create_subprocess_shell", "system", "popen"}
+_STARTS |= {"posix_spawn", "posix_spawnp", "startfile", "entry_points", "distributions"}
+_STARTS |= {f"exec{form}" for form in ("v", "ve", "vp", "vpe", "l", "le", "lp", "lpe")}
+_STARTS |= {f"spawn{form}" for form in ("v", "ve", "vp", "vpe", "l", "le", "lp", "lpe")}
+_OF_SYS = {"executable", "path", "meta_path", "path_hooks"}
+
+
+def uses(tree: ast.AST) -> Iterator[str]:
+    """What a module does that is not everyone's to do."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ("subprocess" for name in names if name.name == "subprocess")
+            case ast.ImportFrom(module="subprocess"):
+                yield "subprocess"
+            case ast.ImportFrom(names=names):
+                yield from (name.name for name in names if name.name in _STARTS)
+            case ast.Attribute(value=ast.Name("sys"), attr=name) if name in _OF_SYS:
+                yield f"sys.{name}"
+            case ast.Attribute(value=ast.Name("asyncio"), attr="subprocess"):
+                yield "subprocess"
+            case ast.Call(func=ast.Attribute(attr=name)) if name in _STARTS:
+                yield name
+            case ast.Call(func=ast.Attribute(attr="write_text" | "write_bytes" as name)):
+                yield name
+            case ast.Call(func=ast.Name("open") | ast.Attribute(attr="fdopen")) if _writes(node):
+                yield "open for writing"
+
+
+def _writes(call: ast.Call) -> bool:
+    given = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "mode")]
+    modes = [mode.value for mode in given if isinstance(mode, ast.Constant)]
+    if len(modes) != len(given):
+        return True  # not a literal: who knows
+    by_descriptor = isinstance(call.func, ast.Attribute)
+    return not by_descriptor and any(set(str(mode)) & set("wax+") for mode in modes)
+
+
+def test_only_those_whose_job_it_is_failed_before() -> None:
+    found = {
+        (str(path.relative_to(ROOT)), use)
+        for path in ROOT.rglob("*.py")
+        if path.relative_to(ROOT).parts[0] != "testing"
+        for use in uses(ast.parse(path.read_text()))
+    }
+    assert found - ALLOWED.keys() == set(), "not allowed there; see this file's docstring"
+    assert ALLOWED.keys() - found == set(), "allowed, and not needed any more"
+
+
+def test_the_rule_sees_what_it_is_there_for() -> None:
+    for code in (
+        "open('x', 'w')", "open('x', mode='a')", "open(x, mode)", "Path('x').write_text('')",
+        "import subprocess", "from subprocess import run", "os.system('x')", "os.execvp('x', [])",
+        "asyncio.create_subprocess_exec('x')", "argv = [sys.executable]", "sys.path.insert(0, x)",
+        "from importlib.metadata import entry_points", "asyncio.subprocess.PIPE",
+    ):  # fmt: skip
+        assert list(uses(ast.parse(code))), code
+    for code in ("open('x')", "open('x', 'rb')", "os.open('x', flags)", "sys.argv", "a.open('x')"):
+        assert not list(uses(ast.parse(code))), code
