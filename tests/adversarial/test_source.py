@@ -8,6 +8,7 @@ really does not fit, the module comes into the list below, with a reason.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,3 +109,13 @@ def test_the_rule_sees_what_it_is_there_for() -> None:
         assert list(uses(ast.parse(code))), code
     for code in ("open('x')", "open('x', 'rb')", "os.open('x', flags)", "sys.argv", "a.open('x')"):
         assert not list(uses(ast.parse(code))), code
+
+
+def test_every_promise_names_tests_that_are_there() -> None:
+    """The manual's table of promises: each file, and each test that it names in one."""
+    folder = Path(__file__).parent
+    text = (folder.parents[1] / "docs" / "security.md").read_text()
+    named = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", text)
+    assert len(named) >= 10
+    for file, test in named:
+        assert f"def {test}" in (folder / file).read_text(), (file, test)
