@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-_SHARED = ("site-packages", "dist-packages")
 _LISTS = (
     *("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "CLASSPATH"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"),
@@ -33,8 +32,8 @@ tool_roots: list[str] = []
 def own_places() -> Iterator[str]:
     """Folders that no tool may write, wherever they lie: what Toolrest itself is loaded from.
 
-    Its package, the virtual environment that it runs in, else the folder of installed packages
-    in which it lies, and the standard library.
+    Its package, the virtual environment that it runs in, the folder or archive of installed
+    packages in which it lies, and the standard library.
     """
     package = os.path.dirname(str(sys.modules["toolrest"].__file__))
     yield os.path.realpath(package)
@@ -42,7 +41,8 @@ def own_places() -> Iterator[str]:
         yield os.path.normpath(sys.prefix)  # a link there is kept from tools as well
         yield os.path.realpath(sys.prefix)
     folder = os.path.dirname(os.path.realpath(package))
-    if os.path.basename(folder) in _SHARED:
+    about = f"toolrest-{sys.modules['toolrest'].__version__}.dist-info"
+    if os.path.isdir(os.path.join(folder, about)) or os.path.isfile(folder):
         yield folder
     yield os.path.dirname(os.path.realpath(os.__file__))
 

@@ -144,6 +144,17 @@ def test_a_tool_file_of_the_home_that_leads_into_the_workspace_is_left_out_faile
     assert "mine.py is left out" in ran.err
 
 
+def test_a_tool_file_of_a_home_inside_the_workspace_is_loaded(range_: Range) -> None:
+    """Tools never write to our home, wherever it is."""
+    home = range_.workspace / "home"
+    (home / "tools").mkdir(parents=True)
+    (home / "tools" / "mine.py").write_text(
+        "from toolrest import tool\n@tool(mutating=False)\ndef mine() -> str:\n    'Mine.'\n"
+    )
+    ran = range_.toolrest("tools", env={"TOOLREST_HOME": str(home)})
+    assert "mine" in ran.out, ran.err
+
+
 def test_a_cache_of_byte_code_in_the_workspace_is_not_used_failed_before(range_: Range) -> None:
     """PYTHONPYCACHEPREFIX in the workspace: what lies there passes for our compiled modules."""
     prefix = range_.workspace / "cache"

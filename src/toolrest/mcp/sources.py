@@ -45,6 +45,7 @@ _SKIPPED = (".git", "__pycache__")
 """Compiled files are none of the sources: servers get a place of their own for those."""
 _ENVIRONMENTS = (".venv", "venv", ".tox", ".nox")
 _LISTS = ("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "CLASSPATH")
+_FOLDER_OPTIONS = ("--directory", "-C", "--prefix", "--cwd", "--dir")
 _MODULE = re.compile(r"-[A-Za-z]*[mce].*")
 """Options with which a program is named, or given, without a file."""
 
@@ -84,7 +85,7 @@ def _started(argv: Sequence[str]) -> Sequence[str]:
 def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Folders with code, and what its files are called there; none but settings without that."""
     argv = _started(command.argv)
-    kind, cwd = kind_of(argv), os.path.realpath(command.cwd)
+    kind, cwd = kind_of(argv), os.path.realpath(os.path.join(command.cwd, _elsewhere(argv)))
     suffixes = {"python": _PYTHON, "node": _NODE, "fetched": ()}.get(kind or "", _ALL)
     if "/" in argv[0]:
         yield from _around(os.path.join(cwd, argv[0]), _ALL)
@@ -105,6 +106,15 @@ def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name in _LISTS:
         for entry in filter(None, command.env.get(name, "").split(os.pathsep)):
             yield os.path.realpath(os.path.join(cwd, entry)), suffixes or _ALL
+
+
+def _elsewhere(argv: Sequence[str]) -> str:
+    """The folder that a runner is told to work in: `uv --directory`, `make -C`."""
+    for word, following in zip(argv[1:], (*argv[2:], ""), strict=True):
+        name, _, value = word.partition("=")
+        if name in _FOLDER_OPTIONS and kind_of(argv) == "project":
+            return value or following
+    return ""
 
 
 def _around(path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -45,17 +45,18 @@ class Searches:
 
         StartFailed, or RespondToModel when it cannot be confined and something else could.
         """
-        confined = await self._confined(Command(argv, cwd, env))
         try:
-            child = await self._owner.launch(confined.command)
+            confined = await self._confined(Command(argv, cwd, env))
             try:
-                yield child
+                child = await self._owner.launch(confined.command)
+                try:
+                    yield child
+                finally:
+                    await uncancelled(asyncio.ensure_future(_end(child)))
             finally:
-                await uncancelled(asyncio.ensure_future(_end(child)))
+                confined.release()
         except SandboxUnavailable as error:
             raise self._enclosure.refusal(error) from error
-        finally:
-            confined.release()
 
     async def _confined(self, command: Command) -> Confined:
         if not self._is_chosen:
@@ -75,7 +76,7 @@ class Searches:
             self._sandbox.choose()
         except SandboxUnavailable as error:
             if not error.tried:  # one works here, but not for what is in this workspace
-                raise self._enclosure.refusal(error) from error
+                raise
             self._is_bare = True
         except OSError as error:  # without a home of ours that can be written there is no sandbox
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):

@@ -17,6 +17,7 @@ from toolrest.errors import ToolDefinitionError
 from toolrest.gate.tool.decorator import as_tool
 from toolrest.gate.tool.tool import Tool
 from toolrest.policy.paths.imports import may_be_written
+from toolrest.policy.paths.names import inside
 from toolrest.tools.catalog import is_on
 
 if TYPE_CHECKING:
@@ -137,16 +138,20 @@ def _from_files(home: str, problems: list[str]) -> Iterator[Tool]:
     for name in names:
         path = os.path.join(folder, name)
         try:
-            refuse_if_others_can_write(folder)
-            refuse_if_others_can_write(path)
+            refuse_if_others_can_write(folder, home)
+            refuse_if_others_can_write(path, home)
             yield from _tools_in(path)
         except Exception as error:
             problems.append(f"{path} is left out: {type(error).__name__}: {error}")
 
 
-def refuse_if_others_can_write(path: str) -> None:
-    """Code that another user or a tool can change is not loaded."""
-    if may_be_written(path):
+def refuse_if_others_can_write(path: str, home: str) -> None:
+    """Code that another user or a tool can change is not loaded.
+
+    Tools never write to our home, also where that lies in a root.
+    """
+    real = os.path.realpath(path)
+    if not inside(real, os.path.realpath(home)) and may_be_written(real):
         raise PermissionError(f"tools can write what {path} leads to")
     status = os.stat(path)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):

@@ -305,7 +305,8 @@ def refuse_program(setting: str, argv: Sequence[str], files: PathPolicy) -> None
 
     named = any(os.path.isfile(word) for word in argv[1:])
     kind = kind_of(argv) if files.mode != "danger-full-access" else None
-    if kind in ("project", "fetched") or (kind == "node" and not named):
+    alone = named and ("--script" in argv or "--no-project" in argv)  # as uv has it
+    if kind == "fetched" or (kind == "project" and not alone) or (kind == "node" and not named):
         raise ConfigError(
             f"{setting}: {argv[0]} takes what it runs from the workspace, where tools may write; "
             "name a program or a script outside of it"
