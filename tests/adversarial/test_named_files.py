@@ -113,7 +113,7 @@ def test_what_a_tool_put_there_is_replaced_or_refused_not_waited_for(range_: Ran
     write_named(str(range_.workspace / "hard"), b"new", roots)
     range_.unharmed()
     os.mkfifo(range_.workspace / "pipe")
-    with pytest.raises(Exception, match="not a regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         write_named(str(range_.workspace / "pipe"), b"new", roots)
     with pytest.raises(OSError, match="not a regular file"):
         read_named(str(range_.workspace / "pipe"), roots)

@@ -68,6 +68,12 @@ class Pins:
         self._pins[pin_key(server)] = Pin(launch)
         self._save()
 
+    def put_sources(self, server: Server, launch: JSONObject) -> None:
+        """A pin from before sources were pinned gets those of now; its tools stay approved."""
+        self._load(again=True)
+        self._pins[pin_key(server)].launch = launch
+        self._save()
+
     def put_tools(self, server: Server, definitions: Mapping[str, Definition]) -> None:
         """Store approved definitions."""
         self._load(again=True)
@@ -112,11 +118,15 @@ def pin_key(server: Server) -> str:
 
 
 def launch_record(
-    server: Server, program: str | None, files: Mapping[str, str] | None = None
+    server: Server,
+    program: str | None,
+    files: Mapping[str, str] | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> JSONObject:
     """How a server is started or reached, as it is shown at approval and pinned.
 
-    `files` are hashes of what it runs that a tool could have written.
+    `files` are hashes of what it names and a tool could have written, `sources` those of folders
+    that it may load code from. That there are none is pinned, too.
     """
     row = server.row
     record: JSONObject = {
@@ -133,7 +143,13 @@ def launch_record(
         "writable_roots": list(row.writable_roots),
         "files": dict(files or {}),
     }
-    return {key: value for key, value in record.items() if value not in (None, [], {})}
+    kept = {key: value for key, value in record.items() if value not in (None, [], {})}
+    return kept if sources is None else {**kept, "sources": dict(sources)}
+
+
+def is_same_launch(pin: Pin, record: JSONObject) -> bool:
+    """Whether a server is started as it was approved; pins of 0.1 say nothing of sources."""
+    return pin.launch == record or pin.launch == {k: v for k, v in record.items() if k != "sources"}
 
 
 def _value(name: str, value: str, server: Server) -> str:

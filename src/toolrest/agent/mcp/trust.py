@@ -15,7 +15,16 @@ from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError
-from toolrest.mcp.pins import Changes, Pin, Pins, changes, launch_diff, launch_record, tool_diff
+from toolrest.mcp.pins import (
+    Changes,
+    Pin,
+    Pins,
+    changes,
+    is_same_launch,
+    launch_diff,
+    launch_record,
+    tool_diff,
+)
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.terminal_safe import display_safe
 
@@ -44,7 +53,7 @@ class Trust:
     def is_pinned(self, server: Server) -> bool:
         """Whether the server would be started exactly as it was approved."""
         pin = self._pins.get(server)
-        return pin is not None and pin.launch == self._record(server)
+        return pin is not None and is_same_launch(pin, self._record(server))
 
     async def may_start(self, server: Server) -> str | None:
         """None when the server may be started, else why not.
@@ -55,7 +64,9 @@ class Trust:
         # Reading a folder of sources takes its time.
         record = await asyncio.to_thread(self._record, server)
         pin = self._pins.get(server)
-        if pin is not None and pin.launch == record:
+        if pin is not None and is_same_launch(pin, record):
+            if pin.launch != record:
+                self._pins.put_sources(server, record)
             self._note_start(server, record, Answer.ALLOW, "mcp.pin")
             return None
         if pin is None and server.origin == "user":
@@ -90,8 +101,8 @@ class Trust:
             return launch_record(server, None)  # starting it will say what is wrong
         # What another session may write counts too, whatever this one may.
         written = writable_files(command, files.tool_roots)
-        written |= source_hashes(command, files.tool_roots)
-        return launch_record(server, command.argv[0], written)
+        sources = source_hashes(command, files.tool_roots)
+        return launch_record(server, command.argv[0], written, sources)
 
     def _note_start(self, server: Server, record: JSONObject, verdict: Answer, rule: str) -> None:
         """Starting a program is a decision like any other: it has its line in the audit log."""

@@ -16,9 +16,15 @@ import click
 from toolrest.agent.path_policy import tool_roots
 from toolrest.config.files import toolrest_home
 from toolrest.config.loader import load
-from toolrest.errors import ConfigError, ToolrestError
+from toolrest.errors import ConfigError
 from toolrest.own_code import child_environment
-from toolrest.policy.paths.named_files import append_named, make_named_folder, write_named
+from toolrest.policy.paths.named_files import (
+    append_named,
+    check_named,
+    make_named_folder,
+    read_named,
+    write_named,
+)
 from toolrest.private_files import write_all
 from toolrest.records import dataclass, field
 
@@ -68,16 +74,16 @@ def command(
     roots = _roots(tasks, overrides)
     results = output or f"{file}.results.jsonl"
     try:
-        # Opened once: whatever a task's tools put at that name later, results go where they began.
-        place = append_named(results, roots)
+        check_named(results, roots)
+        ended = _ended(results, roots)
         if events is not None:
             make_named_folder(events, roots)
     except OSError as error:
         raise ConfigError(f"{error.filename}: {error.strerror}") from None
-    done = {name for name, code in _ended(place).items() if code == 0 or not retry_failed}
+    done = {name for name, code in ended.items() if code == 0 or not retry_failed}
     waiting = [task for task in tasks if task.id not in done]
     click.echo(f"{len(waiting)} of {len(tasks)} tasks to run, {jobs} at a time", err=True)
-    batch = Batch(place, events, overrides, roots)
+    batch = Batch(results, events, overrides, roots)
     asyncio.run(batch.run(waiting, jobs))
     sys.exit(143 if batch.terminated else 0 if batch.failed == 0 else 1)
 
@@ -136,11 +142,11 @@ def _task(line: str, where: str, number: str) -> BatchTask:
     return BatchTask(str(values.get("id", number)), values["prompt"], folder, arguments)
 
 
-def _ended(results: int) -> dict[str, Any]:
+def _ended(results: str, roots: Sequence[str]) -> dict[str, Any]:
     """The exit codes of tasks that have a result; a line that a crash cut is none."""
     found: dict[str, Any] = {}
-    with open(results, encoding="utf-8", errors="replace", closefd=False) as file:
-        for line in file:
+    with suppress(FileNotFoundError):
+        for line in read_named(results, roots).splitlines():
             try:
                 row = json.loads(line)
                 found[str(row["id"])] = row.get("exit_code")
@@ -153,7 +159,7 @@ class Batch:
     """Runs tasks, each in a process of its own: one that dies takes no other with it."""
 
     def __init__(
-        self, results: int, events: str | None, overrides: tuple[str, ...], roots: tuple[str, ...]
+        self, results: str, events: str | None, overrides: tuple[str, ...], roots: tuple[str, ...]
     ) -> None:
         self._results = results
         self._events = events
@@ -220,17 +226,24 @@ class Batch:
         self._finish(task, out.decode("utf-8", "replace"), process.returncode or 0)
 
     def _finish(self, task: BatchTask, out: str, code: int) -> None:
-        if self._events is not None:
-            name = "".join(c if c.isalnum() or c in "-_." else "_" for c in task.id)[:100]
-            path = os.path.join(self._events, f"{name}.jsonl")
-            try:
-                write_named(path, out.encode(), self._roots)
-            except (OSError, ToolrestError) as error:
-                click.echo(f"{task.id}: {path} is not written: {error}", err=True)
         row = {"id": task.id, "exit_code": code, **_summary(out)}
-        # One write a line: results of several tasks never mix.
         line = json.dumps(row, ensure_ascii=False) + "\n"
-        write_all(self._results, line.encode("utf-8", "replace"))
+        try:
+            if self._events is not None:
+                name = "".join(c if c.isalnum() or c in "-_." else "_" for c in task.id)[:100]
+                path = os.path.join(self._events, f"{name}.jsonl")
+                write_named(path, out.encode(), self._roots)
+            results = append_named(self._results, self._roots)
+            try:
+                # One write a line: results of several tasks never mix.
+                write_all(results, line.encode("utf-8", "replace"))
+            finally:
+                os.close(results)
+        except OSError as error:
+            # A tool of a task may have put something there: it has no result, and runs again.
+            self.failed += 1
+            click.echo(f"{task.id}: {error.filename} cannot be written: {error.strerror}", err=True)
+            return
         self.failed += code != 0
         click.echo(f"{task.id}: {row.get('reason', 'died')}", err=True)
 

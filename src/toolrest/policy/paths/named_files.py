@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from toolrest.errors import Rejected
 from toolrest.policy.paths.atomic_write import replace
 from toolrest.policy.paths.locate import link_steps
 from toolrest.policy.paths.names import inside
@@ -28,7 +29,10 @@ def write_named(path: str, data: bytes, roots: Sequence[str]) -> None:
             with os.fdopen(os.open(name, flags, 0o666), "wb") as file:
                 file.write(data)
         else:
-            replace(folder, name, data, path)
+            try:
+                replace(folder, name, data, path)
+            except Rejected as error:  # a pipe, a device
+                raise OSError(errno.EINVAL, error.message, path) from None
 
 
 def append_named(path: str, roots: Sequence[str], mode: int = 0o666) -> int:
