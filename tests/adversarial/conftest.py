@@ -22,7 +22,7 @@ import pytest
 from tests.cli.conftest import Desk, Ran
 
 from toolrest.agent.open_session import open_session
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.items import JSONObject
 from toolrest.testing import Call, ScriptedModel, ScriptedServer
 
@@ -64,7 +64,7 @@ class Range:
     async def calls(self, *calls: Call, **settings: Any) -> list[str]:
         """A session in which the model makes these calls, one a reply; what it got for each."""
         given = {key.replace("__", "."): value for key, value in settings.items()}
-        config = Config.default(given, workspace=self.workspace)
+        config = default_config(given, workspace=self.workspace)
         model = ScriptedModel([*calls, "done"])
         async with open_session(config, model, on_ask=lambda _request: "denied") as session:
             await session.run("go")

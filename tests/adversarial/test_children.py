@@ -10,7 +10,7 @@ import pytest
 from tests.adversarial.conftest import Range
 
 from toolrest import Toolrest
-from toolrest.config.loader import Config
+from toolrest.config.loader import default_config
 from toolrest.errors import ConfigError
 from toolrest.own_code import child_environment
 from toolrest.testing import Call
@@ -54,7 +54,7 @@ async def test_notify_imports_nothing_from_the_workspace_failed_before(range_: R
     told = range_.home / "told"
     code = f"import json; open({str(told)!r}, 'w').close()"
     given = {"notify": [sys.executable, "-c", code], "tool_security.audit_log_enabled": False}
-    config = Config.default(given, workspace=range_.workspace)
+    config = default_config(given, workspace=range_.workspace)
     from toolrest.agent.open_session import open_session
     from toolrest.testing import ScriptedModel
 

@@ -132,6 +132,7 @@ CASES = [
     ((".venv/bin/python", "srv.py"), ".venv/lib/a.py", True),
     (("python3", "/usr/bin/true"), "srv/a.py", False),
     (("/usr/bin/mcp-server-git", "--repository", "."), "srv/a.py", False),
+    (("./run",), "helper.py", True),
     (("bash", "-c", "cd srv && ./run"), "srv/run.sh", True),
 ]
 

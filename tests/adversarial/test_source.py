@@ -28,7 +28,6 @@ ALLOWED = {
     ("cli/run/batch.py", "sys.executable"): "one exec a task, with -P, in our home",
     ("cli/run/demo_task.py", "open for writing"): "a new temporary folder of its own",
     ("cli/security/canaries.py", "open for writing"): "a new temporary folder of its own",
-    ("cli/startup.py", "entry_points"): "hands on what pydantic asks, and pydantic asks nothing",
     ("gate/hooks/notify.py", "subprocess"): "the user's own program, outside every root",
     ("own_code.py", "sys.path"): "what the command line imports from",
     ("agent/setup/tools.py", "sys.path"): "read, to look for entry points",

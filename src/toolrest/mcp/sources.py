@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from toolrest.own_code import Safe
@@ -110,7 +111,7 @@ def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _elsewhere(argv: Sequence[str]) -> str:
     """The folder that a runner is told to work in: `uv --directory`, `make -C`."""
-    for word, following in zip(argv[1:], (*argv[2:], ""), strict=True):
+    for word, following in pairwise((*argv[1:], "")):
         name, _, value = word.partition("=")
         if name in _FOLDER_OPTIONS and kind_of(argv) == "project":
             return value or following
