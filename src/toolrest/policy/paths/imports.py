@@ -71,7 +71,7 @@ class OwnImports:
                 continue
             spec: ModuleSpec | None = find(name, safe if finder is PathFinder else path, target)
             origin = _origin(spec)
-            if spec is not None and not (origin and may_be_written(origin)):
+            if spec is not None and not (origin and _is_suspect(origin)):
                 return spec
             refused = refused or origin
         if not refused and len(safe) == len(places):
@@ -90,6 +90,13 @@ _ASKS = "importlib.util"
 def _origin(spec: ModuleSpec | None) -> str:
     """The file that a module would be loaded from; empty when it comes from none."""
     return spec.origin or "" if spec is not None and spec.has_location else ""
+
+
+def _is_suspect(origin: str) -> bool:
+    """`may_be_written` for one of many files in few folders."""
+    if may_be_written(os.path.dirname(origin)):
+        return True
+    return os.path.islink(origin) and may_be_written(origin)
 
 
 def _is_ours(frame: FrameType | None) -> bool:
