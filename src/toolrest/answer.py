@@ -1,4 +1,4 @@
-"""Allow, ask or deny: the one answer to "may this run?" in the whole tree."""
+"""The answer to whether a call may run: allow, ask or deny."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Answer(StrEnum):
-    """What rules, modes, hooks and settings say about a call.
+    """The answer of rules, modes, hooks and settings to a call.
 
     The spellings sort by strictness, so the strictest of several answers is their `max`. Where
     a file spells it otherwise (Codex's `prompt` and `forbidden`), its parser translates.

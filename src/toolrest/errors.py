@@ -1,4 +1,4 @@
-"""What can go wrong, drawn as one tree of exceptions.
+"""Errors, drawn as one tree of exceptions.
 
     ToolrestError                   everything that Toolrest raises on purpose
     ├── ConfigError                 a setting cannot be read or honoured
@@ -39,7 +39,7 @@ Those without a file are defined here, the others in the room that raises them;
 tests/test_errors.py compares the drawing with the classes.
 
 Exceptions are for the host program and for tool authors. What reaches a model is a
-`Failure`: a kind it can branch on, a message that says what to do, and the fields at fault.
+`Failure`: a kind it can branch on, a message with what to do, and the fields at fault.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class Failure:
-    """Why a call failed: the kind, the message for the model, and the argument paths at fault."""
+    """The failure of a call: its kind, the message for the model, the argument paths at fault."""
 
     __slots__ = ("fields", "kind", "message")
 
@@ -166,7 +166,7 @@ class Fatal(ToolCallError):
 
 
 def os_words(error: OSError) -> str:
-    """`No such file or directory (os error 2)`, as models know it: no path, no Python."""
+    """The message of an OSError as models know it: `No such file or directory (os error 2)`."""
     if not error.errno:
         return str(error) or type(error).__name__
     return f"{error.strerror} (os error {error.errno})"

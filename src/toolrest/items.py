@@ -1,4 +1,4 @@
-"""The nouns of a conversation that a tool system touches: calls in, outputs back.
+"""Items of a conversation that a tool system handles: calls and their outputs.
 
 A call item remembers the wire it came from, so that its output can go back in the same shape.
 """
@@ -20,14 +20,14 @@ WIRES: tuple[Wire, ...] = ("responses", "chat", "anthropic", "mcp")
 JSONObject: TypeAlias = dict[str, Any]
 
 Provenance: TypeAlias = Literal["trusted", "workspace", "external"]
-"""Where the words of an output come from: Toolrest itself, the user's files, or elsewhere."""
+"""Where the text of an output comes from: Toolrest itself, the user's files, or elsewhere."""
 
 
 @dataclass(slots=True)
 class FunctionCall:
     """A call with JSON arguments: as the text the model wrote, or already decoded.
 
-    `repaired` says what was put right in them: a call that changes things is then not run.
+    `repaired` lists the repairs made to them: a call that changes things is then not run.
     """
 
     call_id: str
@@ -83,7 +83,7 @@ class WebSearchCall:
 
 @dataclass(slots=True)
 class MalformedCall:
-    """Something that is a tool call by its type but cannot be used; answered with `problem`."""
+    """An item that is a tool call by its type but invalid; answered with `problem`."""
 
     call_id: str
     problem: str
@@ -117,7 +117,7 @@ Content: TypeAlias = Text | Image
 
 @dataclass(slots=True)
 class ToolOutput:
-    """What a tool hands back.
+    """The output of a tool call.
 
     `success` is tri-state and never goes on a wire by itself; wires that have a place for it
     (Anthropic's `is_error`, MCP's `isError`) read it from `failed`. `notes` are added after
@@ -138,7 +138,7 @@ class ToolOutput:
     def error(
         cls, text: str, kind: FailureKind = "execution_failed", fields: tuple[str, ...] = ()
     ) -> ToolOutput:
-        """An output that tells the model what went wrong."""
+        """An output with an error message for the model."""
         return cls(text, success=False, failure=Failure(kind, text, fields), provenance="trusted")
 
     @property

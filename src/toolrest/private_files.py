@@ -1,11 +1,8 @@
-"""How a folder and a file are made that nobody else can read, foresee or redirect.
+"""Private files and folders that no other user can read, predict or redirect; hashes and locks.
 
 Everything goes through directory descriptors: a name is created exclusively and never through
-a symlink, so what another user plants in a shared place is refused, not followed.
-
-What a file holds, as a hash for events and the audit log.
-
-Is somebody still at work on this? Whoever is holds a lock, which ends with its process.
+a symlink, so what another user plants in a shared place is refused, not followed. A lock marks a
+file that a process works on, and ends with the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dataclasses that cost nothing until the first one is made.
+"""Data classes that cost nothing until the first instance is made.
 
 The standard library's decorator writes and compiles up to six functions for every class, at
 import: 0.4 ms each, while a session imports a hundred of them and uses a third. Here a class only
@@ -23,7 +23,7 @@ _NONE: Any = object()
 
 
 class _Field:
-    """What is known of one field."""
+    """One field of a data class."""
 
     __slots__ = ("compare", "default", "factory", "init", "name", "repr")
 
@@ -126,7 +126,7 @@ def _check_order(fields: dict[str, _Field]) -> None:
 
 
 def _with_slots(cls: type, fields: dict[str, _Field]) -> type:
-    """The same class again: slots can only be said when a class is made."""
+    """The class made again with slots, which can only be set when a class is made."""
     inherited = {slot for base in cls.__mro__[1:-1] for slot in base.__dict__.get("__slots__", ())}
     own = cls.__annotations__
     space = dict(cls.__dict__)
@@ -224,7 +224,7 @@ def _assignment(cls: type, name: str, value: str, names: dict[str, Any], frozen:
 def _key(names: list[str]) -> Callable[[Any], Any]:
     if not names:
         return lambda value: ()
-    # Twice the only one: a tuple in any case, which compares by identity first.
+    # A single name twice: always a tuple, which compares by identity first.
     return attrgetter(*(names if len(names) > 1 else names * 2))
 
 

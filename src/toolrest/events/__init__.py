@@ -1,8 +1,8 @@
-"""What happened, as typed values in one ordered stream per session.
+"""Events: what happened, as typed values in one ordered stream per session.
 
 The dispatch path emits these; the audit log, tracing, the terminal and `--json` output only
-listen. Texts in events are already redacted. Here is what every call can bring; what only some
-tools tell of themselves is in `tool_events` and found under this name all the same.
+listen. Texts in events are already redacted. Events that every call can
+emit are here; those of single tools are in `tool_events`, importable from here as well.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class _Fields:
-    """Fields are declared as in a dataclass and given by name; type checkers hold callers to it.
+    """Base with fields declared as in a dataclass and given by name; type checkers enforce it.
 
     Nothing is generated at import, and making one costs a third of what a dataclass's would: a
     call makes three.
@@ -115,11 +115,11 @@ class ToolCallBegin(Event):
     unknown_fields: tuple[str, ...] = ()
     icon: str = "other"
     exec_item: str = ""
-    """`Tool.icon` and `Tool.exec_item`, for those who show calls and know no tools."""
+    """`Tool.icon` and `Tool.exec_item`, for subscribers that show calls and know no tools."""
 
 
 class ToolCallDecision(Event):
-    """What policy said about a call, and by which rule."""
+    """The policy's decision on a call, and its rule."""
 
     type: ClassVar[str] = "tool_call_decision"
     suspect: ClassVar[tuple[str, ...]] = ("call_id", "tool", "reason", "keys")
@@ -148,7 +148,7 @@ class ToolCallDelta(Event):
 
 
 class ToolCallProgress(Event):
-    """A tool says how far it has come."""
+    """The progress of a call that still runs."""
 
     type: ClassVar[str] = "tool_call_progress"
     call_id: str
@@ -177,7 +177,7 @@ class ToolCallEnd(Event):
 
 
 class ApprovalRequested(Event):
-    """A call waits for somebody's yes or no."""
+    """A call waits for approval."""
 
     type: ClassVar[str] = "approval_requested"
     call_id: str
@@ -188,7 +188,7 @@ class ApprovalRequested(Event):
 
 
 class ExecApprovalRequest(ApprovalRequested):
-    """Somebody is asked about a command; the amendment is the rule that a yes may leave behind."""
+    """A command waits for approval; the amendment is the rule that approving it may store."""
 
     type: ClassVar[str] = "exec_approval_request"
     command: tuple[str, ...]
@@ -198,7 +198,7 @@ class ExecApprovalRequest(ApprovalRequested):
 
 
 class ApplyPatchApprovalRequest(ApprovalRequested):
-    """Somebody is asked about a patch; `changes` maps each path to what would become of it."""
+    """A patch waits for approval; `changes` maps each path to its change."""
 
     type: ClassVar[str] = "apply_patch_approval_request"
     changes: JSONObject
@@ -206,7 +206,7 @@ class ApplyPatchApprovalRequest(ApprovalRequested):
 
 
 class ApprovalDeferred(Event):
-    """A question waits under this id until somebody answers it or it expires."""
+    """A pending approval waits under this id until it is answered or expires."""
 
     type: ClassVar[str] = "approval_deferred"
     call_id: str
@@ -217,7 +217,7 @@ class ApprovalDeferred(Event):
 
 
 class RequestUserInput(Event):
-    """The model asks the person something; `questions` hold no answers."""
+    """The model asks the user questions; `questions` hold no answers."""
 
     type: ClassVar[str] = "request_user_input"
     call_id: str
@@ -227,7 +227,7 @@ class RequestUserInput(Event):
 class HookRan(Event):
     """A program of the user was run around a call, or at a session's start or end.
 
-    `outcome` is what the hook itself came to, `effect` what that did to the call.
+    `outcome` is the hook's own result, `effect` what that did to the call.
     """
 
     type: ClassVar[str] = "hook_ran"
@@ -242,7 +242,7 @@ class HookRan(Event):
 
 
 class Warning(Event):
-    """Something a person should know; nothing failed."""
+    """A warning to the user; nothing failed."""
 
     type: ClassVar[str] = "warning"
     message: str
@@ -257,7 +257,7 @@ class Custom(Event):
     data: Any = None
 
 
-if not TYPE_CHECKING:  # to a type checker a name that is nowhere stays a mistake
+if not TYPE_CHECKING:  # so that an unknown name stays an error to type checkers
 
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):

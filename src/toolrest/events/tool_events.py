@@ -1,4 +1,4 @@
-"""What tools tell of what they do: commands, patches, searches, other servers, the plan."""
+"""Events of single tools: commands, patches, searches, MCP servers, the plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ExecCommandOutputDelta(ToolCallDelta):
     type: ClassVar[str] = "exec_command_output_delta"
 
     def to_json(self) -> JSONObject:
-        """With the text's bytes in base64 as `chunk`, as clients of Codex expect it."""
+        """The event with the text's bytes in base64 as `chunk`, as clients of Codex expect."""
         from base64 import b64encode
 
         raw = self.text.encode("utf-8", "surrogatepass")
@@ -41,7 +41,7 @@ class ExecCommandBegin(Event):
 class ExecCommandEnd(Event):
     """A program has ended, maybe long after its call; `exit_code` is -1 when it never ran.
 
-    What comes out of a session is one stream: `stdout` has it all then.
+    The output of a command session is one stream, all of it in `stdout`.
     """
 
     type: ClassVar[str] = "exec_command_end"
@@ -61,14 +61,14 @@ class ExecCommandEnd(Event):
     withheld: tuple[str, ...] = ()
 
     def to_json(self) -> JSONObject:
-        """With the duration in whole seconds and nanoseconds, as clients of Codex expect it."""
+        """The event with the duration in seconds and nanoseconds, as clients of Codex expect."""
         seconds, fraction = divmod(self.duration, 1)
         split = {"secs": int(seconds), "nanos": int(fraction * 1e9)}
         return {**super().to_json(), "duration": split}
 
 
 class TerminalInteraction(Event):
-    """Something was typed into a running command, or it was asked how it goes."""
+    """A running command was typed into, or polled."""
 
     type: ClassVar[str] = "terminal_interaction"
     call_id: str
@@ -77,7 +77,7 @@ class TerminalInteraction(Event):
 
 
 class ConnectionBlocked(Event):
-    """A command wanted to reach a host that is not on the allow list."""
+    """The sandbox blocked a connection to a host that is not on the allow list."""
 
     type: ClassVar[str] = "connection_blocked"
     host: str
@@ -86,7 +86,7 @@ class ConnectionBlocked(Event):
 
 
 class PatchApplyBegin(Event):
-    """A patch is about to be written; `changes` maps each path to what becomes of it."""
+    """A patch is about to be written; `changes` maps each path to its change."""
 
     type: ClassVar[str] = "patch_apply_begin"
     call_id: str
@@ -106,7 +106,7 @@ class PatchApplyEnd(Event):
 
 
 class TurnDiff(Event):
-    """What the turn has changed so far, as one diff in git's layout."""
+    """The diff of the turn so far, in git's layout."""
 
     type: ClassVar[str] = "turn_diff"
     unified_diff: str
@@ -121,7 +121,7 @@ class ViewImageToolCall(Event):
 
 
 class FilesChanged(Event):
-    """What the calls of a turn changed, commands included, seen from its checkpoint."""
+    """The files that a turn changed since its checkpoint, by commands included."""
 
     type: ClassVar[str] = "files_changed"
     suspect: ClassVar[tuple[str, ...]] = ("files",)
@@ -131,7 +131,7 @@ class FilesChanged(Event):
 
 
 class McpToolCallBegin(Event):
-    """A call goes to another server; `invocation` has its server, tool and arguments."""
+    """A call goes to an MCP server; `invocation` has its server, tool and arguments."""
 
     type: ClassVar[str] = "mcp_tool_call_begin"
     call_id: str
@@ -139,7 +139,7 @@ class McpToolCallBegin(Event):
 
 
 class McpToolCallEnd(Event):
-    """Another server has answered, or not: `result` is `{"Ok": result}` or `{"Err": words}`."""
+    """A call to an MCP server ended: `result` is `{"Ok": result}` or `{"Err": message}`."""
 
     type: ClassVar[str] = "mcp_tool_call_end"
     call_id: str
@@ -149,7 +149,7 @@ class McpToolCallEnd(Event):
 
 
 class McpServerState(Event):
-    """An MCP server is starting, ready, degraded or failed; `reason` says why."""
+    """An MCP server is starting, ready, degraded or failed; `reason` is the cause."""
 
     type: ClassVar[str] = "mcp_startup_update"
     server: str
@@ -167,7 +167,7 @@ class DynamicToolCallRequest(Event):
 
 
 class MemorySaved(Event):
-    """A note was added to what later sessions can read; for the user to see."""
+    """A note was saved to the memory that later sessions read."""
 
     type: ClassVar[str] = "memory_saved"
     call_id: str
@@ -177,14 +177,14 @@ class MemorySaved(Event):
 
 
 class WebSearchBegin(Event):
-    """A web search is about to be asked."""
+    """A web search is about to start."""
 
     type: ClassVar[str] = "web_search_begin"
     call_id: str
 
 
 class WebSearchEnd(Event):
-    """A web search was answered."""
+    """A web search has its results."""
 
     type: ClassVar[str] = "web_search_end"
     call_id: str
@@ -193,7 +193,7 @@ class WebSearchEnd(Event):
 
 
 class PlanUpdate(Event):
-    """The model wrote down its plan."""
+    """The model updated its plan."""
 
     type: ClassVar[str] = "plan_update"
     explanation: str | None

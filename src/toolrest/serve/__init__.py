@@ -1,1 +1,1 @@
-"""Toolrest for others: its tools over MCP, its agent over the Agent Client Protocol."""
+"""Servers: Toolrest's tools over MCP, its agent over the Agent Client Protocol."""

@@ -1,7 +1,7 @@
-"""The agent inside an editor: the Agent Client Protocol over standard input and output.
+"""The Agent Client Protocol over standard input and output: the agent inside an editor.
 
-The editor opens sessions and sends prompts; what it shows are our events, and what it asks the
-person at the keyboard are our approvals. Commands run in our sandbox, not in the editor's
+The editor opens sessions and sends prompts; it shows our events, and asks its user for our
+approvals. Commands run in our sandbox, not in the editor's
 terminals: their output comes as content of the call.
 """
 
@@ -33,7 +33,7 @@ _TITLE = 2000
 
 @dataclass(slots=True)
 class SessionRequest:
-    """What a session is to be made of."""
+    """The request for a session: its folders and servers, the approver, the session to resume."""
 
     cwd: str
     on_ask: OnAsk
@@ -55,7 +55,7 @@ class EditorAgent:
         self._shows_forms = False
 
     def on_connect(self, conn: Client) -> None:
-        """The editor is there."""
+        """Take the editor's connection."""
         self._client = conn
 
     async def aclose(self) -> None:
@@ -69,7 +69,7 @@ class EditorAgent:
     async def initialize(
         self, protocol_version: int, client_capabilities: Any = None, **_: Any
     ) -> Any:
-        """Agree on a version and say what is there."""
+        """Agree on a version and return the agent's capabilities."""
         from acp.schema import (
             AgentCapabilities,
             Implementation,
@@ -91,7 +91,7 @@ class EditorAgent:
         )
 
     async def authenticate(self, method_id: str, **_: Any) -> None:
-        """There is nothing to log in to: keys come from the environment."""
+        """Do nothing: keys come from the environment."""
 
     async def new_session(
         self,
@@ -114,7 +114,7 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **_: Any,
     ) -> Any:
-        """Open an earlier session and show what was said in it."""
+        """Open an earlier session and show its messages."""
         from acp.schema import LoadSessionResponse
 
         session = self._start(cwd, additional_directories, mcp_servers, session_id)
@@ -123,23 +123,22 @@ class EditorAgent:
         return LoadSessionResponse()
 
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> Any:
-        """Run one turn, telling the editor as it goes."""
+        """Run one turn, sending updates to the editor."""
         from acp.schema import PromptResponse
 
         session = self._session(session_id)
         updates = Updates(session.rest.gate.services.files.cwd)
         queue: asyncio.Queue[Any] = asyncio.Queue()
         stop = session.rest.subscribe(queue.put_nowait)
-        telling = asyncio.ensure_future(self._tell(session_id, updates, queue))
+        sending = asyncio.ensure_future(self._send_updates(session_id, updates, queue))
         try:
             result = await session.run([_message(prompt)])
         finally:
             stop()
             queue.put_nowait(None)
-            await telling
+            await sending
         if result.status == "failed":
-            words = result.error or result.reason
-            await self._say(session_id, f"\n{words}\n")
+            await self._send_text(session_id, f"\n{result.error or result.reason}\n")
         return PromptResponse(stop_reason=_reason(result))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -188,14 +187,16 @@ class EditorAgent:
         self._sessions[session.thread_id] = session
         return session
 
-    async def _tell(self, session_id: str, updates: Updates, queue: asyncio.Queue[Any]) -> None:
-        """Send updates in order. An editor that is gone is told nothing more."""
+    async def _send_updates(
+        self, session_id: str, updates: Updates, queue: asyncio.Queue[Any]
+    ) -> None:
+        """Send updates in order, until the editor is gone."""
         with contextlib.suppress(ConnectionError):
             while (event := await queue.get()) is not None:
                 for update in updates.of(event):
                     await self._connected.session_update(session_id=session_id, update=update)
 
-    async def _say(self, session_id: str, text: str) -> None:
+    async def _send_text(self, session_id: str, text: str) -> None:
         from acp.helpers import update_agent_message_text
 
         with contextlib.suppress(ConnectionError):
@@ -203,10 +204,10 @@ class EditorAgent:
                 session_id=session_id, update=update_agent_message_text(text)
             )
 
-    async def ask_in_words(
+    async def ask_user(
         self, session_id: str, asked: UserQuestions
     ) -> dict[str, tuple[str, ...]] | None:
-        """What a model wants to know, as a form of the editor's."""
+        """Ask a model's questions in a form of the editor; None when it is declined."""
         from acp.schema import AcceptElicitationResponse, ElicitationFormSessionMode
 
         from toolrest.serve import user_form
@@ -219,13 +220,13 @@ class EditorAgent:
                 "requestedSchema": user_form.schema(asked),
             }
         )
-        given = await self._connected.create_elicitation(user_form.words(asked), mode)
+        given = await self._connected.create_elicitation(user_form.message(asked), mode)
         if not isinstance(given, AcceptElicitationResponse):
             return None
         return user_form.answers(asked, given.content)
 
     async def ask(self, session_id: str, request: ApprovalRequest) -> Review | None:
-        """Whether a call may run, as a choice of the editor's; None when it cannot be shown."""
+        """Ask for approval of a call as a choice in the editor; None when it cannot be shown."""
         from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
 
         from toolrest.policy.terminal_safe import display_safe
@@ -276,23 +277,23 @@ class EditorAgent:
 
 
 class _Channel:
-    """A session's way to the person at the editor, for approvals."""
+    """A session's approver: the user of the editor."""
 
     def __init__(self, agent: EditorAgent) -> None:
         self.agent = agent
         self.session_id = ""
 
     async def __call__(self, request: ApprovalRequest) -> Review | None:
-        """Whether a call may run."""
+        """Ask for approval of a call."""
         return await self.agent.ask(self.session_id, request)
 
 
 class _FormChannel(_Channel):
-    """The same where the editor shows forms: models may ask in words too."""
+    """The approver where the editor shows forms, which also answers a model's questions."""
 
     async def ask_user(self, asked: UserQuestions) -> dict[str, tuple[str, ...]] | None:
-        """What they say to a model's questions."""
-        return await self.agent.ask_in_words(self.session_id, asked)
+        """Ask a model's questions."""
+        return await self.agent.ask_user(self.session_id, asked)
 
 
 def _reason(result: TurnResult) -> Any:
@@ -310,7 +311,7 @@ def _message(blocks: list[Any]) -> JSONObject:
 
 
 def _part(block: Any) -> str | JSONObject:
-    """One block of a prompt; what a file says is marked as the file's words."""
+    """One block of a prompt; the text of a file is marked as such."""
     kind = getattr(block, "type", "")
     if kind == "text":
         return str(block.text)

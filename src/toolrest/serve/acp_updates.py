@@ -1,4 +1,4 @@
-"""What an editor is shown of a turn: our events as updates of the Agent Client Protocol."""
+"""Updates of the Agent Client Protocol, made from our events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 20_000
 
 
 class Updates:
-    """Turns events into updates, in order; knows what of a message was already streamed."""
+    """Turns events into updates, in order; tracks which part of a message was streamed."""
 
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
@@ -60,7 +60,7 @@ class Updates:
         from acp.helpers import start_tool_call
         from acp.schema import ToolCallLocation
 
-        icon: Any = event.icon  # kinds of this protocol are what tools name
+        icon: Any = event.icon  # tools use this protocol's kinds
         given = _arguments(event.arguments)
         path = next((given[key] for key in ("file_path", "path", "dir_path") if key in given), None)
         places = [ToolCallLocation(path=os.path.join(self._cwd, str(path)))] if path else None
@@ -96,8 +96,8 @@ class Updates:
             return tool_diff_content(full, str(change.get("content", "")))
         if kind == "delete":
             return tool_diff_content(full, "", str(change.get("content", "")))
-        words = change.get("unified_diff", "") if isinstance(change, dict) else ""
-        return tool_content(text_block(f"{full}\n{words}")) if words else None
+        diff = change.get("unified_diff", "") if isinstance(change, dict) else ""
+        return tool_content(text_block(f"{full}\n{diff}")) if diff else None
 
     def _end(self, event: ToolCallEnd) -> Iterator[Any]:
         from acp.helpers import text_block, tool_content, update_tool_call

@@ -1,8 +1,8 @@
-"""One `tools/call` from start to result, however many rounds of questions lie between.
+"""One `tools/call` from start to result, with any number of questions to the client's user.
 
-A call runs in a task of its own. When it needs somebody's yes or words it leaves a question;
-whoever serves the client puts it (by a request of the server's, or by handing the question back
-and waiting for the client to call again) and gives the answer.
+A call runs in a task of its own. When it needs an approval or an answer it leaves a question;
+the server asks it (by a request to the client, or by returning the question and waiting for the
+client to call again) and passes the answer on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class FormQuestion(Generic[T]):
-    """A form that waits to be filled in; `read` says what a form, or none at all, means."""
+    """A form that waits to be filled in; `read` turns the result, or None, into the answer."""
 
     def __init__(
         self, form: Callable[[], ElicitRequestFormParams], read: Callable[[ElicitResult | None], T]
@@ -39,9 +39,9 @@ class FormQuestion(Generic[T]):
 
 
 class CallRound:
-    """A call that was started, its result, and what it asks meanwhile.
+    """A call that was started, its result, and its questions meanwhile.
 
-    `asks` says whether whoever made it can be shown forms.
+    `asks`: whether the client that made it can show forms.
     """
 
     def __init__(self, rest: Toolrest, item: CallItem, *, asks: bool) -> None:
@@ -70,7 +70,7 @@ class CallRound:
             asked.cancel()
 
     async def cancel(self) -> None:
-        """End the call and everything it started; returns when that is gone."""
+        """Cancel the call and everything it started; returns when all of it has ended."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

@@ -1,4 +1,4 @@
-"""Questions as MCP elicitations: what the person behind the client is shown, and what they said."""
+"""Approvals and questions as MCP elicitations, and their answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolrest.serve.call_rounds import CallRound, FormQuestion
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
 
-_NO: dict[str, ReviewDecision] = {"deny": "denied", "abort": "abort"}
+_DENIALS: dict[str, ReviewDecision] = {"deny": "denied", "abort": "abort"}
 _MEANING = {"deny": "do not run it", "abort": "do not run it, and end the turn"}
 _MOST = 200_000
-"""Characters that a client can be expected to show. What would be cut is not asked at all."""
+"""Characters that a client can be expected to show; a longer call is not asked about."""
 
 
 def can_ask(capabilities: ClientCapabilities | None) -> bool:
@@ -27,33 +27,33 @@ def can_ask(capabilities: ClientCapabilities | None) -> bool:
 
 
 class ThroughClient:
-    """A session's way to whoever made the call that a question is about."""
+    """A session's approver: the client that made the call."""
 
     def __init__(self, running: Mapping[str, CallRound]) -> None:
         self._running = running
 
     async def __call__(self, request: ApprovalRequest) -> ReviewDecision | None:
-        """Whether a call may run; None when nobody can be asked."""
+        """Ask for approval of a call; None when the client cannot be asked."""
         call = self._running.get(request.call_id)
         if call is None or not call.asks or not can_show(request):
             return None
         return await call.ask(approval(request))
 
     async def ask_user(self, asked: UserQuestions) -> dict[str, tuple[str, ...]] | None:
-        """What they say to a model's questions; None when they would rather not."""
+        """Ask a model's questions; None when they are declined."""
         call = self._running.get(asked.call_id)
         if call is None or not call.asks:
             raise NobodyThere
-        return await call.ask(in_words(asked))
+        return await call.ask(questions(asked))
 
 
 def approval(request: ApprovalRequest) -> FormQuestion[ReviewDecision]:
-    """The question whether a call may run."""
+    """The form that asks for approval of a call."""
     return FormQuestion(lambda: form(request), lambda result: answer(request, result))
 
 
-def in_words(asked: UserQuestions) -> FormQuestion[dict[str, tuple[str, ...]] | None]:
-    """What a model wants to know; raises for what no form may ask."""
+def questions(asked: UserQuestions) -> FormQuestion[dict[str, tuple[str, ...]] | None]:
+    """The form of a model's questions; raises for what no form may ask."""
     user_form.check(asked)
 
     def made() -> ElicitRequestFormParams:
@@ -61,7 +61,7 @@ def in_words(asked: UserQuestions) -> FormQuestion[dict[str, tuple[str, ...]] | 
         from mcp_types import ElicitRequestFormParams
 
         schema = user_form.schema(asked)
-        return ElicitRequestFormParams(message=user_form.words(asked), requested_schema=schema)
+        return ElicitRequestFormParams(message=user_form.message(asked), requested_schema=schema)
 
     def read(result: ElicitResult | None) -> dict[str, tuple[str, ...]] | None:
         if result is None or result.action != "accept":
@@ -72,26 +72,26 @@ def in_words(asked: UserQuestions) -> FormQuestion[dict[str, tuple[str, ...]] | 
 
 
 def can_show(request: ApprovalRequest) -> bool:
-    """Whether all of a call can be shown: nobody says yes to what they have not seen."""
+    """Whether all of a call can be shown, which an approval requires."""
     texts = (*request.command, request.arguments, request.diff, request.reason, *request.keys)
     return sum(map(len, texts)) <= _MOST
 
 
 def once(request: ApprovalRequest, plain: str) -> str:
-    """What the smallest yes covers: for some tools it is also a yes to their later calls."""
+    """What the least approval covers: for some tools it includes later calls."""
     choice = request.choice("approved")
     return plain if choice is None or not choice.stores else choice.sentence
 
 
 def form(request: ApprovalRequest) -> ElicitRequestFormParams:
-    """The question about one call: what runs, what it touches, why it is asked."""
+    """The approval form of one call: what runs, what it touches, why it is asked."""
     # Editors use this module, too, without the package `mcp`.
     from mcp_types import ElicitRequestFormParams
 
     shown = {
         "Command": " ".join(request.command),
         "In": request.cwd,
-        "For, says the model": request.purpose,
+        "Purpose, by the model": request.purpose,
         "Arguments": "" if request.command else request.arguments,
         "Because": request.retry_reason or request.reason,
         "Touches": "; ".join(request.keys),
@@ -100,8 +100,8 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
     head = f"Toolrest asks before it runs {display_safe(request.tool)} ({request.risk.label})."
     lines = [f"{name}: {display_safe(text)}" for name, text in shown.items() if text]
     if request.leaves:
-        lines.append("A yes runs it outside the sandbox.")
-    names = {**{name: sentence for name, (_, sentence) in _yes(request).items()}, **_MEANING}
+        lines.append("Approved, it runs outside the sandbox.")
+    names = {**{name: sentence for name, (_, sentence) in _approvals(request).items()}, **_MEANING}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
@@ -117,10 +117,10 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
     return ElicitRequestFormParams(message="\n".join([head, *lines]), requested_schema=schema)
 
 
-def _yes(request: ApprovalRequest) -> dict[str, tuple[ReviewDecision, str]]:
-    """Every way to say yes by its name in the form, and exactly what it covers."""
-    words = once(request, "run this one call")
-    least: dict[str, tuple[ReviewDecision, str]] = {"approve": ("approved", words)}
+def _approvals(request: ApprovalRequest) -> dict[str, tuple[ReviewDecision, str]]:
+    """Every way to approve, by its name in the form, and exactly what it covers."""
+    covers = once(request, "run this one call")
+    least: dict[str, tuple[ReviewDecision, str]] = {"approve": ("approved", covers)}
     more: dict[str, tuple[ReviewDecision, str]] = {
         choice.answer: (choice.answer, choice.sentence)
         for choice in request.choices
@@ -130,9 +130,9 @@ def _yes(request: ApprovalRequest) -> dict[str, tuple[ReviewDecision, str]]:
 
 
 def answer(request: ApprovalRequest, result: ElicitResult | None) -> ReviewDecision:
-    """What a filled-in form says; anything but a clear yes is no."""
+    """The decision in a filled-in form; anything but a clear approval is a denial."""
     if result is None or result.action != "accept":
         return "denied"
     chosen = str((result.content or {}).get("decision"))
-    yes = _yes(request)
-    return yes[chosen][0] if chosen in yes else _NO.get(chosen, "denied")
+    approvals = _approvals(request)
+    return approvals[chosen][0] if chosen in approvals else _DENIALS.get(chosen, "denied")

@@ -69,12 +69,12 @@ class BearerOnly:
         self._expected = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or refuse it."""
+        """Pass a request on, or answer 401."""
         if scope["type"] == "http" and not self._allowed(scope):
             from starlette.responses import Response
 
-            words = "a bearer token is required\n"
-            refusal = Response(words, 401, {"WWW-Authenticate": 'Bearer realm="toolrest"'})
+            message = "a bearer token is required\n"
+            refusal = Response(message, 401, {"WWW-Authenticate": 'Bearer realm="toolrest"'})
             await refusal(scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""How a session's tools look to an MCP client: their specs, and hints read off their effects."""
+"""Specs of a session's tools for an MCP client, with hints from their effects."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def offered(rest: Toolrest, *, asks: bool) -> list[JSONObject]:
     """Every tool in the shape of `tools/list`, in the order models see them.
 
-    `asks` says whether the client can show questions; a tool that does nothing else is of no
-    use to one that cannot, unless answers are in the settings.
+    `asks`: whether the client can show questions; a tool that does nothing else is left out for
+    one that cannot, unless answers are in the settings.
     """
     answered = asks or bool(rest.settings.user_input.answers)
     hints = {
@@ -31,10 +31,10 @@ def offered(rest: Toolrest, *, asks: bool) -> list[JSONObject]:
 
 
 def hints_of(tool: Tool) -> JSONObject:
-    """The hints of a tool. What a usual call touches decides; a hint never says less than that.
+    """The hints of a tool, from the effects of a usual call; they never claim less than those.
 
-    Whoever runs a program or calls another server may destroy something and reach anything, so
-    such tools say so even when this session's sandbox would stop them.
+    A tool that runs a program or calls another server may destroy something and reach anything,
+    so its hints claim both even when this session's sandbox would deny it.
     """
     effects = tool.typical
     unknown = bool(effects.runs or effects.calls or effects.is_unknown)

@@ -1,4 +1,4 @@
-"""What a client's roots leave of the launcher's: never more, and nothing outside."""
+"""Client roots: they narrow the launcher's workspace and writable folders, never widen them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def narrowed(
     first = own[0] if own[0] in kept else kept[0]
     others = [path for path in kept if path != first]
     mode = settings.sandbox_mode
-    # Full access knows no roots; to respect them it has to become what does.
+    # danger-full-access ignores roots, so it becomes workspace-write.
     mode = "workspace-write" if mode == "danger-full-access" else mode
     return first, _with(config, others, mode), tuple(outside)
 

@@ -39,7 +39,7 @@ _PROGRESS_SECONDS: Final = 0.2
 
 
 class NoRoots(Exception):
-    """The client says that it has roots, and they have to be known first."""
+    """The client declares roots, and they have to be listed first."""
 
 
 class ToolServer:
@@ -61,7 +61,7 @@ class ToolServer:
 
     @property
     def main(self) -> Toolrest:
-        """The session with all that the launcher allows."""
+        """The session with all the rights of the launcher."""
         return self._session(None)
 
     async def aclose(self) -> None:
@@ -73,7 +73,7 @@ class ToolServer:
         self._sessions.clear()
 
     def server(self) -> Server[Any]:
-        """The protocol's side, ready for a transport."""
+        """The SDK's server, ready for a transport."""
         import mcp_types as types
         from mcp.server.lowlevel import Server
 
@@ -96,7 +96,7 @@ class ToolServer:
         settings = self._config.value
         return (
             f"Tools for the folder {self._workspace}. Sandbox: {settings.sandbox_mode}; approval: "
-            f"{settings.approval_policy}. A call that policy refuses says which setting allows it."
+            f"{settings.approval_policy}. A denied call names the setting that allows it."
         )
 
     # Requests
@@ -154,7 +154,7 @@ class ToolServer:
     def _hand_back(
         self, call: CallRound, question: FormQuestion[Any], params: types.CallToolRequestParams
     ) -> types.InputRequiredResult:
-        """For clients that take no requests: the question is the result, and they call again."""
+        """Return the question as the result, for clients that take no requests and call again."""
         import mcp_types as types
 
         state = secrets.token_urlsafe(32)
@@ -213,7 +213,7 @@ class ToolServer:
 
 
 def _connection(ctx: Ctx) -> str:
-    """Names the connection: the HTTP session's id; standard input has only one."""
+    """Id of the connection: the HTTP session's; standard input has only one."""
     headers = getattr(ctx.request, "headers", None)
     return str(headers.get("mcp-session-id", "")) if headers is not None else ""
 
@@ -250,7 +250,7 @@ async def _elicit(ctx: Ctx, question: FormQuestion[Any]) -> types.ElicitResult |
 
 
 def _report_progress(call: CallRound, ctx: Ctx) -> Callable[[], None]:
-    """Pass on what the call says while it runs, at most a few times a second."""
+    """Pass on the call's progress while it runs, at most a few times a second."""
     tasks: set[asyncio.Task[None]] = set()
     steps = 0
     last = 0.0
@@ -265,11 +265,11 @@ def _report_progress(call: CallRound, ctx: Ctx) -> Callable[[], None]:
         if isinstance(event, ToolCallDelta):
             if now - last < _PROGRESS_SECONDS or not event.text.strip():
                 return
-            words = event.text.strip().splitlines()[-1][:200]
+            message = event.text.strip().splitlines()[-1][:200]
         else:
-            words = event.message
+            message = event.message
         steps, last = steps + 1, now
-        task = asyncio.ensure_future(ctx.session.report_progress(steps, None, words))
+        task = asyncio.ensure_future(ctx.session.report_progress(steps, None, message))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 

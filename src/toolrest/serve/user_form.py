@@ -1,4 +1,4 @@
-"""A model's questions as one form, for clients that show forms; and what was filled in."""
+"""The form of a model's questions, for clients that show forms, and its answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolrest.items import JSONObject
 from toolrest.policy.terminal_safe import display_safe
 
 _MOST = 20_000
-"""Characters that somebody can be expected to read before they answer."""
+"""Characters that a user can be expected to read before answering."""
 
 NO_SECRETS = (
     "a secret cannot be asked for through this client: forms are no place for one. Tell the user "
@@ -20,15 +20,15 @@ NO_SECRETS = (
 
 
 def check(asked: UserQuestions) -> None:
-    """Raises what the model is told of questions that no form may have."""
+    """Raise the error for the model if no form may have these questions."""
     if any(question.is_secret for question in asked.questions):
         raise RespondToModel(NO_SECRETS)
-    if len(words(asked)) > _MOST:
+    if len(message(asked)) > _MOST:
         raise NobodyThere
 
 
-def words(asked: UserQuestions) -> str:
-    """All that is asked, as text above the form: some clients show nothing else."""
+def message(asked: UserQuestions) -> str:
+    """All questions, as text above the form: some clients show nothing else."""
     lines = ["The model asks:"]
     for question in asked.questions:
         lines.append(f"{display_safe(question.header)}: {display_safe(question.question)}")
@@ -38,7 +38,7 @@ def words(asked: UserQuestions) -> str:
 
 
 def schema(asked: UserQuestions) -> JSONObject:
-    """For each question a choice and a line for an answer of one's own; one of them is enough."""
+    """The form's schema: a choice and a free line for each question; one of them is enough."""
     fields: dict[str, Any] = {}
     for number, question in enumerate(asked.questions, 1):
         fields[f"choice_{number}"] = {
@@ -56,7 +56,7 @@ def schema(asked: UserQuestions) -> JSONObject:
 
 
 def answers(asked: UserQuestions, content: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
-    """What a filled-in form says to each question; nothing where it says nothing."""
+    """The answers in a filled-in form; empty where a question was left out."""
     filled = content or {}
     return {
         question.id: _answer(question, filled, number)

@@ -1,4 +1,4 @@
-"""What users need to test their own tools and agents."""
+"""Test doubles for users' own tools and agents: scripted models and servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the real APIs refuse about a history: calls without outputs, outputs without calls, ids."""
+"""Checks of requests that the real APIs make: calls without outputs, outputs without calls, ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def problems(wire: str, body: Mapping[str, Any]) -> Iterator[str]:
-    """Everything that is wrong with the body of a request on this wire."""
+    """All problems of the body of a request on this wire."""
     if not isinstance(body.get("model"), str):
         yield "model: a string is required"
     if wire == "responses":

@@ -1,4 +1,4 @@
-"""A reply as the frames of a stream: what the three APIs would send for the same parts."""
+"""Replies as frames of a stream: what the three APIs would send for the same parts."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def frame(value: Any, event: str = "") -> bytes:
 
 
 @dataclass(slots=True)
-class Telling:
-    """A reply on its way out: how its parts are numbered, and what it costs."""
+class OutgoingReply:
+    """A reply that is being sent: the numbers of its parts, and its usage."""
 
     reply: Reply
     player: Player
@@ -49,12 +49,12 @@ class Telling:
 
     @property
     def usage(self) -> Usage:
-        """What the answer says it used."""
+        """The usage that the reply reports."""
         return self.reply.usage or Usage(input=100, output=10, total=110)
 
     @property
     def response_id(self) -> str:
-        """The same for the same place in the script."""
+        """The response's id, the same for the same place in the script."""
         return f"resp_{self.player.played}"
 
     def function(self, position: int, part: Call | Freeform | LocalShell) -> tuple[str, str, str]:
@@ -72,9 +72,9 @@ class Telling:
         return call_id, "shell", json.dumps(arguments)
 
 
-def chat(telling: Telling) -> Iterator[Frame]:
+def chat(outgoing: OutgoingReply) -> Iterator[Frame]:
     """The reply on Chat Completions."""
-    head = {"id": telling.response_id, "object": "chat.completion.chunk", "model": telling.model}
+    head = {"id": outgoing.response_id, "object": "chat.completion.chunk", "model": outgoing.model}
 
     def chunk(delta: JSONObject, finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
@@ -82,7 +82,7 @@ def chat(telling: Telling) -> Iterator[Frame]:
 
     yield chunk({"role": "assistant", "content": ""})
     calls = 0
-    for position, part in enumerate(telling.reply.parts):
+    for position, part in enumerate(outgoing.reply.parts):
         if isinstance(part, Pause | Cut):
             yield part
         elif isinstance(part, Garbage):
@@ -99,10 +99,10 @@ def chat(telling: Telling) -> Iterator[Frame]:
         elif isinstance(part, Think):
             yield chunk({"reasoning_content": part.text})
         elif not isinstance(part, Raw):
-            yield from _chat_call(telling.function(position, part), calls, chunk)
+            yield from _chat_call(outgoing.function(position, part), calls, chunk)
             calls += 1
     yield chunk({}, "tool_calls" if calls else "stop")
-    yield frame({**head, "choices": [], "usage": chat_usage(telling.usage)})
+    yield frame({**head, "choices": [], "usage": chat_usage(outgoing.usage)})
     yield b"data: [DONE]\n\n"
 
 
@@ -128,14 +128,14 @@ def chat_usage(usage: Usage) -> JSONObject:
     }
 
 
-def anthropic(telling: Telling) -> Iterator[Frame]:
+def anthropic(outgoing: OutgoingReply) -> Iterator[Frame]:
     """The reply on Anthropic's Messages API."""
-    usage = telling.usage
+    usage = outgoing.usage
     message = {
-        "id": telling.response_id,
+        "id": outgoing.response_id,
         "type": "message",
         "role": "assistant",
-        "model": telling.model,
+        "model": outgoing.model,
         "content": [],
         "usage": {
             "input_tokens": usage.input - usage.cached_input - usage.cache_write_input,
@@ -147,7 +147,7 @@ def anthropic(telling: Telling) -> Iterator[Frame]:
     yield _event({"type": "message_start", "message": message})
     yield _event({"type": "ping"})
     stop = "end_turn"
-    for position, part in enumerate(telling.reply.parts):
+    for position, part in enumerate(outgoing.reply.parts):
         if isinstance(part, Pause | Cut):
             yield part
         elif isinstance(part, Garbage):
@@ -160,9 +160,9 @@ def anthropic(telling: Telling) -> Iterator[Frame]:
             stop = _STOPS.get(part.reason, part.reason)
             break
         elif not isinstance(part, Raw):
-            yield from _anthropic_block(telling, position, part)
+            yield from _anthropic_block(outgoing, position, part)
             stop = "tool_use" if isinstance(part, Call | Freeform | LocalShell) else stop
-    if telling.reply.end_turn is False:
+    if outgoing.reply.end_turn is False:
         stop = "pause_turn"
     tail: JSONObject = {"type": "message_delta", "delta": {"stop_reason": stop}}
     yield _event({**tail, "usage": {"output_tokens": usage.output}})
@@ -170,19 +170,19 @@ def anthropic(telling: Telling) -> Iterator[Frame]:
 
 
 def _anthropic_block(
-    telling: Telling, index: int, part: Say | Think | Call | Freeform | LocalShell
+    outgoing: OutgoingReply, index: int, part: Say | Think | Call | Freeform | LocalShell
 ) -> Iterator[Frame]:
     deltas: list[JSONObject]
     if isinstance(part, Say):
         block: JSONObject = {"type": "text", "text": ""}
         deltas = [{"type": "text_delta", "text": t} for t in pieces(part.text, part.chunks)]
     elif isinstance(part, Think):
-        telling.signed.add((part.text, part.signature))
+        outgoing.signed.add((part.text, part.signature))
         block = {"type": "thinking", "thinking": "", "signature": ""}
         deltas = [{"type": "thinking_delta", "thinking": part.text}]
         deltas.append({"type": "signature_delta", "signature": part.signature})
     else:
-        call_id, name, arguments = telling.function(index, part)
+        call_id, name, arguments = outgoing.function(index, part)
         block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
         deltas = [{"type": "input_json_delta", "partial_json": t} for t in pieces(arguments, 2)]
     place = {"index": index}

@@ -1,11 +1,11 @@
-"""A reply as the Responses API streams it, with all that its own clients look for."""
+"""Replies as the Responses API streams them, with all that its own clients look for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from toolrest.items import JSONObject
-from toolrest.testing.frames import Frame, Telling, frame
+from toolrest.testing.frames import Frame, OutgoingReply, frame
 from toolrest.testing.script import (
     Call,
     Cut,
@@ -23,22 +23,22 @@ from toolrest.testing.scripted_model import item_of, pieces
 from toolrest.wire.model import Usage
 
 
-def responses(telling: Telling) -> Iterator[Frame]:
+def responses(outgoing: OutgoingReply) -> Iterator[Frame]:
     """The reply on the Responses API."""
-    return _Stream(telling).frames()
+    return _Stream(outgoing).frames()
 
 
 class _Stream:
-    def __init__(self, telling: Telling) -> None:
-        self._telling = telling
+    def __init__(self, outgoing: OutgoingReply) -> None:
+        self._telling = outgoing
         self._number = -1
         self._output: list[JSONObject] = []
 
     def frames(self) -> Iterator[Frame]:
-        telling = self._telling
+        outgoing = self._telling
         for kind in ("created", "in_progress"):
             yield self._event(kind, response=self._response("in_progress"))
-        for position, part in enumerate(telling.reply.parts):
+        for position, part in enumerate(outgoing.reply.parts):
             if isinstance(part, Pause | Cut):
                 yield part
             elif isinstance(part, Garbage):
@@ -53,9 +53,9 @@ class _Stream:
                 return
             else:
                 yield from self._item(position, part)
-        done = self._response("completed", usage=_usage(telling.usage))
-        if telling.reply.end_turn is not None:
-            done["end_turn"] = telling.reply.end_turn
+        done = self._response("completed", usage=_usage(outgoing.usage))
+        if outgoing.reply.end_turn is not None:
+            done["end_turn"] = outgoing.reply.end_turn
         yield self._event("completed", response=done)
 
     def _event(self, kind: str, **fields: object) -> bytes:

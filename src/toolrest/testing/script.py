@@ -1,4 +1,4 @@
-"""What a scripted model says: replies made of parts, the same on every wire.
+"""Scripts of models: replies made of parts, the same on every wire.
 
 A script is a list of replies, given one per request. A reply is a text, a part, a list of
 those, a `Reply`, or a function that is given the request's JSON and returns one of those.
@@ -77,7 +77,7 @@ class Raw:
 class Fail:
     """Instead of an answer, an HTTP error; in the middle of a reply, an error inside the stream.
 
-    `code` is the API's own word (`context_length_exceeded`, `rate_limit_exceeded`...).
+    `code` is the API's own error code (`context_length_exceeded`, `rate_limit_exceeded`...).
     """
 
     status: int = 500
@@ -93,7 +93,7 @@ class Cut:
 
 @dataclass(slots=True)
 class Pause:
-    """Nothing comes for so many seconds."""
+    """A silence of so many seconds."""
 
     seconds: float
 
@@ -113,7 +113,7 @@ class Incomplete:
 
 
 def context_full(message: str = "Your input exceeds the context window of this model.") -> Fail:
-    """The failure every API has for a history that is too long."""
+    """The failure that every API has for a history that is too long."""
     return Fail(400, "context_length_exceeded", message)
 
 
@@ -137,7 +137,7 @@ Script: TypeAlias = Iterable[Step]
 
 
 def as_reply(step: Step, request: Any) -> Reply:
-    """The step as a `Reply`; a function is asked with the request."""
+    """The step as a `Reply`; a function is called with the request."""
     answer = step(request) if callable(step) else step
     if isinstance(answer, Reply):
         return answer
@@ -149,7 +149,7 @@ def as_reply(step: Step, request: Any) -> Reply:
 
 
 class Player:
-    """Where in its script a scripted model is. Scripts may be endless iterators."""
+    """The position of a scripted model in its script, which may be an endless iterator."""
 
     def __init__(self, script: Script) -> None:
         self._steps = iter(script)

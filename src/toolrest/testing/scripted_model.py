@@ -1,4 +1,4 @@
-"""A model without a server: it says what its script says."""
+"""A scripted model without a server: it replies what its script holds."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _STATUSES: Final[dict[int, ModelErrorKind]] = {
 class ScriptedModel:
     """Implements `toolrest.wire.model.Model` from a script; `requests` holds what was asked.
 
-    `wire` only says which form tools are rendered in. Each request's items are copied as they
+    `wire` only sets the form in which tools are rendered. Each request's items are copied as they
     were when it was made.
     """
 
@@ -152,8 +152,8 @@ def failure(part: Fail | Cut | Incomplete) -> ModelError:
     if isinstance(part, Cut):
         return ModelError("stream", "stream closed before response.completed")
     if isinstance(part, Incomplete):
-        words = f"Incomplete response returned, reason: {part.reason}"
-        return ModelError("incomplete", words)
+        message = f"Incomplete response returned, reason: {part.reason}"
+        return ModelError("incomplete", message)
     kind = _KINDS.get(part.code) or _STATUSES.get(part.status, "server")
     wait = float(part.retry_after) if isinstance(part.retry_after, int | float) else None
     return ModelError(kind, part.message, status=part.status, retry_after=wait)

@@ -1,4 +1,4 @@
-"""A model server that follows a script: real HTTP on loopback, three APIs, faults on demand."""
+"""A scripted model server: real HTTP on loopback, three APIs, faults on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolrest.items import JSONObject
 from toolrest.records import dataclass, field
 from toolrest.testing.checks import problems
 from toolrest.testing.documents import document
-from toolrest.testing.frames import Frame, Telling, anthropic, chat
+from toolrest.testing.frames import Frame, OutgoingReply, anthropic, chat
 from toolrest.testing.frames_responses import responses
 from toolrest.testing.script import Cut, Fail, Pause, Player, Reply, Script
 
@@ -26,7 +26,7 @@ _WIRES: Final[dict[str, ServerWire]] = {
     "/chat/completions": "chat",
     "/messages": "anthropic",
 }
-_TELL: Final[dict[ServerWire, Callable[[Telling], Iterator[Frame]]]] = {
+_FRAMES_OF: Final[dict[ServerWire, Callable[[OutgoingReply], Iterator[Frame]]]] = {
     "responses": responses,
     "chat": chat,
     "anthropic": anthropic,
@@ -40,7 +40,7 @@ _LONGEST_HEAD: Final = 1 << 20
 
 @dataclass(slots=True)
 class Recorded:
-    """A request that came: `wire` is None for anything but a question to the model."""
+    """A recorded request: `wire` is None for anything but a request to the model."""
 
     path: str
     headers: Mapping[str, str]
@@ -82,7 +82,7 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """What a provider's `base_url` is set to."""
+        """The `base_url` for a provider's row."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def settings(self, wire: ServerWire = "responses", **more: Any) -> JSONObject:
@@ -188,7 +188,7 @@ class ScriptedServer:
         return (400, _error("invalid_request_error", found[0])) if found else None
 
     def _unsigned(self, body: JSONObject) -> list[str]:
-        """Thinking must come back as it was sent."""
+        """Problems of thinking that does not come back as it was sent."""
         found = []
         for message in body.get("messages", []):
             content = message.get("content")
@@ -204,13 +204,13 @@ class ScriptedServer:
     ) -> bool:
         try:
             reply = self._player.next(body)
-        except Exception as error:  # of the test's own function: it should read it
-            words = f"the script's function failed: {type(error).__name__}: {error}"
-            self.refused.append(words)
-            reply = Reply([Fail(400, "script_failed", words)])
+        except Exception as error:  # of the test's own function: the test should see it
+            message = f"the script's function failed: {type(error).__name__}: {error}"
+            self.refused.append(message)
+            reply = Reply([Fail(400, "script_failed", message)])
         if reply is None:
-            words = f"the script is over: it has {self._player.played} replies"
-            reply = Reply([Fail(400, "script_over", words)])
+            message = f"the script is over: it has {self._player.played} replies"
+            reply = Reply([Fail(400, "script_over", message)])
         first = reply.parts[0] if reply.parts else None
         if isinstance(first, Fail):
             writer.write(_failed(first))
@@ -219,10 +219,10 @@ class ScriptedServer:
         if isinstance(first, Cut):
             writer.transport.abort()
             return False
-        telling = Telling(reply, self._player, str(body.get("model")), self._signed)
+        outgoing = OutgoingReply(reply, self._player, str(body.get("model")), self._signed)
         more = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
         if body.get("stream") is not True:
-            whole = document(wire, telling)
+            whole = document(wire, outgoing)
             if whole is None:
                 writer.transport.abort()
                 return False
@@ -230,7 +230,7 @@ class ScriptedServer:
             await writer.drain()
             return True
         writer.write(_CHUNKED % more.encode())
-        return await _send(writer, _TELL[wire](telling))
+        return await _send(writer, _FRAMES_OF[wire](outgoing))
 
 
 async def _send(writer: asyncio.StreamWriter, frames: Iterator[Frame]) -> bool:

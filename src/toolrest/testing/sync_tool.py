@@ -1,4 +1,4 @@
-"""`test_sync_tool`: calls that meet, to show which of them really run at the same time."""
+"""`test_sync_tool`: calls that wait for each other, to show which run at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_TIMEOUT_MS = 1000
 
 
 class Barrier(Parameters):
-    """A place where calls wait for each other."""
+    """A barrier at which calls wait for each other."""
 
     id: str = param(description="Calls with the same id meet.")
     participants: int = param(ge=0, description="How many calls must have come.")
@@ -24,7 +24,7 @@ class Barrier(Parameters):
 
 
 class SyncTool(Tool):
-    """Sleeps, meets calls of any session on this event loop, sleeps, returns `ok`."""
+    """A tool that sleeps, meets calls of any session on this event loop, sleeps, returns `ok`."""
 
     name = "test_sync_tool"
     description = "Wait, meet other calls of this tool, and wait again. For tests."
@@ -40,7 +40,7 @@ class SyncTool(Tool):
         barrier: Barrier | None = param(default=None, description="Where to meet.")
 
     async def run(self, args: Args, ctx: Context) -> str:
-        """Meet the others; an error when they do not come."""
+        """Wait for the other calls; an error when they do not come."""
         await asyncio.sleep(args.sleep_before_ms / 1000)
         if args.barrier is not None:
             await _meet(args.barrier)
@@ -53,12 +53,12 @@ def test_sync_tool() -> Tool:
     return SyncTool()
 
 
-# pytest collects what is called test_*, and this is no test.
+# pytest would collect a function called test_*.
 test_sync_tool.__test__ = False  # type: ignore[attr-defined]
 
 
 class _Meeting:
-    """Those who wait under one name, on one event loop."""
+    """The calls that wait at one barrier, on one event loop."""
 
     def __init__(self, participants: int) -> None:
         self.participants = participants
@@ -78,8 +78,8 @@ async def _meet(barrier: Barrier) -> None:
     meeting = _meetings.setdefault(key, _Meeting(barrier.participants))
     if meeting.participants != barrier.participants:
         count = meeting.participants
-        words = f"barrier {barrier.id} already registered with {count} participants"
-        raise _wrong("participants", words)
+        message = f"barrier {barrier.id} already registered with {count} participants"
+        raise _wrong("participants", message)
     meeting.here += 1
     try:
         if meeting.here == meeting.participants:
