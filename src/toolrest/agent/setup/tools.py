@@ -1,6 +1,7 @@
-"""A session's skills: looked for once, when somebody first needs them.
+"""Skills and the user's own tools of a session.
 
-The user's own tools: installed packages' entry points, and files in `$TOOLREST_HOME/tools`.
+Skills are searched once, on first use. Tools come from installed packages' entry points and from
+files in `$TOOLREST_HOME/tools`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class SessionSkills:
-    """Where skills may be, and what was found there.
+    """The folders of skills, and the skills in them.
 
-    Whoever uses the library has named the workspace, so its skills count unless the folder is
+    A user of the library has named the workspace, so its skills count unless the folder is
     marked untrusted; with the user's settings files it must be marked trusted.
     """
 
@@ -44,13 +45,13 @@ class SessionSkills:
 
     @cached_property
     def skills(self) -> Skills:
-        """What was found."""
+        """The skills in these folders."""
         from toolrest.tools.skills import find_skills
 
         return find_skills(self.places, self._files)
 
     def index(self) -> str:
-        """What a model is told before its first turn; empty when there is nothing to tell."""
+        """The index of the skills for the model's prompt; empty when there are none."""
         if not self.places:
             return ""
         from toolrest.tools.skills import ReadSkill
@@ -65,7 +66,7 @@ def skills_folder(home: str) -> tuple[str, ...]:
 
 
 def offers_search(settings: Settings) -> bool:
-    """Whether models are told of `web_search` at all."""
+    """Whether `web_search` is offered to models."""
     if settings.web_search is not None:
         return settings.web_search != "disabled"
     return settings.tools.tools_web_search_request
@@ -75,7 +76,7 @@ ENTRY_POINTS = "toolrest.tools"
 
 
 def add_user_tools(rest: Toolrest) -> list[str]:
-    """Register what is found; returns what could not be used, and why."""
+    """Register the user's own tools; returns a message for each one that could not be used."""
     problems: list[str] = []
     for found in (*_from_entry_points(problems), *_from_files(rest.config.home, problems)):
         try:
@@ -137,7 +138,7 @@ def _from_files(home: str, problems: list[str]) -> Iterator[Tool]:
 
 
 def refuse_if_others_can_write(path: str) -> None:
-    """Code that another user can change is not loaded."""
+    """Refuse to load code that another user can change."""
     status = os.stat(path)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
         raise PermissionError(f"others can write {path}; run: chmod go-w {path}")
