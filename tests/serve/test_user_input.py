@@ -98,7 +98,7 @@ async def test_a_client_without_forms_is_told_in_words(make_server: Make, mode: 
         result = await client.call_tool(TOOL, ASKED)
     await tools.aclose()
     assert result.is_error
-    assert "nobody can answer here" in said(result)
+    assert "no user can answer here" in said(result)
 
 
 async def test_answers_in_the_settings_count_where_nobody_is(make_server: Make) -> None:
@@ -154,7 +154,7 @@ class Editor:
     [
         (True, {"choice_1": "Red", "other_2": "huge"}, '"size":{"answers":["huge"]}'),
         (True, None, "cancelled before receiving a response"),
-        (False, None, "nobody can answer here"),
+        (False, None, "no user can answer here"),
     ],
 )
 async def test_an_editors_person_answers(

@@ -1,4 +1,4 @@
-"""Sessions: the runtime that puts the rooms together, and later the turn loop.
+"""Sessions: the runtime that puts the rooms together, and the turn loop.
 
 A session loads what its first request takes. What only some sessions use (hooks, MCP servers, web
 tools, skills, sub-agents, checkpoints, pending approvals, rules, a rollout that is resumed) is

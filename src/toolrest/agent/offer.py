@@ -1,4 +1,4 @@
-"""Which tools is a model offered, and in which words?"""
+"""The tools that a model is offered, as specs of each wire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Offer:
         self._version = -1
 
     def specs(self, wire: Wire) -> list[JSONObject]:
-        """The same list each time, until tools come or go: not to be changed."""
+        """The specs for a wire: the same list until tools come or go, not to be changed."""
         version = self._registry.version
         if version != self._version:
             self._specs.clear()
@@ -62,7 +62,7 @@ class Offer:
 
 
 def row(tool: Tool) -> dict[str, object]:
-    """What the table of tools says of one."""
+    """The row of a tool in the table of tools."""
     return {
         "name": tool.name,
         "kind": tool.kind,

@@ -1,4 +1,4 @@
-"""How a session comes to be: new, resumed from its journal, or as a copy of another."""
+"""Open a session: new, resumed from its journal, or forked from another."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def open_session(
     """A session with these settings; `resume` is the path of an earlier one's rollout.
 
     Without a model, the one that the settings name. `make_model` makes it, and those of
-    sub-agents; a session that is handed a model alone has none. `ephemeral` leaves no journal
-    behind.
+    sub-agents; a session that gets only a model has no sub-agents. `ephemeral` writes no
+    journal.
     """
     environ = os.environ if env is None else env
     journal = NoJournal() if ephemeral else SessionJournal()
@@ -112,7 +112,7 @@ def _rollout(journal: SessionJournal, path: str, ephemeral: bool) -> Rollout:
 
 
 def _instructions(config: Config, rollout: Rollout | None) -> str:
-    """A resumed session keeps the words it began with, unless the user now names a file."""
+    """The instructions; a resumed session keeps its own, unless the settings now name a file."""
     if rollout is not None and config.value.model_instructions_file is None:
         stored = rollout.meta.get("base_instructions")
         text = stored.get("text") if isinstance(stored, dict) else None
@@ -143,8 +143,8 @@ def _create(journal: SessionJournal, session: AgentSession, source: str) -> None
 def _note_differences(session: AgentSession, rollout: Rollout) -> None:
     before = rollout.context.get("model")
     if isinstance(before, str) and before != session.model.name:
-        words = f"this session was recorded with {before} and goes on with {session.model.name}"
-        session.warnings.append(words)
+        message = f"this session was recorded with {before} and goes on with {session.model.name}"
+        session.warnings.append(message)
     there, here = rollout.meta.get("cwd"), session.rest.gate.services.files.cwd
     if isinstance(there, str) and there != here:
         session.warnings.append(f"this session was recorded in {there} and goes on in {here}")
@@ -167,7 +167,7 @@ def git_facts(cwd: str) -> JSONObject | None:
 
 
 def _line(path: str) -> str | None:
-    """The first line of a file of git's; nothing of a link or a pipe that a folder brings along."""
+    """The first line of one of git's files; None for a link or a pipe that a repository has."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which folder is the workspace, and what may a session there read, write and reach?"""
+"""The workspace, path policy and network of a session, from its settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def default_workspace(path: str | os.PathLike[str] | None) -> str:
-    """The folder given, else the current one; must exist."""
+    """The given folder, else the current one; it must exist."""
     try:
         workspace = os.path.realpath(path if path is not None else os.getcwd())
     except FileNotFoundError:
@@ -50,14 +50,14 @@ def tool_roots(config: Config) -> tuple[str, ...]:
 
 
 def network_of(settings: Settings) -> Network:
-    """All of it, the listed hosts, or none."""
+    """The network that commands may reach: all, the listed hosts, or none."""
     if settings.sandbox_workspace_write.network_access:
         return "on"
     return "allowlist" if settings.tool_security.allowed_network_domains else "off"
 
 
 def shared_tmp(settings: Settings) -> tuple[str, ...] | None:
-    """The host's folders for temporary files that commands may write, where they share them."""
+    """The host's folders for temporary files that commands may write; None if they are private."""
     if settings.sandbox_tmp == "private":
         return None
     from toolrest.sandbox.policy import host_tmp_folders

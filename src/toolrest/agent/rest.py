@@ -1,4 +1,4 @@
-"""`Toolrest`: a session's tools behind one gate. Hand it what a model sent, get back the answer."""
+"""`Toolrest`: a session's tools behind one gate. It takes a model's calls and returns outputs."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Toolrest:
         return self._session.mcp is not None
 
     def sample_with(self, sampler: Sampler) -> None:
-        """Let MCP servers ask for completions: `sampler` makes them, after the user said yes."""
+        """Let MCP servers ask for completions: `sampler` makes them once the user approves."""
         if self._session.mcp is not None:
             self._session.mcp.sample_with(sampler)
 
@@ -172,12 +172,12 @@ class Toolrest:
 
     @property
     def gate(self) -> Gate:
-        """What every call passes through: for what is built on top, an agent or a server."""
+        """The gate that every call passes, for what is built on top: an agent or a server."""
         return self._gate
 
     @property
     def parts(self) -> ToolParts:
-        """What the built-in tools are made of."""
+        """The session's parts that the built-in tools are made of."""
         return self._session.parts
 
     @property
@@ -215,7 +215,7 @@ class Toolrest:
         self._gate.services.state[FUNCTION] = function
 
     def skills_index(self) -> str:
-        """What to tell a model of the skills there are; empty when there are none."""
+        """The index of the skills, for the model; empty when there are none."""
         skills = self._session.skills
         return "" if skills is None else skills.index()
 
@@ -238,17 +238,17 @@ class Toolrest:
         return copy.deepcopy(self.offered(wire))
 
     def offered(self, wire: Wire) -> list[JSONObject]:
-        """What `specs` gives, without a copy and the same list each time: not to be changed."""
+        """The specs without a copy, the same list each time: not to be changed."""
         return self._offer.specs(wire)
 
     def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
-        """What would become of a call, and by which rule; nothing runs and nobody is asked."""
+        """The decision on a call and its rule, without running it or asking for approval."""
         from toolrest.gate.call.explain import explain
 
         return explain(self._gate, FunctionCall("explain", name, arguments or {}))
 
     def rule_warnings(self) -> tuple[str, ...]:
-        """What the user should know about the rules for commands; empty most of the time."""
+        """Warnings about the rules for commands; usually empty."""
         return self._session.known.warnings()
 
     @property
@@ -294,7 +294,7 @@ class Toolrest:
 
         `before_mutation` is awaited once, before the first call that may change something (a
         checkpoint, say), `commit` before each of them (a journal, say); readers never wait for
-        them. `turn.failure` says why a turn failed.
+        them. `turn.failure` is the reason of a failed turn.
         """
         if self._closed:
             raise RuntimeError("this Toolrest is closed")
@@ -305,7 +305,7 @@ class Toolrest:
 
     @property
     def pending(self) -> list[PendingApproval]:
-        """Questions of this session that wait for an answer (`on_ask="defer"`), oldest first."""
+        """Pending approvals of this session (`on_ask="defer"`), oldest first."""
         from toolrest.agent.setup.pending_approvals import waiting
 
         return waiting(self._gate.services.approvals)
@@ -315,8 +315,8 @@ class Toolrest:
     ) -> ToolOutput:
         """Answer a pending approval, also of another process, and run its call at most once.
 
-        With `answer=None` the answer that somebody else gave counts. PendingError says why it
-        cannot be used: changed, expired, used up, of another workspace. A call that is not
+        With `answer=None` the stored answer of another process counts. PendingError has the reason
+        why it cannot be used: changed, expired, used up, of another workspace. A call that is not
         exactly the one that was approved (its files changed meanwhile) asks anew.
         """
         from toolrest.agent.setup.pending_approvals import resume
@@ -333,21 +333,21 @@ class Toolrest:
 
     @property
     def hooks(self) -> Hooks:
-        """The user's own programs; a session's start and end are told to them through this."""
+        """The user's hooks; a session's start and end run them through this."""
         from toolrest.gate.hooks.hooks import Hooks
 
         walks = self._gate.hooks
         return walks.hooks if walks is not None else Hooks.none()
 
-    # Taking back
+    # Undo
 
     async def undo(
         self, turn: int | None = None, *, force: bool = False, dry_run: bool = False
     ) -> Undone:
-        """Take back what the newest turn changed in the workspace, or turn N and all after it.
+        """Undo what the newest turn changed in the workspace, or turn N and all after it.
 
-        Only paths that these turns changed are touched; what somebody else changed since stays
-        unless `force`. The undo is itself a turn: `undo(result.number)` takes it back.
+        Only paths that these turns changed are touched; later changes by others stay unless
+        `force`. The undo is itself a turn: `undo(result.number)` undoes it.
         """
         from toolrest.agent.undo.turn_checkpoint import undo_turns
 
@@ -360,10 +360,10 @@ class Toolrest:
             raise KeyError("this session has no dynamic tools")
         self._dynamic.respond(call_id, {"output": output, "success": success})
 
-    # Listening
+    # Events
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every event from now on; returns what stops it."""
+        """Call `listener` with every event from now on; returns a function that unsubscribes."""
         return self._gate.services.bus.subscribe(listener)
 
     def events(self) -> AsyncIterator[Event]:

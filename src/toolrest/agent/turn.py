@@ -1,4 +1,4 @@
-"""A session's turn: it takes a model's reply as it came, and can be taken back."""
+"""A session's turn: it takes a model's reply as it came, and can be undone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Turn(CallTurn):
         await super().before_mutation(effects, label)
 
     async def after_calls(self) -> None:
-        """Note what the turn changed."""
+        """Record what the turn changed, for undo."""
         if self._checkpoint is not None:
             await self._checkpoint.after()
 

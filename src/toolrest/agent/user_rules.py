@@ -1,4 +1,4 @@
-"""What a session knows of the user's own rules, overrides and earlier answers."""
+"""The user's rules, overrides and grants, as a session has them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class SessionRules:
     """Rules, overrides and memory of one session, made when they are first needed.
 
-    A child session shares its parent's grants; when to ask is its own mode's business.
+    A child session shares its parent's grants, but has its own approval policy.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SessionRules:
             )
 
     def confined(self, confinement: Confinement) -> Confinement:
-        """How commands are confined, with the hosts that network rules allow and deny."""
+        """The confinement of commands, with the hosts that network rules allow and deny."""
         allowed, denied = self.rules.hosts()
         if not (allowed or denied):
             return confinement
@@ -68,7 +68,7 @@ class SessionRules:
         return rules_of(self._config)
 
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know about the rules in force; some of it is said once a home."""
+        """Warnings about the rules in force; some are given once a home."""
         if not _has_rules(self._config):
             return ()
         once = (text for text in self.book.once if is_first_time(self._config.home, text))
@@ -81,7 +81,7 @@ class SessionRules:
 
     @cached_property
     def memory(self) -> Memory:
-        """What was answered before. Without files of the user's nothing outlives the session."""
+        """The memory of approvals. Without the user's files no grant outlives the session."""
         from toolrest.config.trust import git_root
         from toolrest.gate.approval.grants import Grants
         from toolrest.gate.approval.memory import Memory
@@ -102,15 +102,17 @@ class SessionRules:
 
     @cached_property
     def overrides(self) -> Overrides | None:
-        """What the user says about single tools, servers and folders."""
-        said = self._config.value.approvals
-        if not (said.tools or said.mcp_servers or said.paths):
+        """The user's overrides for single tools, servers and folders."""
+        given = self._config.value.approvals
+        if not (given.tools or given.mcp_servers or given.paths):
             return None
         from toolrest.policy.rules.overrides import Overrides
 
-        paths = {absolute(path, self._workspace): say for path, say in said.paths.items()}
-        tables = (said.tools, said.mcp_servers, paths)
-        return Overrides(*({key: Answer(say) for key, say in table.items()} for table in tables))
+        paths = {absolute(path, self._workspace): value for path, value in given.paths.items()}
+        tables = (given.tools, given.mcp_servers, paths)
+        return Overrides(
+            *({key: Answer(value) for key, value in table.items()} for table in tables)
+        )
 
 
 def _has_rules(config: Config) -> bool:
@@ -123,7 +125,7 @@ def _has_rules(config: Config) -> bool:
 def rules_of(config: Config) -> RuleBook:
     """The rules in force: the user's, those of trusted projects, and those of the settings.
 
-    Without files of the user's (`default_config`) only the settings speak.
+    Without the user's files (`default_config`) only those of the settings.
     """
     from toolrest.policy.rules.book import rule_book
 
@@ -131,7 +133,7 @@ def rules_of(config: Config) -> RuleBook:
     managed = [
         {
             "pattern": [
-                {name: said for name, said in token.given().items() if said is not None}
+                {name: value for name, value in token.given().items() if value is not None}
                 for token in row.pattern
             ],
             "decision": row.decision,
@@ -149,7 +151,7 @@ def rules_of(config: Config) -> RuleBook:
 
 @dataclass(frozen=True, slots=True)
 class _Saver:
-    """Puts a prefix into the user's rules file and in force."""
+    """Adds a prefix to the user's rules file and to the rules in force."""
 
     home: str
     known: SessionRules
@@ -172,8 +174,8 @@ def absolute(path: str, workspace: str) -> str:
 
 
 def kept_from_writing(config: Config, workspace: str) -> tuple[str, ...]:
-    """What `approvals.paths` denies inside a writable root: no tool and no program may write it."""
-    said = config.value.approvals.paths
-    found = (absolute(path, workspace) for path, say in said.items() if say == "deny")
+    """Paths in a writable root that `approvals.paths` denies: no tool or program may write them."""
+    given = config.value.approvals.paths
+    found = (absolute(path, workspace) for path, value in given.items() if value == "deny")
     roots = [workspace, *config.value.sandbox_workspace_write.writable_roots]
     return tuple(path for path in found if any(inside(path, os.path.realpath(r)) for r in roots))

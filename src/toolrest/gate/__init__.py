@@ -1,5 +1,5 @@
-"""Where every call passes: define, register, route, schedule, decide, run, limit, answer.
+"""The gate that every call passes: define, register, route, schedule, decide, run, limit, answer.
 
-What few calls need (asking, hooks, stored answers, grammars, schemas that are not ready) is
+What few calls need (approval requests, hooks, grants, grammars, schemas that are not ready) is
 imported by the function that needs it; so is pydantic, which loads when the first call is checked.
 """

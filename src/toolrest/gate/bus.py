@@ -1,4 +1,4 @@
-"""One ordered stream of events per session, redacted, whichever thread they come from."""
+"""The event bus: one ordered, redacted stream of a session's events, from any thread."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Bus:
         self._thread = 0
 
     def bind(self) -> None:
-        """Say that this thread's running loop is where events belong."""
+        """Make this thread's running loop the one that events are emitted on."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._thread = loop, get_ident()
 
     def emit(self, event: Event) -> None:
-        """Number the event and tell everyone.
+        """Number the event and hand it to every listener.
 
         A listener that raises one of Toolrest's own errors (an audit log that cannot be written)
-        stops the call that emitted, after all others have heard; any other failure of a
-        listener is logged and hurts nobody.
+        stops the call that emitted, after all listeners have the event; any other failure of a
+        listener is only logged.
         """
         if self._loop is not None and get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self._emit_quietly, event)
@@ -76,7 +76,7 @@ class Bus:
             _log.exception("an event listener failed on %s", event.type)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every event from now on; returns what stops it."""
+        """Call `listener` with every event from now on; returns a function that unsubscribes."""
         self._listeners = [*self._listeners, listener]
 
         def unsubscribe() -> None:
@@ -91,7 +91,7 @@ class Bus:
         return stream
 
     def close(self) -> None:
-        """No more events: every stream ends after what it already has."""
+        """End every stream after the events it already has."""
         for stream in self._streams:
             stream._queue.put_nowait(_END)
         self._streams.clear()

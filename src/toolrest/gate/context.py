@@ -1,4 +1,4 @@
-"""What a running tool can see and do: files, events, cancellation, approval."""
+"""The context of a call, which a tool gets: files, events, cancellation, approval."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Stream: TypeAlias = Literal["stdout", "stderr"]
 
 @dataclass(slots=True)
 class ReadStamp:
-    """What a file looked like when this session last read it; the stale check compares."""
+    """Size, time, inode and hash of a file when this session last read it; for the stale check."""
 
     size: int
     mtime_ns: int
@@ -42,7 +42,7 @@ class ReadStamp:
 
 
 class UserRules(Protocol):
-    """What a session knows of the user's rules and earlier answers."""
+    """The user's rules for commands, and the approvals that a session remembers."""
 
     @property
     def rules(self) -> Rules:
@@ -51,7 +51,7 @@ class UserRules(Protocol):
 
     @property
     def memory(self) -> Memory:
-        """Earlier answers."""
+        """Earlier approvals."""
         ...
 
 
@@ -85,7 +85,7 @@ class Services:
 
     @property
     def memory(self) -> Memory | None:
-        """What is remembered of earlier answers."""
+        """Earlier approvals, if they are remembered."""
         return None if self.known is None else self.known.memory
 
 
@@ -161,7 +161,7 @@ class Context:
 
     @property
     def runner(self) -> Runner:
-        """What starts programs for this session."""
+        """The runner that starts this session's programs."""
         services = self._services
         if services.runner is None:
             if services.make_runner is None:
@@ -178,12 +178,12 @@ class Context:
 
     @property
     def approval_policy(self) -> Mode:
-        """When this session asks; `on-request` lets a model ask to leave the sandbox."""
+        """The approval policy; `on-request` lets a model ask to leave the sandbox."""
         return self._services.approval_policy
 
     @property
     def legacy_encoding(self) -> str | None:
-        """What files that are neither UTF-8 nor UTF-16 are written in, if the user said so."""
+        """The encoding of files that are neither UTF-8 nor UTF-16, if the settings name one."""
         return self._services.legacy_encoding
 
     @property
@@ -197,12 +197,12 @@ class Context:
 
     @property
     def memory(self) -> Memory | None:
-        """What the session remembers of earlier answers."""
+        """Earlier approvals, if the session remembers them."""
         return self._services.memory
 
     @property
     def writable_files(self) -> PathPolicy:
-        """The path policy to write by: the session's, or after a yes one that lets it out."""
+        """The path policy for writes: the session's, or once approved one without its roots."""
         if not self.outside:
             return self.files
         if self._services.outside_files is None:
@@ -283,23 +283,23 @@ class Context:
             self._cancel = threading.Event()
         return await run_in_thread(function, args, self._cancel)
 
-    # Telling
+    # Events
 
     def close(self) -> None:
-        """The call is over: nothing more is heard of it."""
+        """End the call: it emits no more events."""
         self._closed = True
 
     def emit(self, event: Event | str, data: Any = None) -> None:
         """Put an event into the session's stream: a typed one, or a name and JSON data."""
         if self._closed:
-            return  # the call has its output; what its work still says belongs to nobody
+            return  # the call has its output; events of work that was left behind are dropped
         if isinstance(event, str):
             event = Custom(call_id=self.call_id, name=event, data=data)
         event.turn_id = self.turn_id
         self._services.bus.emit(event)
 
     def emit_late(self, event: Event) -> None:
-        """Put an event into the stream although the call may be over: what it started has ended."""
+        """Emit an event after the call: the end of something that it started."""
         event.turn_id = self.turn_id
         self._services.bus.emit(event)
 
@@ -311,7 +311,7 @@ class Context:
     def output(self, text: str, stream: Stream = "stdout") -> None:
         """Show a piece of output while the call still runs. It does not change the result.
 
-        What may be the start of a secret is held back until the next piece tells.
+        What may be the start of a secret is held back until the next piece comes.
         """
         if self._services.redactor.active:
             if self._shown is None:
@@ -330,12 +330,12 @@ class Context:
         self._shown = None
 
     def progress(self, message: str, fraction: float | None = None) -> None:
-        """Say how far the call has come."""
+        """Emit how far the call has come."""
         message = self._services.redactor.redact(message)
         self.emit(ToolCallProgress(call_id=self.call_id, message=message, fraction=fraction))
 
     async def ask_user(self, questions: Sequence[UserQuestion]) -> dict[str, tuple[str, ...]]:
-        """Answers in words, by the questions' ids; RespondToModel when nobody can give them."""
+        """The user's answers by the questions' ids; RespondToModel without a user to ask."""
         from toolrest.gate.approval.user_questions import UNAVAILABLE, UserQuestions
 
         if self._services.questions is None:
@@ -344,5 +344,5 @@ class Context:
         return await self._services.questions.ask(asked)
 
     async def ask(self, question: str) -> bool:
-        """Ask the person behind the session; False when nobody can answer or they said no."""
+        """Ask for approval; False when it is denied or the session has no approver."""
         return await self._services.approvals.ask_plainly(self, question)

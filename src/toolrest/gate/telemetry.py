@@ -14,7 +14,7 @@ DURATION = "toolrest.tool.call.duration_ms"
 
 
 def subscribe_telemetry(bus: Bus) -> None:
-    """Trace the session's calls, where the package is there."""
+    """Trace the session's calls, if the package is installed."""
     try:
         from opentelemetry import metrics, trace
     except ImportError:
@@ -40,7 +40,7 @@ class _Tracer:
             self._end(event)
 
     def _end(self, event: ToolCallEnd) -> None:
-        # A name that a model made up must not become one more time series.
+        # A tool name that a model made up must not become a time series.
         name = "(unknown)" if event.failure == "tool_not_found" else event.tool
         tags = {"tool": name, "success": str(event.success is True).lower()}
         self._calls.add(1, tags)

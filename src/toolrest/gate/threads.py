@@ -1,4 +1,4 @@
-"""Blocking code off the event loop, in daemon threads that nothing waits for at exit.
+"""Daemon threads for blocking code off the event loop, which nothing waits for at exit.
 
 `concurrent.futures` joins its threads when Python exits, so one stuck tool would hang the
 whole program; here a thread that does not stop within the grace is left behind.
@@ -79,8 +79,8 @@ async def run_in_thread(
             done.set_exception(error)
         else:
             # sys.exit() in a tool ends the tool, not the program that called it.
-            words = f"{type(error).__name__} {error}".strip()
-            done.set_exception(RuntimeError(f"{words} left the function"))
+            message = f"{type(error).__name__} {error}".strip()
+            done.set_exception(RuntimeError(f"{message} left the function"))
 
     def job() -> None:
         result: T | None = None
@@ -89,7 +89,7 @@ async def run_in_thread(
             result = context.run(function, *args)
         except BaseException as exc:
             error = exc
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(deliver, result, error)
 
     _take_worker().jobs.put(job)

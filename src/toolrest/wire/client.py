@@ -1,4 +1,4 @@
-"""What the three wires share: ask, read the answer as it comes, learn what is refused."""
+"""The client that the three wires share: request, streamed reply, options that are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_DOCUMENT: Final = 64 << 20
 
 
 class Parser(ABC):
-    """Makes events of what a server sends. `completed` is set when the answer is whole."""
+    """The parser of a server's reply into events. `completed` is set when the reply is complete."""
 
     completed: Completed | None = None
 
@@ -45,11 +45,11 @@ class Parser(ABC):
 
     @abstractmethod
     def end(self) -> Iterator[ModelEvent]:
-        """What is still to say when the stream ends before `completed` was set, or an error."""
+        """The last events when the stream ends before `completed` was set, or an error."""
 
     @abstractmethod
     def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
-        """The events of an answer that came as one document, from a server that cannot stream."""
+        """The events of a reply that came as one document, from a server that cannot stream."""
 
 
 class HttpModel(ABC):
@@ -71,7 +71,7 @@ class HttpModel(ABC):
         self._tools: tuple[Sequence[JSONObject], bytes] | None = None
 
     def most(self, request: ModelRequest) -> int | None:
-        """How many tokens an answer may have: the request's limit, else the settings'."""
+        """The most tokens of a reply: the request's limit, else the settings'."""
         return request.max_output_tokens or self.max_output_tokens
 
     @property
@@ -84,7 +84,7 @@ class HttpModel(ABC):
         await self._http.aclose()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """The answer as it comes; see `Model.stream`."""
+        """The reply as it comes; see `Model.stream`."""
         for attempt in range(_MOST_ATTEMPTS):
             begun = False
             try:
@@ -104,7 +104,7 @@ class HttpModel(ABC):
     @property
     @abstractmethod
     def optional(self) -> Iterable[str]:
-        """Fields of a request that can be done without."""
+        """The optional fields of a request."""
 
     @abstractmethod
     def body(self, request: ModelRequest) -> bytes:
@@ -112,10 +112,10 @@ class HttpModel(ABC):
 
     @abstractmethod
     def parser(self, request: ModelRequest) -> Parser:
-        """What reads the answer to this request."""
+        """The parser of the reply to this request."""
 
     def headers(self, request: ModelRequest) -> dict[str, str]:
-        """Headers of one request."""
+        """The headers of one request."""
         provider = self.provider
         headers = {
             "content-type": "application/json",
@@ -130,7 +130,7 @@ class HttpModel(ABC):
         return headers | {key.lower(): value for key, value in provider.headers.items()}
 
     def opened(self, headers: Mapping[str, str], request: ModelRequest) -> Iterator[ModelEvent]:
-        """What the answer's headers say."""
+        """The events in the reply's headers."""
         if not any(name.startswith("x-codex-") for name in headers):
             return
         from toolrest.wire.http.error_bodies import rate_limits
@@ -198,7 +198,7 @@ class HttpModel(ABC):
 def array(
     before: Sequence[JSONObject], settled: bytes | bytearray, rest: Iterable[JSONObject]
 ) -> list[bytes | bytearray]:
-    """The pieces of a JSON array: some messages, what is rendered, and what is not yet."""
+    """The pieces of a JSON array: first messages, rendered ones, and those not rendered yet."""
     pieces: list[bytes | bytearray] = [b"["]
     for part in (*before, settled, *rest):
         raw = dumps(part).encode() if isinstance(part, dict) else part
@@ -246,10 +246,10 @@ def header_value(text: str) -> str:
 
 
 def user_agent() -> str:
-    """Who asks."""
+    """The value of the user-agent header."""
     import sys
 
-    # An import would count as one of everything that the package offers.
+    # For import-linter, importing the package means importing all that it offers.
     version = sys.modules["toolrest"].__version__
     python = ".".join(map(str, sys.version_info[:2]))
     return f"toolrest/{version} ({sys.platform}; python {python})"

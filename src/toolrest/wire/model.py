@@ -1,8 +1,8 @@
-"""The contract between a model and whoever talks to it.
+"""The interface of a model: requests, events of the reply, errors.
 
 History is a list of JSON objects in the shape of Responses items, whatever wire the model is on:
 that is also what a rollout stores. What another wire needs to get back unchanged (an Anthropic
-thinking signature, a Chat server's `reasoning_content`) rides in extra keys of a `reasoning` item
+thinking signature, a Chat server's `reasoning_content`) is in extra keys of a `reasoning` item
 and is left out of requests on any other wire.
 """
 
@@ -33,8 +33,8 @@ ModelErrorKind: TypeAlias = Literal[
     "policy",
     "script",
 ]
-"""Why a model gave no answer. `stream`: it broke off; `incomplete`: the server cut it on purpose;
-`script`: a scripted model was asked for something that is not in its script."""
+"""Why a model gave no reply. `stream`: it broke off; `incomplete`: the server cut it on purpose;
+`script`: a scripted model got a request that is not in its script."""
 
 RETRYABLE: Final = frozenset[ModelErrorKind](
     {"stream", "server", "unreachable", "auth", "not_found", "rate_limit"}
@@ -42,10 +42,10 @@ RETRYABLE: Final = frozenset[ModelErrorKind](
 
 
 class ModelError(ToolrestError):
-    """A request to a model failed. `retryable`: sending it again may help.
+    """A failed request to a model. `retryable`: sending it again may help.
 
-    `retry_after` is what the server asked to wait, in seconds. `status` is the HTTP status, if it
-    came to one.
+    `retry_after` is how long the server asks to wait, in seconds. `status` is the HTTP status, if
+    there is one.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class ModelError(ToolrestError):
 
 @dataclass(slots=True)
 class ModelRequest:
-    """One sampling request. `tools` are already in the form of the model's wire.
+    """One request to a model. `tools` are already in the form of the model's wire.
 
-    `items` is the whole history. Keep handing in the same item objects in the same order and do
-    not change them: what was rendered for one request is then reused for the next.
+    `items` is the whole history. Pass the same item objects in the same order and do not change
+    them: what was rendered for one request is then reused for the next.
     """
 
     model: str
@@ -112,7 +112,7 @@ class Usage:
 
 @dataclass(slots=True)
 class ItemStarted:
-    """An item of this type (`message`, `reasoning`, `function_call`...) begins to arrive."""
+    """The start of an item of this type (`message`, `reasoning`, `function_call`...)."""
 
     kind: str
     item_id: str = ""
@@ -151,7 +151,7 @@ class ItemDone:
 
 @dataclass(slots=True)
 class Completed:
-    """The response is whole, and the last event. `end_turn` False asks for another request."""
+    """The last event: the response is complete. `end_turn` False asks for another request."""
 
     response_id: str = ""
     usage: Usage | None = None
@@ -160,7 +160,7 @@ class Completed:
 
 @dataclass(slots=True)
 class Retrying:
-    """The request is sent again after `delay` seconds; nothing of an answer had come."""
+    """A repetition of the request after `delay` seconds; no reply had begun."""
 
     attempt: int
     limit: int
@@ -170,7 +170,7 @@ class Retrying:
 
 @dataclass(slots=True)
 class RateLimits:
-    """What the server said about its limits, as the spec's snapshot: `primary`, `secondary`..."""
+    """The server's rate limits, as the spec's snapshot: `primary`, `secondary`..."""
 
     snapshot: JSONObject
 
@@ -188,16 +188,16 @@ ModelEvent: TypeAlias = (
 
 
 class Model(Protocol):
-    """Something that answers. Implementations: the three wires, and the scripted one for tests.
+    """A model. Implementations: the three wires, and the scripted one for tests.
 
-    `context_window` is None when nobody knows it. `stream_max_retries` is how often the caller
+    `context_window` is None when it is not known. `stream_max_retries` is how often the caller
     should rebuild its request from the history, wait `retry_delay` and ask again after a
     `ModelError` that is `retryable`: items that were done before the break stay in the history.
     """
 
     @property
     def wire(self) -> Wire:
-        """Which form tools have to be in."""
+        """The wire, whose form the tools must have."""
 
     @property
     def name(self) -> str:
@@ -212,18 +212,18 @@ class Model(Protocol):
         """How often to ask again after a broken stream."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """The answer as it comes, ending with `Completed`; `ModelError` if it does not.
+        """The reply as it comes, ending with `Completed`; `ModelError` if it does not.
 
-        Close the iterator (`aclose`) to cancel the request. A request that failed before an
-        answer began is repeated in here, which `Retrying` tells.
+        Close the iterator (`aclose`) to cancel the request. A request that failed before a reply
+        began is repeated in here, after a `Retrying` event.
         """
 
     async def aclose(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
 
 
 def retry_delay(attempt: int, error: ModelError | None = None) -> float:
-    """Seconds before the attempt-th repetition (from 1): what the server asked, else doubling."""
+    """Seconds before the attempt-th repetition (from 1): the server's wish, else doubling."""
     if error is not None and error.retry_after is not None:
         return error.retry_after
     spread = 0.9 + os.urandom(1)[0] / 255 * 0.2

@@ -1,6 +1,6 @@
-"""One endpoint with everything that is needed to ask it: address, key, headers, patience.
+"""A provider: one endpoint with its address, key, headers, time limits and capabilities.
 
-What an endpoint can do: declared, usual for its kind, or learned from its refusals.
+Capabilities are declared, usual for its kind, or learned from its refusals.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 Reasoning: TypeAlias = Literal["turn", "always", "never"]
-"""How long a Chat server gets its own reasoning back: until the user speaks again, or always."""
+"""Whether a Chat server gets its own reasoning back: until the next user message, or always."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """Capabilities of one endpoint; see `[model_providers.NAME.capabilities]`.
 
-    `text_calls` lets calls that a model wrote as text count. `instructions_item` sends the
+    `text_calls` accepts calls that a model wrote as text. `instructions_item` sends the
     instructions as the first item, as Codex does, and not in their own field.
     """
 
@@ -63,7 +63,7 @@ _COMPLAINT: Final = re.compile(
 
 
 def refused_options(message: str, optional: Iterable[str]) -> list[str]:
-    """Which of a request's optional fields the server's refusal names."""
+    """The optional fields of a request that the server's refusal names."""
     if not _COMPLAINT.search(message):
         return []
     return [name for name in optional if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message)]
@@ -94,7 +94,7 @@ class Provider:
     profile: Profile = HOSTED
 
     def url(self, path: str) -> str:
-        """Where a request goes. Parameters are appended as they are written, in their order."""
+        """The URL of a request. Parameters are appended as they are written, in their order."""
         url = f"{self.base_url.rstrip('/')}/{path}"
         if not self.query_params:
             return url
@@ -109,13 +109,13 @@ class Provider:
 
     @property
     def is_azure(self) -> bool:
-        """Azure's deployments store what they are sent, and take the key in another header."""
+        """Whether this is an Azure deployment, which stores what it is sent."""
         marks = ("openai.azure.", "cognitiveservices.azure.", "aoai.azure.", "azure-api.")
         more = ("azurefd.", "windows.net/openai")
         return self.name.lower() == "azure" or any(mark in self.base_url for mark in marks + more)
 
     def without_secrets(self, text: str) -> str:
-        """A server's words without our key, should it repeat it."""
+        """A server's message without our key, should it repeat it."""
         for secret in (self.key, *self.headers.values()):
             if len(secret) >= 8:
                 text = text.replace(secret, "[redacted]")

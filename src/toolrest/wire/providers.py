@@ -1,7 +1,4 @@
-"""From settings to a model: which endpoint, on which wire, with whose key.
-
-Which models an endpoint offers.
-"""
+"""Providers of the settings: their endpoint, wire and key, and the models they list."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _NO_VALUES: Final[Mapping[str, str]] = {}
 
 
 class BuiltIn(NamedTuple):
-    """A provider that needs no settings. `address_variable` may say where it is instead."""
+    """A provider that needs no settings. `address_variable` may name another address."""
 
     name: str
     base_url: str
@@ -91,7 +88,7 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
 
 
 def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel:
-    """The model that the settings name; `ConfigError` says what is missing. Opens nothing yet."""
+    """The model that the settings name; `ConfigError` names what is missing. Opens nothing yet."""
     settings = config.value
     if settings.model is None:
         raise ConfigError(
@@ -111,7 +108,7 @@ def _reasons(config: Config) -> bool:
 
 
 def client_for(provider: Provider, model: str, *, reasons: bool = False) -> HttpModel:
-    """A model at an endpoint."""
+    """The client for a model at an endpoint."""
     info = model_info(model)
     window = info.context_window
     if provider.wire == "responses":
@@ -234,7 +231,7 @@ def _checked(base_url: str, name: str) -> str:
 def _key(
     name: str, row: ModelProvider | None, built_in: BuiltIn | None, env: Mapping[str, str]
 ) -> tuple[str, str | None]:
-    """The key and the variable it came from; a variable that should be set and is not is named."""
+    """The key and its variable; ConfigError names a required variable that is not set."""
     if row is not None and row.env_key is None and row.experimental_bearer_token is not None:
         return row.experimental_bearer_token.strip(), None
     variable = (row and row.env_key) or (built_in.env_key if built_in else None)
@@ -276,14 +273,14 @@ def _headers(
 
 
 def _usual(base_url: str, wire: ModelWire) -> Profile:
-    """What to expect of an endpoint that nobody has described."""
+    """The usual capabilities of an endpoint without declared ones."""
     if wire == "responses":
         return OPENAI
     return LOCAL if _is_near(parse_url(base_url).host) else HOSTED
 
 
 def _is_near(host: str) -> bool:
-    """Here or in the same network: that is where people run their own models."""
+    """Whether a host is this one or in the same network, where people run their own models."""
     import ipaddress
 
     if host == "localhost" or host.endswith((".local", ".internal", ".lan")):
@@ -298,14 +295,14 @@ _WINDOWS: Final = ("context_length", "max_model_len", "loaded_context_length", "
 
 
 class Listed(NamedTuple):
-    """A model on offer; its window as the server says, else as the table knows."""
+    """A listed model; its window is the server's, else the table's."""
 
     id: str
     context_window: int | None
 
 
 async def list_models(provider: Provider) -> list[Listed]:
-    """What the endpoint lists, sorted by name; `ModelError` when it cannot be asked."""
+    """The models that the endpoint lists, sorted by name; `ModelError` when it fails."""
     http = Http(provider)
     model = client_for(provider, "")
     path = "models"

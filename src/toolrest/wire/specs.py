@@ -1,4 +1,4 @@
-"""How a tool is offered on each wire.
+"""Tool specs: how a tool is offered on each wire.
 
 Responses takes four kinds of tools; the other wires take functions only, so there a freeform tool
 becomes a function with one string `input`, the hosted shell one named `shell`, and web search one
@@ -23,7 +23,7 @@ _MAX_FOREIGN_DESCRIPTION: Final = 4096
 
 
 class GrammarSource(Protocol):
-    """What a freeform tool's input must look like."""
+    """The grammar of a freeform tool's input."""
 
     @property
     def syntax(self) -> str:
@@ -35,9 +35,9 @@ class GrammarSource(Protocol):
 
 
 class SpecSource(Protocol):
-    """What must be known of a tool to offer it. `gate.tool.Tool` is one.
+    """The attributes of a tool that its spec needs. `gate.tool.Tool` has them.
 
-    More is read when it is there: `mcp` (the tool is another server's, and its words are cut
+    More is read when it is there: `mcp` (the tool is another server's, and its description is cut
     shorter), `annotations` (sent on the MCP wire), and `validate()`, which may refuse.
     """
 
@@ -47,7 +47,7 @@ class SpecSource(Protocol):
 
     @property
     def description(self) -> str:
-        """What it does, for the model."""
+        """The description for the model."""
 
     @property
     def kind(self) -> str:
@@ -68,7 +68,7 @@ class SpecSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionForm:
-    """A kind of tool as a function: under which name (None: its own), with which arguments."""
+    """A kind of tool as a function: its name (None: the tool's own) and arguments."""
 
     description: str
     parameters: JSONObject
@@ -84,7 +84,7 @@ def _object(required: str, properties: JSONObject) -> JSONObject:
     }
 
 
-_WORDS: Final[JSONObject] = {"type": "array", "items": {"type": "string"}}
+_STRINGS: Final[JSONObject] = {"type": "array", "items": {"type": "string"}}
 
 FUNCTION_FORM: Final[Mapping[str, FunctionForm]] = MappingProxyType(
     {
@@ -98,7 +98,7 @@ FUNCTION_FORM: Final[Mapping[str, FunctionForm]] = MappingProxyType(
                 "command",
                 {
                     "command": {
-                        **_WORDS,
+                        **_STRINGS,
                         "description": "The program and its arguments, one item each.",
                     },
                     "description": {
@@ -110,7 +110,7 @@ FUNCTION_FORM: Final[Mapping[str, FunctionForm]] = MappingProxyType(
                         "description": "With require_escalated: the question for the user.",
                     },
                     "prefix_rule": {
-                        **_WORDS,
+                        **_STRINGS,
                         "description": "With require_escalated: the leading words of commands "
                         "that should not need asking again.",
                     },
@@ -175,8 +175,8 @@ def _validate(tool: SpecSource) -> None:
     try:
         validate()
     except ToolDefinitionError as problem:
-        words = str(problem)
-        named = words if tool.name in words else f"{tool.name}: {words}"
+        message = str(problem)
+        named = message if tool.name in message else f"{tool.name}: {message}"
         raise ToolDefinitionError(named) from None
 
 
@@ -204,10 +204,10 @@ def _form_parameters(tool: SpecSource, form: FunctionForm) -> JSONObject:
     """The tool's own arguments if it names any; text for a freeform tool, with its grammar."""
     if tool.kind != "custom":
         return tool.parameters if tool.parameters.get("properties") else form.parameters
-    words = "The whole input, as plain text."
+    text = "The whole input, as plain text."
     if tool.grammar is not None:
-        words += f" It must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
-    return _object("input", {"input": {"type": "string", "description": words}})
+        text += f" It must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
+    return _object("input", {"input": {"type": "string", "description": text}})
 
 
 def _description(tool: SpecSource) -> str:
@@ -217,7 +217,7 @@ def _description(tool: SpecSource) -> str:
 
 
 def _native(tool: SpecSource, name: str) -> JSONObject:
-    """The kinds that only Responses knows."""
+    """The spec of a kind that only Responses has."""
     if tool.kind != "custom":
         return _with_extra({"type": tool.kind}, tool)
     form: JSONObject = {"type": "text"}
@@ -244,12 +244,12 @@ def _responses(tool: SpecSource, function: _Function) -> JSONObject:
         "strict": False,
         "parameters": function.parameters,
     }
-    # What a hosted kind adds is for its own spec; a function has no such keys.
+    # The extra keys of a hosted kind are for its own spec; a function has none.
     return _with_extra(spec, tool) if tool.kind == "function" else spec
 
 
 def _chat(function: _Function, *, outer: bool) -> JSONObject:
-    """Plain servers take the name inside only; Codex writes it outside as well."""
+    """The spec for Chat Completions; Codex writes the name outside of `function` as well."""
     body = {
         "name": function.name,
         "description": function.description,

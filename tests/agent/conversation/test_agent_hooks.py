@@ -61,7 +61,7 @@ async def test_a_hook_may_refuse_the_start(agent: Make, script: Script) -> None:
     session = agent(model, hooks__SessionStart=script("sys.exit(2)"))
     result = await session.run("go")
     assert (result.status, result.reason) == ("failed", "denied")
-    assert "SessionStart hook says no" in (result.error or "")
+    assert "SessionStart hook denied the session" in (result.error or "")
     assert model.requests == []
 
 

@@ -44,8 +44,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "on-request", "apply_patch", {"input": PATCH.format("/opt/a")}, "writable_roots",
     ),
     "escalated": ("on-request", "exec_command", run("true", **ESCALATED), "writable_roots"),
-    "unknown": ("on-request", "exec_command", run('eval "$X"'), "told beforehand"),
-    "unknown, untrusted": ("untrusted", "exec_command", run('eval "$X"'), "told beforehand"),
+    "unknown": ("on-request", "exec_command", run('eval "$X"'), "known beforehand"),
+    "unknown, untrusted": ("untrusted", "exec_command", run('eval "$X"'), "known beforehand"),
     "critical": ("on-request", "exec_command", run("rm -rf /"), "do it yourself"),
 }  # fmt: skip
 

@@ -288,7 +288,7 @@ async def test_a_model_cannot_fill_the_disk_with_questions(
         outputs = [await rest.call("act", {"text": str(number)}) for number in range(5)]
         long = await rest.call("act", {"text": "x" * (1 << 20)})
         assert len(rest.pending) == 3
-    assert "3 questions wait already" in outputs[4].text
+    assert "3 approvals wait already" in outputs[4].text
     assert "cannot wait for an answer" in long.text
     assert outputs[4].failure is not None
     assert outputs[4].failure.kind == "approval_denied"

@@ -447,7 +447,8 @@ def test_a_head_that_lies(tmp_path: Path) -> None:
 
 def test_every_answer_says_what_it_cannot_show(tmp_path: Path) -> None:
     assert str(verify(_log_of(tmp_path))) == (
-        "All 8 lines are intact. Whoever can write both the log and its head file can forge them."
+        "All 8 lines are intact. "
+        "Anyone who can write both the log and its head file can forge them."
     )
 
 

@@ -1,4 +1,4 @@
-"""What happens in a turn beside the tool calls: on the same ordered stream as theirs."""
+"""Events of a turn beside the tool calls, on the same ordered stream as theirs."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ TurnStatus: TypeAlias = Literal["completed", "failed", "interrupted", "budget"]
 
 
 class UserMessage(Event):
-    """Somebody said something to the model."""
+    """A user's message to the model."""
 
     type: ClassVar[str] = "user_message"
     message: str
 
 
 class AgentMessage(Event):
-    """The model said something, as a whole."""
+    """A whole message of the model."""
 
     type: ClassVar[str] = "agent_message"
     message: str
 
 
 class AgentMessageDelta(Event):
-    """A piece of what the model is saying."""
+    """A piece of a message that the model is writing."""
 
     type: ClassVar[str] = "agent_message_content_delta"
     delta: str
 
 
 class AgentReasoning(Event):
-    """A summary of what the model thought."""
+    """The summary of the model's reasoning."""
 
     type: ClassVar[str] = "agent_reasoning"
     text: str
 
 
 class AgentReasoningRaw(Event):
-    """What the model thought, word for word; only with `show_raw_agent_reasoning`."""
+    """The model's raw reasoning; only with `show_raw_agent_reasoning`."""
 
     type: ClassVar[str] = "agent_reasoning_raw_content"
     text: str
 
 
 class AgentReasoningDelta(Event):
-    """A piece of that; `raw` when it is the thought itself and no summary."""
+    """A piece of reasoning; `raw` when it is not of the summary."""
 
     type: ClassVar[str] = "reasoning_content_delta"
     delta: str
@@ -63,7 +63,7 @@ class ArgumentsPreview(Event):
 
 
 class TokenCount(Event):
-    """What the conversation has cost so far, and how much room is left."""
+    """The tokens that the conversation has used so far, and the context window."""
 
     type: ClassVar[str] = "token_count"
     total: JSONObject

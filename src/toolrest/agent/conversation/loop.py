@@ -1,4 +1,4 @@
-"""A turn: ask the model, run its calls, ask again until it has nothing more to call."""
+"""The turn loop: ask the model, run its calls, ask again until it makes no more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_HOLDS = 8
 
 
 class TurnFailed(Exception):
-    """The turn cannot go on; the session can."""
+    """A turn that cannot go on; the session can."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class TurnFailed(Exception):
 
 @dataclass(slots=True)
 class Loop:
-    """Everything one turn needs."""
+    """The loop of one turn, with its budget."""
 
     session: AgentSession
     budget: Budget
@@ -49,13 +49,13 @@ class Loop:
     _turn: Turn = field(init=False)
     _holds: int = 0
 
-    async def run(self, said: Sequence[JSONObject]) -> TurnEnd:
-        """Take the user's words to an end, whichever it is; only cancellation is raised."""
+    async def run(self, messages: Sequence[JSONObject]) -> TurnEnd:
+        """Run the turn of the user's messages to its end; only cancellation is raised."""
         session = self.session
         try:
             async with session.rest.turn(commit=session.journal.commit) as turn:
                 self._turn = turn
-                return await self._to_the_end(said)
+                return await self._to_the_end(messages)
         except TurnFailed as error:
             return TurnEnd("failed", error.reason, str(error), self.text)
         except ModelError as error:
@@ -63,14 +63,14 @@ class Loop:
         except Fatal as error:
             return TurnEnd("failed", _fatal_reason(error), error.message, self.text)
 
-    async def _to_the_end(self, said: Sequence[JSONObject]) -> TurnEnd:
+    async def _to_the_end(self, messages: Sequence[JSONObject]) -> TurnEnd:
         session = self.session
         runner = session.rest.gate.services.runner
         if runner is not None:
-            runner.enclosure.unavailable = None  # somebody may have installed a sandbox meanwhile
+            runner.enclosure.unavailable = None  # a sandbox may have been installed meanwhile
         if session.is_full():
             await self._compact()
-        session.begin(said, self._turn.id)
+        session.begin(messages, self._turn.id)
         while True:
             session.take_pending()
             limit = self.budget.used_up()
@@ -92,18 +92,18 @@ class Loop:
             raise TurnFailed("sandbox_unavailable", runner.enclosure.unavailable)
 
     async def _hook_wants_more(self) -> bool:
-        """Whether a hook wants the model to go on; what it says is the next message."""
+        """Whether a Stop hook wants the model to go on; its reason is the next message."""
         hooks = self.session.hooks
         if hooks is None or self._holds >= _MOST_HOLDS:
             return False
-        words = await hooks.stop(self.text or "")
-        if words:
+        reason = await hooks.stop(self.text or "")
+        if reason:
             self._holds += 1
-            self.session.record(message("user", words))
-        return bool(words)
+            self.session.record(message("user", reason))
+        return bool(reason)
 
     async def _sample(self) -> ModelReply:
-        """One answer, however often the connection breaks or the context overflows on the way."""
+        """One reply of the model, with retries and compaction where they are needed."""
         attempt = compactions = 0
         while True:
             request = self.session.request(self._turn.id, self.schema)
@@ -126,18 +126,18 @@ class Loop:
         most = self.session.model.stream_max_retries
         if not error.retryable or attempt > most or self._is_probably_misconfigured(error):
             raise error
-        words = f"Reconnecting... {attempt}/{most} ({error.message})"
-        self.session.emit(StreamError(message=words))
+        text = f"Reconnecting... {attempt}/{most} ({error.message})"
+        self.session.emit(StreamError(message=text))
         await asyncio.sleep(retry_delay(attempt, error))
 
     def _is_probably_misconfigured(self, error: ModelError) -> bool:
-        """A server that nobody has heard of yet is more likely misnamed than restarting.
+        """Whether the server is unreachable and has never answered: its name is probably wrong.
 
-        The request itself was repeated already; whoever waits should read the reason soon.
+        The request itself was repeated already; the user should read the reason soon.
         """
         return error.kind == "unreachable" and not self.session.server_has_answered
 
-    # A conversation that grew too long
+    # Compaction
 
     async def _compact(self, *, overflowed: bool = False) -> None:
         session = self.session
@@ -170,7 +170,7 @@ class Loop:
                 await self._before_retry(error, attempt)
 
     async def _ask_plainly(self, items: Sequence[JSONObject]) -> str:
-        """A request without tools; returns the last text of the answer."""
+        """Make a request without tools; returns the last text of the reply."""
         from contextlib import aclosing
         from typing import Any, cast
 

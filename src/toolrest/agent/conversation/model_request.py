@@ -1,4 +1,4 @@
-"""One request to the model: calls start while it still speaks, outputs follow in call order."""
+"""A request to the model: calls start while it still streams, outputs follow in call order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _STORED = frozenset(
 
 @dataclass(slots=True)
 class ModelReply:
-    """What one request brought. `error` is set when the answer broke off."""
+    """The model's reply to one request. `error` is set when it broke off."""
 
     follow_up: bool = False
     text: str | None = None
@@ -57,7 +57,7 @@ class ModelReply:
 
 @dataclass(slots=True)
 class _Call:
-    """A call item that was written down, and what answers it."""
+    """A recorded call item, and its running call or refusal."""
 
     item: JSONObject
     running: RunningCall | None = None
@@ -78,12 +78,12 @@ class ModelRequestRun:
         self._shown = session.redactor.stream()
         self._thoughts = {raw: session.redactor.stream() for raw in (False, True)}
         settings = session.rest.settings
-        self._tells = not settings.hide_agent_reasoning
-        self._tells_raw = self._tells and settings.show_raw_agent_reasoning
+        self._shows_summary = not settings.hide_agent_reasoning
+        self._shows_raw = self._shows_summary and settings.show_raw_agent_reasoning
         self._previews: dict[tuple[str, str], StreamRedactor] = {}
 
     async def run(self, request: ModelRequest) -> ModelReply:
-        """Ask, run what the answer calls for, and record both. Cancelling leaves no call open."""
+        """Send the request, run the calls of the reply, record both. Cancelling ends all calls."""
         try:
             try:
                 # Every model's stream is a generator; closing it closes the connection.
@@ -102,7 +102,7 @@ class ModelRequestRun:
             raise
         return self.result
 
-    # What comes
+    # The reply
 
     def _take(self, event: ModelEvent) -> None:
         self.session.server_has_answered |= not isinstance(event, Retrying)
@@ -122,14 +122,14 @@ class ModelRequestRun:
         self._think(self._thoughts[raw].feed(event.text), raw)
 
     def _think(self, text: str, raw: bool) -> None:
-        if text and (self._tells_raw if raw else self._tells):
+        if text and (self._shows_raw if raw else self._shows_summary):
             self.session.emit(AgentReasoningDelta(delta=text, raw=raw))
 
     def _thought(self, item: JSONObject) -> None:
-        """History and the next request have it all; who listens, what the settings let through."""
-        if self._tells and (text := reasoning_text(item)):
+        """Emit the reasoning that the settings show; the history always has all of it."""
+        if self._shows_summary and (text := reasoning_text(item)):
             self.session.emit(AgentReasoning(text=text))
-        if self._tells_raw and (text := reasoning_text(item, "content")):
+        if self._shows_raw and (text := reasoning_text(item, "content")):
             self.session.emit(AgentReasoningRaw(text=text))
 
     def _arguments(self, event: ArgumentsDelta) -> None:
@@ -143,7 +143,7 @@ class ModelRequestRun:
             self.session.emit(ArgumentsPreview(call_id=call[0], tool=call[1], delta=delta))
 
     def _let_go(self) -> None:
-        """Something is complete: what was held back of thoughts and arguments can be shown."""
+        """Emit what was held back of reasoning and arguments, when an item is complete."""
         for raw, held in self._thoughts.items():
             self._think(held.flush(), raw)
         while self._previews:
@@ -151,8 +151,8 @@ class ModelRequestRun:
             self._preview(call, held.flush())
 
     def _retrying(self, event: Retrying) -> None:
-        words = f"Reconnecting... {event.attempt}/{event.limit} ({event.reason})"
-        self.session.emit(StreamError(message=words))
+        message = f"Reconnecting... {event.attempt}/{event.limit} ({event.reason})"
+        self.session.emit(StreamError(message=message))
 
     def _completed(self, event: Completed) -> None:
         self.result.complete = True
@@ -180,7 +180,7 @@ class ModelRequestRun:
                 self._thought(item)
 
     def _call(self, item: JSONObject) -> None:
-        """Write the call down, then start it: a crash in between runs nothing twice."""
+        """Record the call, then start it: after a crash in between it is not run twice."""
         history = self.session.history
         call_id = history.unused_id(call_id_of(item))
         if item.get("call_id") != call_id:
@@ -196,10 +196,10 @@ class ModelRequestRun:
         for found in calls_in([item]):
             call.running = self.turn.start(found)
 
-    # What goes back
+    # The outputs
 
     async def _drain(self) -> None:
-        """Record each output when its turn comes."""
+        """Record the outputs in call order."""
         while self._recorded < len(self._calls):
             running = self._calls[self._recorded].running
             if running is not None:
@@ -207,14 +207,14 @@ class ModelRequestRun:
             await self._answer()
 
     async def _abandon(self) -> None:
-        """Cut short: every call that began gets its one output before anything else happens."""
+        """Abort the calls; each one that began gets its one output before this returns."""
         started = [call.running for call in self._calls if call.running is not None]
         for running in started:
             running.abort()
         for running in started:
             await running.settle()
         while self._recorded < len(self._calls):
-            # When it is the journal that failed, the history in memory is whole all the same.
+            # If the journal has failed, the history in memory is still complete.
             with suppress(Fatal):
                 await self._answer()
 
@@ -226,12 +226,12 @@ class ModelRequestRun:
         else:
             output = await call.running.output()
             item = encode([Answered(call.running.item, output)])[0]
-            # For the wire that has a place for it; the others leave it out.
+            # Only the Anthropic wire sends `failed`.
             self.session.record(item | {"failed": True} if output.failed else item)
 
 
 def reasoning_text(item: JSONObject, field: Literal["summary", "content"] = "summary") -> str:
-    """The summary of a reasoning item, or all of it; its sections joined by a blank line."""
+    """The summary of a reasoning item, or its content; sections are joined by a blank line."""
     found = item.get(field)
     parts = found if isinstance(found, list) else []
     texts = [part.get("text") for part in parts if isinstance(part, dict)]

@@ -1,7 +1,7 @@
-"""What the first call will need is loaded while the model still thinks about it.
+"""Preload the modules of the first call while the model works on its first reply.
 
-A session starts with what its first request takes and nothing more. The first command would then
-wait for a hundred modules to be imported, while most of the time before it nobody did anything.
+A session starts with what its first request takes and nothing more. Otherwise the first command
+would wait for a hundred modules, although the time before it was mostly idle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FOR_COMMANDS = (
 
 
 class WarmUp:
-    """Loads in a thread, piece by piece, from a little later on and until it is stopped."""
+    """A thread that loads the modules one by one, after a delay and until it is stopped."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tuple(tools)
@@ -40,11 +40,11 @@ class WarmUp:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin when the request is out."""
+        """Begin after the delay, when the request is sent."""
         self._timer = asyncio.get_running_loop().call_later(DELAY, self._begin)
 
     def stop(self) -> None:
-        """Leave out what was not begun; nobody has to wait for more than one module."""
+        """Stop after the module that is being loaded."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,8 +1,6 @@
-"""What is a model told before the user's first word? Who it is, what it may do, where it is.
+"""The prompt: base instructions, permissions, AGENTS.md, environment, and the user's message.
 
-What a user says, as items: text, and images from files.
-
-Which instructions do the files of the user and of the project give?
+A user's message is text and images from files.
 """
 
 from __future__ import annotations
@@ -30,10 +28,9 @@ _GLOBAL_LIMIT = 1 << 20
 
 @dataclass(slots=True)
 class ProjectDocs:
-    """Where project files are looked for, and how much of them is taken.
+    """The project's AGENTS.md files: where they are searched, and how much of them is read.
 
-    `enabled` is off for folders that the user does not trust: what a stranger's repository
-    says is no instruction.
+    `enabled` is off for folders that the user does not trust: their files are no instructions.
     """
 
     enabled: bool = True
@@ -49,7 +46,7 @@ def agents_text(home: str, files: PathPolicy, docs: ProjectDocs) -> str:
 
 
 def agents_message(text: str, cwd: str) -> str:
-    """The text as the model gets it."""
+    """The message with the text of AGENTS.md."""
     return f"# AGENTS.md instructions for {cwd}\n\n<INSTRUCTIONS>\n{text}\n</INSTRUCTIONS>"
 
 
@@ -120,17 +117,17 @@ _APPROVAL = {
     "on-request": (
         "To run a command outside the sandbox, ask: call it with sandbox_permissions = "
         '"require_escalated" and a justification of one sentence. Ask only where the task needs '
-        "it; the user may say no."
+        "it; the user may deny it."
     ),
-    "never": "Nobody can be asked. Work with what is allowed; what is refused stays refused.",
+    "never": "There is no approver. Work with what is allowed; what is denied stays denied.",
     "auto": "Reading runs at once; everything else is shown to the user first.",
     "strict": "Everything that has an effect is shown to the user first.",
-    "dangerous": "Nobody is asked. What leaves the sandbox is refused; the rest takes effect.",
+    "dangerous": "There is no approver. What leaves the sandbox is denied; the rest takes effect.",
 }
 
 
 def base_instructions(settings: Settings) -> str:
-    """The user's own file (`model_instructions_file`), else ours."""
+    """The base instructions: the file of `model_instructions_file`, else ours."""
     path = settings.model_instructions_file or _INSTRUCTIONS
     try:
         with open(path, encoding="utf-8") as file:
@@ -144,21 +141,21 @@ def base_instructions(settings: Settings) -> str:
 
 @dataclass(slots=True)
 class Opening:
-    """Makes the items that open a session and, later, those that tell what has changed."""
+    """The items that open a session and, later, those for what has changed."""
 
     config: Config
     files: PathPolicy
     shell: str
     docs: ProjectDocs
     skills: str = ""
-    """The index of the skills there are."""
+    """The index of the skills."""
 
     def items(self) -> list[JSONObject]:
-        """Everything, in order."""
+        """All opening items, in order."""
         return [message(role, text) for role, text in self._texts()]
 
     def news(self, history: History) -> list[JSONObject]:
-        """What a history that goes on has not been told, or was told otherwise."""
+        """The opening items that a resumed history does not have in their present form."""
         found = []
         for role, text in self._texts():
             head = text.partition("\n")[0].partition(" for ")[0]
@@ -179,7 +176,7 @@ class Opening:
         yield "user", self.environment()
 
     def permissions(self) -> str:
-        """What the sandbox and the approval policy mean for the model."""
+        """The sandbox and the approval policy, described for the model."""
         settings = self.config.value
         lines = [f"sandbox_mode is {settings.sandbox_mode}. {_SANDBOX[settings.sandbox_mode]}"]
         if settings.sandbox_mode != "danger-full-access":
@@ -201,7 +198,7 @@ class Opening:
         return f"restricted to {', '.join(hosts)}" if hosts else "off"
 
     def environment(self) -> str:
-        """Where it works, in which shell, and what day it is."""
+        """The environment: working folder, shell, date and time zone."""
         from datetime import datetime
 
         now = datetime.now().astimezone()
@@ -222,8 +219,8 @@ def _escaped(text: str) -> str:
 def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
     """The opening of a session with these tools.
 
-    Whoever uses the library has named the workspace, so its AGENTS.md counts unless the folder is
-    marked untrusted; the command line passes `trusted`, and an unknown folder is not.
+    A user of the library has named the workspace, so its AGENTS.md counts unless the folder is
+    marked untrusted; the command line passes `trusted`, False for an unknown folder.
     """
     from toolrest.process.shells.shells import Shells
 
@@ -257,7 +254,7 @@ def prompt_items(text: str, images: Sequence[str] = ()) -> list[JSONObject]:
 
 
 def image_url(path: str) -> str:
-    """A picture's file as a `data:` URL; ConfigError when it is none that models take."""
+    """An image file as a `data:` URL; ConfigError when models do not take it."""
     from toolrest.tools.images.pictures import format_of
 
     try:

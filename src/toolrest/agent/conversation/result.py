@@ -1,7 +1,4 @@
-"""What comes of a prompt, and who may listen in at its two ends.
-
-Which calls were not allowed? Read off the events, for the end of a run.
-"""
+"""The result of a turn, its denials, and the hooks at a session's start and end."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from toolrest.wire.model import Usage
 
 @dataclass(slots=True)
 class TurnEnd:
-    """How a turn ended. `reason` is one word a program can act on, `error` says it in full."""
+    """The end of a turn. `reason` is one word for programs, `error` the message."""
 
     status: TurnStatus = "completed"
     reason: str = "done"
@@ -28,7 +25,7 @@ class TurnEnd:
 
 @dataclass(slots=True)
 class TurnResult:
-    """What came of a prompt; `text` is the model's last message, whatever the status.
+    """The result of a turn; `text` is the model's last message, whatever the status.
 
     `usage` counts the whole thread, `turns` (requests to the model) and `tool_calls` this turn.
     """
@@ -44,20 +41,20 @@ class TurnResult:
 
 
 class SessionHooks(Protocol):
-    """What may listen in at the two ends of a session's work."""
+    """The hooks at the start of a session and at the end of a turn."""
 
     async def session_start(self) -> Sequence[str]:
-        """Before the first turn: texts that the model is told."""
+        """Run before the first turn; returns texts for the model."""
 
     async def stop(self, text: str) -> str | None:
-        """The model is done, with this answer: words that make it go on, or None."""
+        """Run when the model is done; returns a message that makes it go on, or None."""
 
 
 _NOT_A_DENIAL = frozenset({"input_invalid", "tool_not_found", "execution_failed", "aborted"})
 
 
 class Denials:
-    """A listener that keeps one line for each call that was refused."""
+    """A listener that keeps one record for each call that was denied."""
 
     def __init__(self) -> None:
         self._found: dict[str, JSONObject] = {}
@@ -74,7 +71,7 @@ class Denials:
         self._found[call_id] = {"call_id": call_id, "tool": tool, "rule": rule, "reason": reason}
 
     def to_json(self) -> list[JSONObject]:
-        """What was refused, in order."""
+        """The denied calls, in order."""
         return list(self._found.values())
 
 

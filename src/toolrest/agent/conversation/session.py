@@ -1,4 +1,4 @@
-"""`AgentSession`: a model, its tools and a journal. Give it a prompt, get the turn's result."""
+"""`AgentSession`: a model, its tools and a journal; it runs a prompt to the turn's result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolrest.wire.model import Model
 
 Prompt: TypeAlias = "str | Sequence[JSONObject]"
-"""A text, or message items: what `conversation.prompt` makes of a text with images."""
+"""A text, or message items (`conversation.prompt` makes them of a text with images)."""
 StopReason: TypeAlias = Literal["interrupted", "terminated", "timeout"]
 
 
@@ -134,7 +134,7 @@ class AgentSession:
         budget: Budget | None = None,
         output_schema: JSONObject | None = None,
     ) -> TurnResult:
-        """One turn, to its end. Failures come back in the result; the session stays usable.
+        """Run one turn to its end. Failures come back in the result; the session stays usable.
 
         Cancelling the task that waits here records an interrupted turn and then cancels.
         """
@@ -178,7 +178,7 @@ class AgentSession:
             await turn
 
     def say(self, prompt: Prompt) -> None:
-        """Add to the turn that is running: the model hears it with its next request."""
+        """Add a message to the running turn; the model gets it with its next request."""
         self._pending.extend(_messages(prompt))
 
     async def interrupt(self, reason: StopReason = "interrupted") -> None:
@@ -191,25 +191,25 @@ class AgentSession:
         await asyncio.wait({task})
 
     async def _turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
-        said = _messages(prompt)
+        messages = _messages(prompt)
         try:
             if not self._opened:
                 await self.rest.wait_for_mcp(required=True)
             if not self._opened and self.hooks is not None:
                 texts = await self.hooks.session_start()
-                said = [*(message("developer", text) for text in texts), *said]
+                messages = [*(message("developer", text) for text in texts), *messages]
             if self._warm_up is None:
                 self._warm_up = WarmUp(self.rest.gate.registry.listed())
                 self._warm_up.start()
-            return await loop.run(said)
+            return await loop.run(messages)
         except asyncio.CancelledError:
             return self._interrupted(loop)
         except Rejected as error:
             return TurnEnd("failed", "denied", error.message, loop.text)
         except Exception as error:
             _log.exception("a turn ended by an error in Toolrest itself")
-            words = f"an error in Toolrest itself: {type(error).__name__}: {error}"
-            return TurnEnd("failed", "internal_error", words, loop.text)
+            reason = f"an error in Toolrest itself: {type(error).__name__}: {error}"
+            return TurnEnd("failed", "internal_error", reason, loop.text)
 
     def _interrupted(self, loop: Loop) -> TurnEnd:
         why = self._stopping or "interrupted"
@@ -238,15 +238,15 @@ class AgentSession:
             budget.tool_calls,
         )  # fmt: skip
 
-    # What the loop works with
+    # For the loop
 
     @property
     def redactor(self) -> Redactor:
-        """What keeps secrets out of events and the journal."""
+        """The redactor that keeps secrets out of events and the journal."""
         return self.rest.gate.services.redactor
 
     def emit(self, event: Event) -> None:
-        """Tell everyone who listens."""
+        """Emit an event to every listener."""
         self.rest.gate.services.bus.emit(event)
 
     def record(self, item: JSONObject) -> None:
@@ -255,8 +255,8 @@ class AgentSession:
         self.history.append(item, text)
         self.journal.write_text("response_item", text, item)
 
-    def begin(self, said: Sequence[JSONObject], turn_id: str) -> None:
-        """Open the session if need be, and record what the user said."""
+    def begin(self, messages: Sequence[JSONObject], turn_id: str) -> None:
+        """Open the session if need be, and record the user's messages."""
         while self.warnings:
             self.emit(events.Warning(message=self.warnings.pop(0)))
         self.close_open_calls()
@@ -265,7 +265,7 @@ class AgentSession:
             self.record(item)
         self._opened = True
         self.journal.write("turn_context", self._context(turn_id))
-        for item in said:
+        for item in messages:
             self._record_user_item(item)
 
     def _record_user_item(self, item: JSONObject) -> None:
@@ -274,7 +274,7 @@ class AgentSession:
             self.emit(UserMessage(message=message_text(item)))
 
     def close_open_calls(self) -> None:
-        """After a crash: answer the calls that were running. None of them is run again."""
+        """Record an output for calls that a crash interrupted. None of them is run again."""
         for call in self.history.open_calls():
             self.record(output_item(call, INTERRUPTED))
 
@@ -292,11 +292,11 @@ class AgentSession:
 
     @property
     def has_pending(self) -> bool:
-        """Whether somebody said something meanwhile."""
+        """Whether messages were added to the running turn."""
         return bool(self._pending)
 
     def take_pending(self) -> None:
-        """What was said meanwhile joins the conversation."""
+        """Record the messages that were added to the running turn."""
         while self._pending:
             self._record_user_item(self._pending.popleft())
 
@@ -324,7 +324,7 @@ class AgentSession:
             verbosity=settings.model_verbosity,
         )
 
-    # How long it has become
+    # Tokens
 
     def count(self, usage: Usage | None) -> None:
         """Add the tokens of a response to the thread's."""
@@ -335,22 +335,22 @@ class AgentSession:
         self.emit(self.accounting.event(usage))
 
     def replied(self, usage: Usage | None) -> None:
-        """The model has answered: what it counted is what the history has."""
+        """Count a reply: its usage is the size of the history up to here."""
         self.accounting.last = usage or Usage()
         self.history.replied()
         self.count(usage)
 
     @property
     def tokens(self) -> int:
-        """How many tokens the next request will have, as well as can be told."""
+        """An estimate of the tokens of the next request."""
         return self.accounting.tokens(self.history)
 
     def is_full(self) -> bool:
-        """Whether it is time for a summary."""
+        """Whether the history has to be compacted."""
         return self.accounting.is_full(self.history)
 
     def drop_images(self) -> bool:
-        """Take out the pictures that came since the last answer, which the server refuses.
+        """Remove images since the last reply, which the server refuses.
 
         Left in, they would fail every request from now on. False when there are none.
         """
@@ -371,9 +371,9 @@ class AgentSession:
 
 
 def _end_of(task: asyncio.Task[TurnEnd]) -> TurnEnd:
-    # A task that is cancelled before its first step never gets to say how it ended.
-    words = "the turn was stopped before it began"
-    return TurnEnd("interrupted", "interrupted", words) if task.cancelled() else task.result()
+    # A task that is cancelled before its first step has no result.
+    reason = "the turn was stopped before it began"
+    return TurnEnd("interrupted", "interrupted", reason) if task.cancelled() else task.result()
 
 
 def _messages(prompt: Prompt) -> list[JSONObject]:

@@ -1,4 +1,4 @@
-"""A session in words, for people: what was said, called and answered."""
+"""The transcript of a session in Markdown: messages, calls and outputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _block(item: JSONObject) -> str:
 
 
 def output_text(item: JSONObject) -> str:
-    """An output's text; pictures are named, not shown."""
+    """An output's text; images are named, not shown."""
     output = item.get("output", "")
     if isinstance(output, str):
         return output

@@ -1,6 +1,6 @@
-"""How long has the conversation become, and what has it cost?
+"""Token usage of a conversation, and the budget of a turn.
 
-How much may one turn cost? Past a limit the turn ends with a whole history behind it.
+Past a limit of the budget the turn ends with a complete history.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Accounting:
     last: Usage = field(default_factory=Usage)
 
     def tokens(self, history: History) -> int:
-        """How many tokens the next request will have, as well as can be told."""
+        """An estimate of the tokens of the next request."""
         if self.last.total:
             return self.last.total + history.since_reply
         return self.fixed + history.tokens
 
     def is_full(self, history: History) -> bool:
-        """Whether it is time for a summary."""
+        """Whether the history has to be compacted."""
         limit = self.limit
         if self.window is not None:
             most = self.window * 9 // 10
@@ -47,7 +47,7 @@ class Accounting:
         return limit is not None and self.tokens(history) >= limit
 
     def line(self, last: Usage) -> JSONObject:
-        """For the journal."""
+        """The journal's line for a reply."""
         info = {
             "total_token_usage": usage_json(self.total),
             "last_token_usage": usage_json(last),
@@ -56,7 +56,7 @@ class Accounting:
         return {"type": "token_count", "info": info}
 
     def event(self, last: Usage) -> TokenCount:
-        """For whoever listens."""
+        """The event for a reply."""
         return TokenCount(
             total=usage_json(self.total), last=usage_json(last), model_context_window=self.window
         )
@@ -64,7 +64,7 @@ class Accounting:
 
 @dataclass(slots=True)
 class Budget:
-    """Limits and what was used of them. None is no limit.
+    """The limits of a turn and what was used of them. None is no limit.
 
     A turn here is one request to the model; tokens are those of all its requests together.
     """
@@ -78,11 +78,11 @@ class Budget:
 
     @classmethod
     def of(cls, settings: Settings) -> Budget:
-        """A fresh one with the limits that are set."""
+        """A new budget with the limits of the settings."""
         return cls(settings.max_turns, settings.max_tool_calls, settings.max_tokens)
 
     def used_up(self) -> str | None:
-        """Which limit forbids one more request, in words; None while there is room."""
+        """The message about the limit that forbids one more request; None while there is room."""
         if self.max_turns is not None and self.turns >= self.max_turns:
             return f"the model was asked {self.turns} times, and max_turns is {self.max_turns}"
         if self.max_tool_calls is not None and self.tool_calls > self.max_tool_calls:
@@ -92,7 +92,7 @@ class Budget:
         return None
 
     def take_call(self) -> str | None:
-        """Count one more tool call; the answer for it when it is one too many."""
+        """Count one more tool call; returns the refusal when it is one too many."""
         self.tool_calls += 1
         if self.max_tool_calls is not None and self.tool_calls > self.max_tool_calls:
             return f"not run: this turn may make {self.max_tool_calls} tool calls (max_tool_calls)"

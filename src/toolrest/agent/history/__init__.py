@@ -1,1 +1,1 @@
-"""What is remembered of a conversation: items, journal, rollout, compaction, clean-up."""
+"""The history of a conversation: items, journal, rollout, compaction, clean-up."""

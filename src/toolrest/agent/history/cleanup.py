@@ -1,4 +1,4 @@
-"""What may go? Old sessions, the spill files of sessions, and what dead sessions left in `run`."""
+"""Clean-up of the home: old sessions, spill files, logs, leftovers of dead sessions in `run`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY = 86_400.0
 
 @dataclass(slots=True)
 class Removed:
-    """What was, or would be, removed of one kind."""
+    """The count and size of what was, or would be, removed of one kind."""
 
     kind: str
     count: int = 0
@@ -58,7 +58,7 @@ def _folders(place: str, *, only_sessions: bool = False) -> Iterator[_Entry]:
         if not os.path.isdir(path) or os.path.islink(path):
             continue
         if only_sessions and len(name) < 32:
-            continue  # not a session's: what all of them share
+            continue  # shared by all sessions
         yield _Entry(path, _size(path), os.stat(path).st_mtime)
 
 
@@ -67,7 +67,7 @@ def _size(path: str) -> int:
     try:
         return sum(entry.size for entry in entries if entry is not None)
     except RecursionError:
-        return 0  # folders in folders without end: not worth more than being removed
+        return 0  # nested too deeply to measure
 
 
 def _files(place: str) -> Iterator[_Entry]:
@@ -93,7 +93,7 @@ def _entry(path: str) -> _Entry | None:
 
 
 def _is_open(path: str) -> bool:
-    """Whether a process has the session open; what cannot be told is left alone."""
+    """Whether a process has the session open; True if that is not known."""
     try:
         return is_locked(path)
     except OSError:

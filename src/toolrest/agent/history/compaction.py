@@ -1,4 +1,4 @@
-"""What stays when a conversation grows too long: what people said, and a summary of the rest."""
+"""Compaction of a conversation that grew too long: the user's messages, and a summary."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from toolrest.wire.items.pairing import call_id_of
 USER_TOKENS = 20_000
 
 PROMPT = """\
-This conversation is about to be replaced by a summary that you write now. Whoever goes on with \
-the task will see only that summary and what the user said. Write it so that they can go on \
+This conversation is about to be replaced by a summary that you write now. The model that goes on \
+with the task will see only that summary and the user's messages. Write it so that it can go on \
 without asking:
 - what the user wants, with every constraint and preference they stated;
 - what was done so far: files changed (with paths), commands that matter, and what came out;
@@ -28,14 +28,14 @@ the model that worked on the task. Go on from it and do not repeat work that it 
 
 
 def is_summary(item: JSONObject) -> bool:
-    """Whether a message is what an earlier compaction left."""
+    """Whether a message is the summary of an earlier compaction."""
     return item.get("role") == "user" and message_text(item).startswith(PREFIX[:60])
 
 
 def condensed(
     opening: Sequence[JSONObject], items: Sequence[JSONObject], summary: str
 ) -> list[JSONObject]:
-    """The new history: how a session opens, what users said most recently, and the summary."""
+    """The new history: the opening, the user's latest messages, and the summary."""
     kept: list[JSONObject] = []
     room = USER_TOKENS
     for item in reversed(items):
@@ -55,7 +55,7 @@ def condensed(
 
 
 def without_oldest(items: Sequence[JSONObject]) -> list[JSONObject]:
-    """The items without the first of them, and without its partner if it was a call."""
+    """The items without the first, and without its output if it was a call."""
     if not items:
         return []
     first, rest = items[0], list(items[1:])

@@ -1,4 +1,4 @@
-"""The conversation so far, in the shape of Responses items, with its size known at all times."""
+"""The history of a conversation as Responses items, with its size in tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class History:
         self.tokens = 0
         """An estimate over all items."""
         self.since_reply = 0
-        """The part of it that came after the model's last reply."""
+        """The estimate of the items since the model's last reply."""
         self._open: dict[str, JSONObject] = {}
         self._ids: set[str] = set()
         self._numbers: dict[str, int] = {}
@@ -49,11 +49,11 @@ class History:
             self._open.pop(call_id, None)
 
     def never_again(self, call_ids: Iterable[str]) -> None:
-        """Ids that calls had which are no longer here."""
+        """Reserve the ids of calls that are no longer in the history."""
         self._ids.update(call_ids)
 
     def replied(self) -> None:
-        """Everything up to here was counted by the model's server."""
+        """Mark all items as counted by the model's server."""
         self.since_reply = 0
 
     def replace(self, items: Iterable[JSONObject]) -> None:
@@ -77,7 +77,7 @@ class History:
         return list(self._open.values())
 
     def last_text(self, start: str) -> str | None:
-        """The latest message that starts with these words."""
+        """The latest message that starts with this text."""
         for item in reversed(self.items):
             if item.get("type") == "message" and (text := message_text(item)).startswith(start):
                 return text
@@ -113,14 +113,14 @@ def message_text(item: JSONObject) -> str:
 
 
 def is_user_turn(item: JSONObject) -> bool:
-    """Whether somebody said this; what Toolrest itself puts in as the user is not."""
+    """Whether this is a user's own message, not one that Toolrest adds in the user's role."""
     if item.get("type") != "message" or item.get("role") != "user":
         return False
     return not message_text(item)[:64].lower().startswith(_NOT_USERS)
 
 
 def without_images(items: Sequence[JSONObject]) -> list[JSONObject] | None:
-    """The items with words for every picture since the model's last answer; None if none is."""
+    """The items with a text for each image since the model's last reply; None without images."""
     kept = list(items)
     changed = False
     for at in range(len(items) - 1, -1, -1):

@@ -1,8 +1,8 @@
-"""How a session survives a crash: one JSON line for everything that happened, in order.
+"""The journal of a session, with which it survives a crash: one JSON line an item, in order.
 
 The file is a rollout, `$TOOLREST_HOME/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, private
-and locked while the session is open. A line is written before what it tells of begins; `commit`
-puts the lines on the disk itself, which the session waits for before a call may change anything.
+and locked while the session is open. A call's line is written before it starts; `commit` puts the
+lines on the disk itself, which the session waits for before a call may change anything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDER = "sessions"
 
 
 class SessionJournal:
-    """Appends lines to a session's rollout. What could not be written waits for the next try.
+    """The writer of a session's rollout. Lines that could not be written wait for the next try.
 
     A line that cannot be written raises Fatal, so that the turn ends; the session goes on, and
     once there is room again nothing is missing from the file.
@@ -45,7 +45,7 @@ class SessionJournal:
     # Opening
 
     def create(self, home: str, session_id: str, meta: Callable[[str], JSONObject]) -> None:
-        """Start the rollout of a new session; `meta` is given the time and says what it is."""
+        """Start the rollout of a new session; `meta` makes its first line from the time."""
         now = datetime.now()
         stamp = now.strftime("%Y-%m-%dT%H-%M-%S")
         days = now.strftime("%Y"), now.strftime("%m"), now.strftime("%d")
@@ -65,7 +65,7 @@ class SessionJournal:
         self.write("session_meta", meta(_now()))
 
     def reopen(self, path: str) -> None:
-        """Go on with a rollout; one that another process has open is refused.
+        """Reopen a rollout; one that another process has open is refused.
 
         Read it only after this, and set `ordinal` to the number of its lines.
         """
@@ -127,7 +127,7 @@ class SessionJournal:
         self._waiting.clear()
 
     async def commit(self) -> None:
-        """Return when every line is on the disk; Fatal when that cannot be."""
+        """Return when every line is on the disk; Fatal when that fails."""
         self._flush()
         if self._dirty:
             self._dirty = False
@@ -138,7 +138,7 @@ class SessionJournal:
                 raise _unwritable(self.path or "", error) from error
 
     def close(self) -> None:
-        """Write what waits, as far as it can be, and let go of the file. Twice does no harm."""
+        """Write the waiting lines if possible, and close the file. Twice does no harm."""
         if self._file < 0:
             return
         with contextlib.suppress(Fatal):
@@ -148,13 +148,13 @@ class SessionJournal:
 
 
 class NoJournal(SessionJournal):
-    """For sessions that leave nothing behind."""
+    """No journal, for ephemeral sessions."""
 
     def write_text(self, kind: str, text: str, payload: JSONObject) -> None:
-        """Keep nothing."""
+        """Write nothing."""
 
     async def commit(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once."""
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""What does a rollout say? The conversation to go on with, whatever state a crash left it in."""
+"""Read a rollout: the conversation to resume, whatever state a crash left it in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_STORED = ("system",)
 
 @dataclass(slots=True)
 class Rollout:
-    """A session as its file tells it."""
+    """A session as read from its file."""
 
     path: str
     meta: JSONObject = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Rollout:
     context: JSONObject = field(default_factory=dict)
     """The latest turn's settings."""
     call_ids: set[str] = field(default_factory=set)
-    """Of every call there ever was, also of those that a summary has replaced."""
+    """The ids of all calls, also of those that a summary has replaced."""
     lines: int = 0
 
     @property

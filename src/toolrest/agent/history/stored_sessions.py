@@ -1,4 +1,4 @@
-"""Which sessions are there, and where? Looks at no more of each file than it has to."""
+"""Stored sessions: find and list them, reading as little of each file as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHORTEST_PREFIX = 4
 
 @dataclass(slots=True)
 class Stored:
-    """A session's file, told by its name alone."""
+    """A session's file, known by its name alone."""
 
     path: str
     thread_id: str
@@ -31,7 +31,7 @@ class Stored:
 
 @dataclass(slots=True)
 class Summary:
-    """What a list of sessions shows."""
+    """The row of a session in a list."""
 
     stored: Stored
     meta: JSONObject
@@ -40,7 +40,7 @@ class Summary:
     changed: float
 
     def to_json(self) -> JSONObject:
-        """One row."""
+        """The row as JSON."""
         return {
             "id": self.stored.thread_id,
             "started": self.stored.started,

@@ -1,4 +1,4 @@
-"""How many tokens is this? Four bytes are one, near enough without any model's tokenizer."""
+"""Token estimates: four bytes are one, near enough without any model's tokenizer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _parts(item: JSONObject) -> list[JSONObject]:
 
 
 def usage_json(usage: Usage) -> JSONObject:
-    """With the names that rollouts and events use."""
+    """The usage with the names that rollouts and events use."""
     return {
         "input_tokens": usage.input,
         "cached_input_tokens": usage.cached_input,
@@ -52,7 +52,7 @@ def usage_json(usage: Usage) -> JSONObject:
 
 
 def usage_from(value: Any) -> Usage:
-    """What `usage_json` wrote; anything that is no count is 0."""
+    """The usage that `usage_json` wrote; anything that is no count is 0."""
     found = value if isinstance(value, dict) else {}
     names = ("input", "cached_input", "output", "reasoning_output", "total", "cache_write_input")
     counts = [found.get(f"{name}_tokens") for name in names]

@@ -1,4 +1,4 @@
-"""Where a session's MCP servers run: its file policy, a cache and a network of their own."""
+"""Sandboxes of a session's MCP servers: its path policy, a cache and a network of their own."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class ServerBoxes:
 
 
 def network_of(server: Server) -> Network:
-    """How a server that runs here may reach the network."""
+    """The network that a local server may reach."""
     network = server.row.network
     if isinstance(network, bool):
         return "on" if network else "off"

@@ -1,6 +1,6 @@
-"""Which of the servers' tools are in the registry: kept in step with what servers list.
+"""MCP tools in the registry, kept in step with what the servers list.
 
-Which of the servers' tools are in every request, and which a model has to look up first.
+Some are in every request; others are deferred: a model finds them with `tool_search` first.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _FRAME = 60
 
 
 class DeferredTools:
-    """Decides by a budget. Once tools are deferred in a session they stay so: the first part of
-    every request should stay the same.
+    """The choice of deferred tools, by a budget. Once deferred in a session, tools stay so: the
+    first part of every request should stay the same.
     """
 
     def __init__(self, config: Config, registry: Registry) -> None:
@@ -44,11 +44,11 @@ class DeferredTools:
 
     @property
     def active(self) -> bool:
-        """Whether tools have to be looked up."""
+        """Whether tools are deferred."""
         return self._search is not None
 
     def update(self, tools: dict[tuple[str, str], McpTool]) -> None:
-        """These are all the servers' tools now."""
+        """Replace the list of all servers' tools."""
         self._tools = dict(sorted(tools.items()))
         if not self.active and sum(map(_size, tools.values())) > self._budget:
             search = self._made_search()
@@ -84,7 +84,7 @@ class DeferredTools:
 
 
 def _size(tool: McpTool) -> int:
-    """About what it takes in a request: the schema as it came, not in the form of a wire."""
+    """An estimate of its size in a request: the schema as it came, not in the form of a wire."""
     schema = tool.definition.input_schema
     return len(tool.name) + len(tool.description) + len(json.dumps(schema)) + _FRAME
 
@@ -98,7 +98,7 @@ def _window(config: Config) -> int:
 
 
 class OfferedTools:
-    """Puts tools into the registry and takes them out; those that make no sense are set aside."""
+    """The servers' tools in the registry; unusable ones are quarantined."""
 
     def __init__(self, config: Config, registry: Registry) -> None:
         self._settings = config.value.tools
@@ -109,7 +109,7 @@ class OfferedTools:
     def set(
         self, server: Server, wanted: Mapping[str, Definition], rejected: Mapping[str, str]
     ) -> None:
-        """These are the server's tools now; `rejected` are set aside for the reason given."""
+        """Replace the tools of a server; `rejected` are quarantined with their reasons."""
         for key in [key for key in self._tools if key[0] == server.name]:
             if wanted.get(key[1]) != self._tools[key].definition:
                 self._registry.remove(self._tools.pop(key))
@@ -123,17 +123,17 @@ class OfferedTools:
         self.settle()
 
     def recall(self, server: Server, wanted: Mapping[str, Definition]) -> None:
-        """The tools of an earlier session, which were good then; `settle` comes after the last."""
+        """Add the cached tools of an earlier session unchecked; call `settle` after the last."""
         for definition in wanted.values():
             if self._is_on(definition):
                 self._add(definition, server, checked=True)
 
     def settle(self) -> None:
-        """Decide anew which tools have to be looked up first."""
+        """Decide anew which tools are deferred."""
         self._deferred.update(self._tools)
 
     def of(self, server: Server) -> dict[str, Definition]:
-        """What is in the registry of this server's."""
+        """The tools of a server in the registry."""
         own = (tool for key, tool in self._tools.items() if key[0] == server.name)
         return {tool.definition.name: tool.definition for tool in own}
 

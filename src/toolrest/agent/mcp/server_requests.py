@@ -1,6 +1,6 @@
-"""What servers ask of the user, through the one channel for questions: input, and a completion.
+"""Requests of MCP servers to the user, through the approver: elicitation and sampling.
 
-A completion for an MCP server, by the session's own model: no tools, no history of ours.
+A completion for a server is made by the session's own model, without tools and history.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 Sampler: TypeAlias = Callable[[str, JSONObject], Awaitable[JSONObject]]
-"""(server, CreateMessage parameters) → CreateMessageResult, by whoever has a model."""
+"""(server, CreateMessage parameters) → CreateMessageResult."""
 _LONGEST = 100_000
-"""What is longer is not asked: nobody says yes to what they have not seen."""
+"""A longer request is denied without asking: the approver could not read it."""
 
 
 class ServerQuestions:
-    """Elicitation and sampling: nobody there, or `never`, means no."""
+    """Elicitation and sampling; both are denied without an approver and in the mode `never`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self.sampler: Sampler | None = None
 
     async def elicit(self, server: Server, message: str, schema: JSONObject) -> JSONObject:
-        """A yes is sent with the values that can be known from it; what cannot is a decline."""
+        """Accept with the values that an approval implies; decline where it implies none."""
         review = await self._ask("mcp_elicitation", server, f"asks: {message}", schema)
         if review is None:
             return {"action": "decline"}
@@ -49,12 +49,12 @@ class ServerQuestions:
         return {"action": "decline"} if content is None else _accepted(content)
 
     async def sample(self, server: Server, params: JSONObject) -> JSONObject:
-        """A completion for a server, if the user lets it have one and there is a model."""
+        """A completion for a server, if the user approves and there is a model."""
         if self.sampler is None:
             raise McpError("no model is available to servers in this session")
         wish = "wants a completion of the model"
         if await self._ask("mcp_sampling", server, wish, params) is None:
-            raise McpError("the user did not let the server use the model")
+            raise McpError("the user did not approve the server's use of the model")
         return await self.sampler(server.name, params)
 
     async def _ask(self, what: str, server: Server, wish: str, more: Any) -> Review | None:
@@ -83,7 +83,7 @@ def _accepted(content: JSONObject) -> JSONObject:
 
 
 def filled(schema: Mapping[str, Any], note: str = "") -> JSONObject | None:
-    """The values that a plain yes gives: defaults, true, the only choice; None if some are open."""
+    """The values that an approval implies: defaults, true, the only choice; None if some lack."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
@@ -91,7 +91,7 @@ def filled(schema: Mapping[str, Any], note: str = "") -> JSONObject | None:
     needed = set(required) if isinstance(required, list) else set()
     content: JSONObject = {}
     for name, wanted in properties.items():
-        value = _by_yes(wanted if isinstance(wanted, Mapping) else {}, note)
+        value = _by_approval(wanted if isinstance(wanted, Mapping) else {}, note)
         if value is not None:
             content[name] = value
         elif name in needed:
@@ -99,7 +99,7 @@ def filled(schema: Mapping[str, Any], note: str = "") -> JSONObject | None:
     return content
 
 
-def _by_yes(wanted: Mapping[str, Any], note: str) -> Any:
+def _by_approval(wanted: Mapping[str, Any], note: str) -> Any:
     if wanted.get("default") is not None:
         return wanted["default"]
     if wanted.get("type") == "boolean":
@@ -116,7 +116,7 @@ MOST_TOKENS = 4096
 
 
 def sampler(session: AgentSession) -> Sampler:
-    """What `Toolrest.sample_with` takes; its tokens are counted with the session's."""
+    """The sampler for `Toolrest.sample_with`; its tokens are counted with the session's."""
 
     async def sample(server: str, params: JSONObject) -> JSONObject:
         wanted = params.get("maxTokens")
@@ -150,17 +150,17 @@ async def _text(session: AgentSession, request: ModelRequest) -> str:
 
 
 def _items(messages: Any) -> list[JSONObject]:
-    """The server's messages; only words are passed on."""
+    """The server's messages; only their text is passed on."""
     found: list[JSONObject] = []
     for each in messages if isinstance(messages, list) else []:
         content = each.get("content") if isinstance(each, dict) else None
         blocks = content if isinstance(content, list) else [content]
-        words = [
+        texts = [
             b["text"] for b in blocks if isinstance(b, dict) and isinstance(b.get("text"), str)
         ]
         role = "assistant" if isinstance(each, dict) and each.get("role") == "assistant" else "user"
-        if words:
-            found.append(message(role, *words))
+        if texts:
+            found.append(message(role, *texts))
     if not found:
-        raise McpError("there are no words in what the server wants completed")
+        raise McpError("there is no text in what the server wants completed")
     return found

@@ -80,7 +80,7 @@ class McpSession:
         self._offered.settle()
 
     def _recall(self, server: Server) -> bool:
-        """Offer what the server listed last time, as far as it is pinned; True if that is fresh."""
+        """Offer the cached tools of a server, as far as they are pinned; True if they are fresh."""
         cached = self._cache.get(server)
         if cached is None or not self._trust.is_pinned(server):
             return False
@@ -96,18 +96,18 @@ class McpSession:
         self.pool.start(stale, delay)
 
     async def wait(self, names: Iterable[str] | None = None) -> None:
-        """Wait until these servers, or all, are ready or have failed, and questions answered."""
+        """Wait until these servers, or all, are ready or have failed, and approvals answered."""
         await self.pool.wait(names)
         await self.settled()
 
     async def wait_required(self) -> None:
-        """Wait for the servers that the user cannot do without."""
+        """Wait for the servers with the setting `required`."""
         needed = [n for n, c in self.pool.connections.items() if c.server.row.required]
         if needed:
             await self.pool.wait(needed)
 
     async def aclose(self) -> None:
-        """End every server and what it ran in."""
+        """End every server and remove its sandbox."""
         for task in self._asking.values():
             task.cancel()
         if tasks := {*self._asking.values(), *self._writing}:
@@ -118,7 +118,7 @@ class McpSession:
         await self._boxes.aclose()
 
     def _own(self) -> Owner:
-        """What owns the servers' processes; a helper of their own, started with the first."""
+        """The owner of the servers' processes: a helper of their own, started with the first."""
         if self._owner is None:
             from toolrest.process.owner import Owner
 
@@ -126,7 +126,7 @@ class McpSession:
         return self._owner
 
     def _may_connect(self, server: Server) -> str | None:
-        """The list of allowed domains, where there is one, holds for MCP over HTTP too."""
+        """The reason why `allowed_network_domains` forbids an HTTP server, or None."""
         allowed = self._config.value.tool_security.allowed_network_domains
         if server.host is None or not allowed:
             return None
@@ -140,7 +140,7 @@ class McpSession:
         )
 
     def _http_auth(self, server: Server) -> Any:
-        """The tokens that `toolrest mcp login` has stored, if it has."""
+        """The tokens that `toolrest mcp login` has stored, if any."""
         from toolrest.mcp.login.oauth import stored_auth
         from toolrest.mcp.login.tokens import token_store
 
@@ -158,7 +158,7 @@ class McpSession:
             self._review(connection)
 
     def _review(self, connection: Connection) -> None:
-        """Offer what is as it was approved; ask about the rest."""
+        """Offer tools that are as they were approved; ask about the rest."""
         server, definitions = connection.server, dict(connection.definitions)
         if self._seen.get(server.name) == definitions:
             return
@@ -204,7 +204,7 @@ class McpSession:
         task.add_done_callback(self._writing.discard)
 
     async def settled(self) -> None:
-        """Wait until every question about changed tools has its answer."""
+        """Wait until every approval of changed tools is answered."""
         if self._asking:
             await asyncio.wait(set(self._asking.values()))
 
@@ -212,17 +212,17 @@ class McpSession:
         try:
             self._services.bus.emit(event)
         except ToolrestError:
-            # The next call meets the same problem and can say so; a background task cannot.
-            _log.exception("an event of the MCP servers could not be told")
+            # The next call meets the same problem and reports it; a background task cannot.
+            _log.exception("an event of the MCP servers could not be emitted")
 
     def explain(self, name: str) -> str | None:
-        """For a name that means no tool: how its server stands."""
+        """The state of the server that a name without a tool belongs to."""
         for server, connection in self.pool.connections.items():
             if name.startswith((f"mcp__{server}__", f"{server}/")):
                 if connection.state == "ready":
                     return f"the MCP server {server} has no such tool"
                 reason = f": {connection.reason}" if connection.reason else ""
-                return f"the MCP server {server} is {_WORDS[connection.state]}{reason}"
+                return f"the MCP server {server} is {_STATES[connection.state]}{reason}"
         return None
 
 
@@ -230,7 +230,7 @@ _NOT_APPROVED = (
     "its definition is {what} since the server was approved; "
     "to see and approve it run: toolrest mcp approve {server}"
 )
-_WORDS = {
+_STATES = {
     "configured": "not connected yet",
     "starting": "still starting; try again in a moment",
     "degraded": "lost and being connected again",

@@ -1,4 +1,4 @@
-"""Does a session have MCP servers? What they need is loaded when it is needed, not before."""
+"""Set-up of a session's MCP servers; their code is loaded when it is needed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def mcp_servers(
 
 
 class McpServers:
-    """Stands for the servers until somebody needs them. What was listed before is needed at once:
-    it belongs into the first request.
-    """
+    """The servers, made on first use; at once if tools are cached, for the first request."""
 
     def __init__(
         self,
@@ -74,13 +72,13 @@ class McpServers:
         self._starting = asyncio.ensure_future(later())
 
     def sample_with(self, sampler: Sampler) -> None:
-        """Who makes completions for servers."""
+        """Set the sampler that makes completions for servers."""
         self._sampler = sampler
         if self._made:
             self.session.questions.sampler = sampler
 
     async def wait(self, names: tuple[str, ...] | None, *, required: bool) -> None:
-        """Wait for these servers, for all, or for those that the user cannot do without."""
+        """Wait for these servers, for all, or for those with the setting `required`."""
         if not required:
             await self.session.wait(names)
         elif any(row.required for row in self._config.value.mcp_servers.values()):

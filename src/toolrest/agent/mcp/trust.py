@@ -1,4 +1,4 @@
-"""May this server be started, and are its tools what they were when somebody said yes?"""
+"""Trust in MCP servers: approval of their start and of changed tools, against the pins."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
 
 START = "mcp_server_start"
-"""The name under which starting a server is asked about and audited."""
+"""The name of a server's start in approvals and the audit log."""
 CHANGED = "mcp_tools_changed"
-"""The name under which new or changed tools are asked about."""
+"""The name of new or changed tools in approvals."""
 
 
 class Trust:
-    """Pins, and the questions that a difference from them raises. One question at a time."""
+    """The pins, and approval of differences from them. One request at a time."""
 
     def __init__(self, home: str, services: Services, environ: Mapping[str, str]) -> None:
         self._pins = Pins(os.path.join(home, "mcp", "pins.json"))
@@ -56,10 +56,10 @@ class Trust:
         return pin is not None and is_same_launch(pin, self._record(server))
 
     async def may_start(self, server: Server) -> str | None:
-        """None when the server may be started, else why not.
+        """None when the server may be started, else the reason why not.
 
-        What the user wrote into their own settings is approved by that, the first time; what a
-        folder brings along, and whatever has changed, is asked about.
+        A server in the user's own settings is approved by that, the first time; one of the
+        folder's own files, and one that has changed, needs approval.
         """
         # Reading a folder of sources takes its time.
         record = await asyncio.to_thread(self._record, server)
@@ -105,7 +105,7 @@ class Trust:
         return launch_record(server, command.argv[0], written, sources)
 
     def _note_start(self, server: Server, record: JSONObject, verdict: Answer, rule: str) -> None:
-        """Starting a program is a decision like any other: it has its line in the audit log."""
+        """Emit the decision on starting a server, for the audit log."""
         if verdict == Answer.ALLOW and server.name in self._started:
             return  # the same server connecting again
         self._started.add(server.name)
@@ -127,7 +127,7 @@ class Trust:
     def known_tools(
         self, server: Server, definitions: Mapping[str, Definition]
     ) -> dict[str, Definition]:
-        """Those of the tools that are exactly as they were approved."""
+        """The tools that are exactly as they were approved."""
         pin = self._pins.get(server)
         if pin is None:
             return {}
@@ -143,14 +143,14 @@ class Trust:
         return True
 
     def difference(self, server: Server, definitions: Mapping[str, Definition]) -> Changes:
-        """How the tools differ from what was approved."""
+        """The differences of the tools from the approved ones."""
         pin = self._pins.get(server)
         return changes(pin, definitions) if pin is not None else Changes()
 
     async def approve_tools(
         self, server: Server, definitions: Mapping[str, Definition], found: Changes
     ) -> str | None:
-        """Ask about tools that are new or changed, with the difference; None after a yes."""
+        """Ask for approval of new or changed tools, with the difference; None if approved."""
         pin = self._pins.get(server) or Pin({})
         shown = "\n".join(
             f"{_kind(name, found)} {name}:\n{tool_diff(pin, definitions[name])}"
@@ -169,9 +169,9 @@ class Trust:
     # Asking
 
     async def _ask(self, what: str, arguments: JSONObject, reason: str, diff: str) -> str | None:
-        """None for a yes; else why not."""
+        """None if approved, else the reason why not."""
         if self._services.approval_policy == "never":
-            return "approval_policy is never, so nobody is asked"
+            return 'approval_policy = "never" never asks'
         request = ApprovalRequest(
             f"mcp-{what}",
             what,

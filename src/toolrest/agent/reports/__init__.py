@@ -1,1 +1,1 @@
-"""What a session tells others: `exec --json` lines, policy views, canaries."""
+"""Reports of a session: `exec --json` lines and policy views."""

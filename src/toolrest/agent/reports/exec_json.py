@@ -1,6 +1,6 @@
-"""The session's events in the words of `codex exec --json`, one JSON object a line.
+"""The session's events in the format of `codex exec --json`, one JSON object a line.
 
-A parser that was written for those reads these unchanged; what Toolrest adds is one field of the
+A parser of that format reads these lines unchanged; what Toolrest adds is one field of the
 first line (`schema_version`) and one last line (`result`), see docs/exec-events.schema.json.
 """
 
@@ -41,27 +41,27 @@ class ThreadEvents:
         self._count = 0
         self._plan: JSONObject | None = None
         self._patches: dict[str, JSONObject] = {}
-        self._calls = CallItems(self._new, self._tell)
+        self._calls = CallItems(self._new, self._write_item)
 
     # The frame
 
     def thread_started(self, thread_id: str) -> None:
-        """The first line."""
+        """Write the first line."""
         line = {"type": "thread.started", "thread_id": thread_id, "schema_version": SCHEMA_VERSION}
         self._write(line)
 
     def error(self, message: str) -> None:
-        """Something went wrong that belongs to no item."""
+        """Write an error that belongs to no item."""
         self._write({"type": "error", "message": message})
 
     def result(
         self, status: str, reason: str, exit_code: int, usage: JSONObject, denials: list[JSONObject]
     ) -> None:
-        """The last line, exactly one, however the run ended."""
+        """Write the last line, exactly one, however the run ended."""
         line: JSONObject = {"type": "result", "status": status, "reason": reason, "usage": usage}
         self._write(line | {"denials": denials, "exit_code": exit_code})
 
-    # What happens
+    # Events
 
     def __call__(self, event: Event) -> None:
         """Take an event of the session."""
@@ -76,20 +76,20 @@ class ThreadEvents:
         self._count += 1
         return item
 
-    def _tell(self, what: str, item: JSONObject) -> None:
+    def _write_item(self, what: str, item: JSONObject) -> None:
         self._write({"type": f"item.{what}", "item": dict(item)})
 
     def _turn_started(self, event: TurnStarted) -> None:
         self._write({"type": "turn.started"})
 
     def _message(self, event: AgentMessage) -> None:
-        self._tell("completed", self._new("agent_message", text=event.message))
+        self._write_item("completed", self._new("agent_message", text=event.message))
 
     def _reasoning(self, event: AgentReasoning | AgentReasoningRaw) -> None:
-        self._tell("completed", self._new("reasoning", text=event.text))
+        self._write_item("completed", self._new("reasoning", text=event.text))
 
     def _warning(self, event: Warning) -> None:
-        self._tell("completed", self._new("error", message=event.message))
+        self._write_item("completed", self._new("error", message=event.message))
 
     def _stream_error(self, event: StreamError) -> None:
         self.error(event.message)
@@ -104,13 +104,13 @@ class ThreadEvents:
         ]
         item = self._new("file_change", changes=changes, status="in_progress")
         self._patches[event.call_id] = item
-        self._tell("started", item)
+        self._write_item("started", item)
 
     def _patch_end(self, event: PatchApplyEnd) -> None:
         item = self._patches.pop(event.call_id, None)
         if item is not None:
             item["status"] = "completed" if event.success else "failed"
-            self._tell("completed", item)
+            self._write_item("completed", item)
 
     def _plan_update(self, event: PlanUpdate) -> None:
         items = [
@@ -119,18 +119,18 @@ class ThreadEvents:
         ]
         if self._plan is None:
             self._plan = self._new("todo_list", items=items)
-            self._tell("started", self._plan)
+            self._write_item("started", self._plan)
         else:
             self._plan["items"] = items
-            self._tell("updated", self._plan)
+            self._write_item("updated", self._plan)
 
     def _complete(self, event: TaskComplete) -> None:
         self._calls.close()
         for item in self._patches.values():
-            self._tell("completed", item | {"status": "failed"})
+            self._write_item("completed", item | {"status": "failed"})
         self._patches.clear()
         if self._plan is not None:
-            self._tell("completed", self._plan)
+            self._write_item("completed", self._plan)
             self._plan = None
         if event.status == "completed":
             self._write({"type": "turn.completed", "usage": turn_usage(event.usage)})

@@ -1,4 +1,4 @@
-"""Commands, searches, calls of servers and sub-agents as items, whichever call ends them."""
+"""Items of `exec --json`: commands, searches, calls of servers and sub-agents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _New(Protocol):
 
 @dataclass(slots=True)
 class _Output:
-    """What a command printed: the first and the last half MiB of it."""
+    """The output of a command: its first and its last half MiB."""
 
     head: str = ""
     tail: str = ""
@@ -67,11 +67,11 @@ class _Command:
 
 
 class CallItems:
-    """Follows each command from its start to its end, over the calls that type into it."""
+    """The items of calls: a command's goes from its start to its end, over several calls."""
 
-    def __init__(self, new: _New, tell: Callable[[str, JSONObject], None]) -> None:
+    def __init__(self, new: _New, write: Callable[[str, JSONObject], None]) -> None:
         self._new = new
-        self._tell = tell
+        self._write_item = write
         self._by_call: dict[str, _Command] = {}
         self._by_process: dict[str, _Command] = {}
         self._arguments: dict[str, str] = {}
@@ -100,7 +100,7 @@ class CallItems:
             self._by_name(event)
 
     def command(self, event: ExecCommandBegin, line: str) -> None:
-        """A program begins."""
+        """Start the item of a program."""
         if event.call_id in self._by_call:
             return  # the same call, once more outside the sandbox
         item = self._new(
@@ -113,10 +113,10 @@ class CallItems:
         found = self._by_call[event.call_id] = _Command(item, event.process_id)
         if event.process_id is not None:
             self._by_process[event.process_id] = found
-        self._tell("started", item)
+        self._write_item("started", item)
 
     def _typing(self, event: ToolCallBegin) -> None:
-        """What a call on a running command brings belongs to that command."""
+        """Assign a call on a running command to that command's item."""
         if not self._by_process:
             return
         values = _values(event.arguments)
@@ -138,7 +138,7 @@ class CallItems:
         self._finish(found, event.exit_code, status)
 
     def _ended(self, event: ExecCommandEnd) -> None:
-        """A command that ended by itself after its call had answered."""
+        """Finish the item of a command that ended after its call."""
         found = self._by_process.get(event.process_id or "")
         if found is not None and event.call_id not in self._by_call:
             found.output = _Output()
@@ -153,10 +153,10 @@ class CallItems:
         found.item["aggregated_output"] = found.output.text()
         found.item["exit_code"] = code
         found.item["status"] = status
-        self._tell("completed", found.item)
+        self._write_item("completed", found.item)
 
     def _decision(self, event: ToolCallDecision) -> None:
-        """A command that may not run is shown as declined."""
+        """Write a denied command as declined."""
         if event.verdict != Answer.DENY or event.call_id not in self._arguments:
             return
         line = _command_line(self._arguments.pop(event.call_id))
@@ -166,11 +166,11 @@ class CallItems:
             "command_execution", command=line, aggregated_output="", exit_code=None,
             status="declined",
         )  # fmt: skip
-        self._tell("started", item | {"status": "in_progress"})
-        self._tell("completed", item)
+        self._write_item("started", item | {"status": "in_progress"})
+        self._write_item("completed", item)
 
     def _by_name(self, event: Event) -> None:
-        """Events of rooms that may not be there: MCP calls and web searches."""
+        """Take an event by its type's name: MCP calls, web searches, sub-agents."""
         if event.type == "mcp_tool_call_begin":
             self._mcp_begin(event)
         elif event.type == "mcp_tool_call_end":
@@ -178,7 +178,7 @@ class CallItems:
         elif event.type == "web_search_end":
             query = str(getattr(event, "query", ""))
             action = getattr(event, "action", None) or {"type": "search", "query": query}
-            self._tell("completed", self._new("web_search", query=query, action=action))
+            self._write_item("completed", self._new("web_search", query=query, action=action))
         elif event.type.startswith("collab_"):
             self._collab(event)
 
@@ -197,10 +197,10 @@ class CallItems:
             error=None,
             status="in_progress",
         )
-        self._tell("started", item)
+        self._write_item("started", item)
 
     def _end_call(self, event: ToolCallEnd) -> None:
-        """A call of a tool that has no events of its own."""
+        """Finish the item of a tool that has no events of its own."""
         item = self._others.pop(event.call_id)
         if event.failure is None and event.success is not False:
             content = [{"type": "text", "text": event.output}]
@@ -209,7 +209,7 @@ class CallItems:
         else:
             item["error"] = {"message": event.output}
             item["status"] = "failed"
-        self._tell("completed", item)
+        self._write_item("completed", item)
 
     def _mcp_end(self, event: Any) -> None:
         item = self._others.pop(event.call_id, None)
@@ -224,10 +224,10 @@ class CallItems:
             item["result"] = {"content": read.content, "structured_content": read.structured}
             item["status"] = "completed"
         else:
-            words = outcome.get("Err", answer)
-            item["error"] = {"message": words if isinstance(words, str) else json.dumps(words)}
+            error = outcome.get("Err", answer)
+            item["error"] = {"message": error if isinstance(error, str) else json.dumps(error)}
             item["status"] = "failed"
-        self._tell("completed", item)
+        self._write_item("completed", item)
 
     def _collab(self, event: Event) -> None:
         if isinstance(event, CollabEnd):
@@ -238,7 +238,7 @@ class CallItems:
                     agent: _state(status) for agent, status in event.statuses.items()
                 }
                 item["status"] = "completed" if event.success else "failed"
-                self._tell("completed", item)
+                self._write_item("completed", item)
         elif isinstance(event, CollabBegin):
             item = self._others[event.call_id] = self._new(
                 "collab_tool_call",
@@ -249,22 +249,22 @@ class CallItems:
                 agents_states={},
                 status="in_progress",
             )
-            self._tell("started", item)
+            self._write_item("started", item)
 
     def close(self) -> None:
-        """The turn is over: what still runs is told as it is."""
+        """Finish all open items as failed when the turn is over."""
         running = {id(found): found for found in self._by_process.values()}
         running |= {id(found): found for found in self._by_call.values()}
         for found in running.values():
             self._finish(found, None, "failed")
         for item in self._others.values():
-            self._tell("completed", item | {"status": "failed"})
+            self._write_item("completed", item | {"status": "failed"})
         for table in (self._by_call, self._by_process, self._others, self._arguments):
             table.clear()
 
 
 def _state(status: Any) -> JSONObject:
-    """An agent's status as its name and what comes with it."""
+    """An agent's status as its name and message."""
     if isinstance(status, dict) and len(status) == 1:
         ((name, message),) = status.items()
         return {"status": name, "message": message}

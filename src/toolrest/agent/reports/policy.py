@@ -1,7 +1,4 @@
-"""What would become of a command line under these settings? For `toolrest policy check`.
-
-The policy of a session in one answer, for every surface that shows it.
-"""
+"""Policy reports: the verdict on a command line (`policy check`), and the policy in force."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The verdict on a command line, and how each of its commands came to it."""
+    """The verdict on a command line, with the decision on each of its commands."""
 
     verdict: Judgement
     outcome: Outcome
@@ -42,12 +39,12 @@ class Checked:
 
     @property
     def risk(self) -> str:
-        """The risk of the whole."""
+        """The risk of the whole command line."""
         return self.verdict.effects().risk.label
 
     @property
     def reason(self) -> str:
-        """Why it asks or is forbidden, in words."""
+        """The reason why it asks or is denied."""
         required = self.outcome.requirement
         if required.answer == Answer.ALLOW:
             return "outside the sandbox, by rule" if required.bypass_sandbox else ""
@@ -56,7 +53,7 @@ class Checked:
         return required.reason or required.detail
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The report as JSON."""
         required = self.outcome.requirement
         amendment = required.amendment
         return {
@@ -101,7 +98,7 @@ def check_command(config: Config, command: str | Sequence[str], workspace: str) 
 
 
 def _resolver(files: PathPolicy) -> Callable[[Segment], str]:
-    """The files that commands execute with the PATH that we have; a profile may set another."""
+    """A lookup of the files that commands execute, on our PATH; a profile may set another."""
     path = os.environ.get("PATH", os.defpath)
 
     def resolve(segment: Segment) -> str:
@@ -149,8 +146,8 @@ def effective_policy(config: Config, session: SessionParts) -> dict[str, Any]:
         "writable_roots": list(files.writable_roots),
         "table": {what: need(what, mode, sandboxed=sandboxed) for what in WORDS},
         "overrides": {
-            name: said
-            for name, said in settings.approvals.as_dict().items()
+            name: value
+            for name, value in settings.approvals.as_dict().items()
             if name not in ("wait_sec", "expire_sec")
         },
         "rules": {

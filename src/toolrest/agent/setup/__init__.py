@@ -1,1 +1,1 @@
-"""From settings to a session: every part built once, put together in one place."""
+"""Set-up of a session from its settings: every part is built once."""

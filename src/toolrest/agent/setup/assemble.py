@@ -1,4 +1,4 @@
-"""From settings to a session: every part built once, put together in one place."""
+"""Assemble a session from its settings: every part is built once, in one place."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SessionParts:
-    """A gate and what has to be closed after it."""
+    """The parts of a session: the gate, and what has to be closed with it."""
 
     gate: Gate
     spill: Spill
     audit: AuditLog | None
     known: SessionRules
-    """The user's rules, overrides and earlier answers."""
+    """The user's rules, overrides and grants."""
     parts: ToolParts
     saver: Saver | None = None
     mcp: McpServers | None = None
@@ -81,7 +81,7 @@ def assemble(
     """Build a session. Nothing is written to disk before the first call needs it.
 
     A sub-agent's session shares its parent's MCP servers, session grants, count of commands and
-    what it must not send out.
+    taint.
     """
     from toolrest.tools.catalog import ToolParts, built_in, switched_on
 
@@ -143,7 +143,7 @@ def assemble(
         default_timeout=settings.tool_timeout_sec,
         max_calls=settings.max_calls_per_session,
     )
-    # With full access a command may reach anywhere: asking about the rest would only pretend.
+    # With full access a command may reach anything, so asking about other calls protects nothing.
     services.taint.enabled = (
         settings.tool_security.ask_after_external_content
         and settings.sandbox_mode != "danger-full-access"
@@ -169,7 +169,7 @@ def _deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> 
 
 
 def _questions(settings: Settings, bus: Bus, on_question: OnQuestion | None) -> Questions | None:
-    """Who answers a model's questions in words; None when nobody does."""
+    """The channel for a model's questions to the user; None without a front end or answers."""
     answers = settings.user_input.answers
     if on_question is None and not answers:
         return None
@@ -242,7 +242,7 @@ def _limiter(config: Config, redactor: Redactor, spill: Spill) -> Limiter:
 
 
 def _traces() -> bool:
-    """Whether the host program uses OpenTelemetry, or asks for it: loading it costs too much."""
+    """Whether the host program uses OpenTelemetry or asks for it; loading it is slow."""
     return "opentelemetry" in sys.modules or any(name.startswith("OTEL_") for name in os.environ)
 
 
@@ -255,8 +255,8 @@ def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> 
         return None
     from toolrest.gate.audit.log import AuditLog
 
-    # With full access every folder is writable and nothing can keep the log from a program; the
-    # folders that the user named are still no place for it.
+    # With full access every folder is writable and nothing protects the log from a program; the
+    # folders that the user named are refused all the same.
     roots = (files.workspace, *config.value.sandbox_workspace_write.writable_roots)
     audit = AuditLog(
         config.audit_folder,

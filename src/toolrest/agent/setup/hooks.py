@@ -1,4 +1,4 @@
-"""From `[hooks]` settings to a session's hooks; nothing is loaded when there are none."""
+"""The hooks of a session, from its `[hooks]` settings; nothing is loaded when there are none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def session_hooks(
 
 
 def expanded(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """A command of the user's with `~/` as their home."""
+    """A command of the settings with `~/` as the user's home."""
     from toolrest.config.files import user_home
     from toolrest.config.layer_check import expand_user
 
@@ -75,7 +75,7 @@ def _hooks(settings: Settings, environ: Mapping[str, str]) -> list[Hook]:
 
 
 class AgentHooks:
-    """SessionStart and Stop hooks, as the agent's loop asks them."""
+    """SessionStart and Stop hooks, as the agent's loop runs them."""
 
     def __init__(self, hooks: Hooks, source: str) -> None:
         self._hooks = hooks
@@ -83,21 +83,21 @@ class AgentHooks:
         self._held = False
 
     async def session_start(self) -> Sequence[str]:
-        """What the hooks want the model to know; Rejected when one says not to start."""
+        """Run SessionStart hooks; returns their texts for the model, Rejected when one denies."""
         found = await self._hooks.session_start(self._source)
         if found.denies:
-            raise Rejected(f"a SessionStart hook says no: {found.reason}")
+            raise Rejected(f"a SessionStart hook denied the session: {found.reason}")
         return [found.context] if found.context else []
 
     async def stop(self, text: str) -> str | None:
-        """Words that make the model go on, or None; hooks are told when they just did that."""
+        """Run Stop hooks; returns a message that makes the model go on, or None."""
         found = await self._hooks.stop(text, again=self._held)
         self._held = found.denies and not found.ends_turn
         return found.reason if self._held else None
 
 
 def agent_hooks(rest: Toolrest, *, resumed: bool) -> AgentHooks | None:
-    """A session's own hooks; a sub-agent has none: its start and end are its parent's affair."""
+    """SessionStart and Stop hooks of a session; sub-agents have none."""
     if rest.gate.hooks is None:
         return None
     hooks = rest.gate.hooks.hooks

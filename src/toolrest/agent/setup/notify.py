@@ -1,4 +1,4 @@
-"""From `notify` to a program that hears of each turn's end. Loaded only where it is set."""
+"""The `notify` setting: run the user's program at each turn's end. Loaded only where it is set."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ if TYPE_CHECKING:
 
 
 class TurnNotices:
-    """Listens to a session and tells a program of each turn that came to its own end."""
+    """A listener that starts the notify program after each turn that was not interrupted."""
 
     def __init__(self, program: NotifyProgram, thread_id: str, cwd: str) -> None:
         self._program = program
         self._thread_id = thread_id
         self._cwd = cwd
         self._turn_id = ""
-        self._said: list[str] = []
+        self._messages: list[str] = []
 
     def __call__(self, event: Event) -> None:
         """Take an event; its texts are redacted already."""
         if isinstance(event, TurnStarted):
             self._turn_id = event.turn_id
         elif isinstance(event, UserMessage):
-            self._said.append(event.message)
+            self._messages.append(event.message)
         elif isinstance(event, TaskComplete):
-            said, self._said = self._said, []
-            # Who stops a turn knows that it is over.
+            messages, self._messages = self._messages, []
             if event.status != "interrupted":
                 self._program.tell(
                     {
@@ -45,14 +44,14 @@ class TurnNotices:
                         "thread-id": self._thread_id,
                         "turn-id": self._turn_id,
                         "cwd": self._cwd,
-                        "input-messages": said,
+                        "input-messages": messages,
                         "last-assistant-message": event.last_agent_message,
                     }
                 )
 
 
 def notify_turns(rest: Toolrest, environ: Mapping[str, str]) -> None:
-    """Have `notify` run for this session; ConfigError for a program that a model could rewrite."""
+    """Run `notify` for this session; ConfigError for a program that a model could rewrite."""
     settings = rest.settings
     services = rest.gate.services
     files = services.files
@@ -60,8 +59,8 @@ def notify_turns(rest: Toolrest, environ: Mapping[str, str]) -> None:
     refuse_program("notify", argv, files)
     env = hook_environment(environ, files, settings.shell_environment_policy.exclude)
 
-    def warn(words: str) -> None:
-        services.bus.emit(Warning(message=words))
+    def warn(message: str) -> None:
+        services.bus.emit(Warning(message=message))
 
     program = NotifyProgram(argv, files.cwd, without_modules_here(argv, env), warn)
     rest.subscribe(TurnNotices(program, rest.session_id, files.cwd))

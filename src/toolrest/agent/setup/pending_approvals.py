@@ -1,4 +1,4 @@
-"""Pending approvals of a session: where they wait, and acting on an answer exactly once."""
+"""Pending approvals of a session: their store, and acting on an answer at most once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> FileApprovals:
-    """What writes this session's questions down."""
+    """The store of this session's pending approvals."""
     from toolrest.gate.approval.pending import ApprovalScope
     from toolrest.gate.approval.pending_store import FileApprovals, PendingStore
 
@@ -41,7 +41,7 @@ def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> F
 
 
 def waiting(approvals: Approvals) -> list[PendingApproval]:
-    """The questions of this session that nobody acted on yet."""
+    """The pending approvals of this session that are not used yet."""
     desk = approvals.deferring
     if desk is None:
         return []
@@ -56,15 +56,15 @@ async def resume(
     answer: ReviewDecision | None,
     note: str,
 ) -> ToolOutput:
-    """Answer a question (or take the answer it has) and run its call: at most once, ever.
+    """Answer a pending approval (or take the answer it has) and run its call, at most once.
 
-    PendingError when it is not genuine, too old, used up, unanswered or of another workspace.
+    PendingError when it is not genuine, expired, used up, unanswered or of another workspace.
     """
     from toolrest.gate.approval.pending import PendingError
 
     desk = approvals.deferring
     if desk is None:
-        raise PendingError("this session has no place for pending approvals")
+        raise PendingError("this session has no store of pending approvals")
     if (pending.workspace, pending.sandbox_mode) != (
         desk.around.workspace,
         desk.around.sandbox_mode,

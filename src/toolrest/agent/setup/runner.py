@@ -1,4 +1,4 @@
-"""From settings to what starts programs. Loaded with the first program, not with the session."""
+"""The runner of a session's programs, from its settings. Loaded with the first program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def session_runner(
     bus: Bus | None = None,
     tally: CommandCount | None = None,
 ) -> Runner:
-    """What starts a session's programs."""
+    """The runner of a session's programs."""
 
     def blocked(what: Blocked) -> None:
         if bus is not None:
@@ -57,7 +57,7 @@ def session_runner(
 
 
 def confinement_of(settings: Settings, *, external: bool = False) -> Confinement:
-    """What the settings say about programs; `external` where something else confines them."""
+    """The confinement of the settings; `external` where something else confines programs."""
     variables = settings.shell_environment_policy
     return Confinement(
         network="on" if external else network_of(settings),
@@ -90,7 +90,7 @@ def standalone_runner(
     hosts: tuple[str, ...] = (),
     backend: Backend | None = None,
 ) -> Runner:
-    """What a session's commands run with, without the session."""
+    """A session's runner without the session."""
     files = path_policy(config, config.workspace or os.getcwd())
     settled = confinement_of(config.value)
     confinement = replace(

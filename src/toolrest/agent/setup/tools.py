@@ -1,6 +1,7 @@
-"""A session's skills: looked for once, when somebody first needs them.
+"""Skills and the user's own tools of a session.
 
-The user's own tools: installed packages' entry points, and files in `$TOOLREST_HOME/tools`.
+Skills are searched once, on first use. Tools come from installed packages' entry points and from
+files in `$TOOLREST_HOME/tools`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class SessionSkills:
-    """Where skills may be, and what was found there.
+    """The folders of skills, and the skills in them.
 
-    Whoever uses the library has named the workspace, so its skills count unless the folder is
+    A user of the library has named the workspace, so its skills count unless the folder is
     marked untrusted; with the user's settings files it must be marked trusted.
     """
 
@@ -46,13 +47,13 @@ class SessionSkills:
 
     @cached_property
     def skills(self) -> Skills:
-        """What was found."""
+        """The skills in these folders."""
         from toolrest.tools.skills import find_skills
 
         return find_skills(self.places, self._files)
 
     def index(self) -> str:
-        """What a model is told before its first turn; empty when there is nothing to tell."""
+        """The index of the skills for the model's prompt; empty when there are none."""
         if not self.places:
             return ""
         from toolrest.tools.skills import ReadSkill
@@ -67,7 +68,7 @@ def skills_folder(home: str) -> tuple[str, ...]:
 
 
 def offers_search(settings: Settings) -> bool:
-    """Whether models are told of `web_search` at all."""
+    """Whether `web_search` is offered to models."""
     if settings.web_search is not None:
         return settings.web_search != "disabled"
     return settings.tools.tools_web_search_request
@@ -77,7 +78,7 @@ ENTRY_POINTS = "toolrest.tools"
 
 
 def add_user_tools(rest: Toolrest) -> list[str]:
-    """Register what is found; returns what could not be used, and why."""
+    """Register the user's own tools; returns a message for each one that could not be used."""
     problems: list[str] = []
     for found in (*_from_entry_points(problems), *_from_files(rest.config.home, problems)):
         try:

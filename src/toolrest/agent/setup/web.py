@@ -1,4 +1,4 @@
-"""From settings to what `webfetch` and `web_search` need; loaded with the first of them."""
+"""Options of `webfetch` and `web_search`, from the settings; loaded with the first of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def web_options(settings: Settings) -> WebOptions:
-    """How pages are fetched, and from where."""
+    """The options of `webfetch`: reachable hosts and limits."""
     listed = Allowlist(settings.tool_security.allowed_network_domains)
     open_network = settings.sandbox_workspace_write.network_access
     everything = settings.sandbox_mode == "danger-full-access"
@@ -38,7 +38,7 @@ def web_options(settings: Settings) -> WebOptions:
 
 
 def search_options(settings: Settings, environ: Mapping[str, str]) -> SearchOptions:
-    """Who answers searches, and which results are shown."""
+    """The options of `web_search`: the search service, and which results are shown."""
     chosen = settings.search
     backend, problem = _backend(chosen, environ)
     return SearchOptions(

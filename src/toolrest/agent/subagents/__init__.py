@@ -1,1 +1,1 @@
-"""Sub-agents: roles, delegation, and their lives under the parent's ceiling."""
+"""Sub-agents: roles, delegation, and their sessions, limited by the parent's rights."""

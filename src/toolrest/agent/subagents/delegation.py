@@ -1,4 +1,4 @@
-"""How a session gets sub-agents, and what a sub-agent's session is made of."""
+"""Delegation: give a session sub-agents, and make a sub-agent's session."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def delegate(
 ) -> SubAgents | None:
     """Give this session sub-agents and the tools for them; None where settings have none.
 
-    `make_model` is asked for a model with a child's settings each time one is started.
+    `make_model` makes the model of each child, with the child's settings.
     """
     settings = rest.settings
     if not settings.tools.include_collab_tools or depth >= settings.agents.max_depth:
@@ -58,7 +58,7 @@ def delegate(
 
 
 def offer(rest: Toolrest) -> None:
-    """Tell models of the tools for sub-agents."""
+    """Offer models the tools for sub-agents."""
     known = {name: role.description for name, role in roles(rest.settings).items()}
     for tool in built_in(replace(rest.parts, roles=known), "agents"):
         rest.add_tool(tool, override=True)
@@ -88,31 +88,31 @@ def _session(
         session_id=child.id,
         parent=parent,
     )
-    # Whom a mode asks nothing, no role asks either: what the parent is refused stays refused.
+    # A role cannot ask where the parent's approval policy never asks.
     asked = rest.gate.services.approvals
     asked.silent = parent.gate.services.approvals.silent or asked.silent
     for tool in parent.tools:
         if tool.group in ("user", "mcp"):
             rest.add_tool(tool)
     agents = delegate(rest, make_model, environ=environ, depth=depth, path=child.path)
-    words = [base_instructions(config.value), child.role.instructions or ""]
+    texts = [base_instructions(config.value), child.role.instructions or ""]
     return AgentSession(
         rest,
         make_model(config),
         history=child.history,
-        instructions="\n\n".join(text for text in words if text),
+        instructions="\n\n".join(text for text in texts if text),
         agents=agents,
     )
 
 
 def _silenced(config: Config, parent: Toolrest) -> Config:
-    """Where nobody can be asked, what holds for the parent holds for its child."""
+    """A child's settings with its parent's `on_ask`, for requests without an approver."""
     unasked = parent.gate.services.approvals.unasked
     return replace(config, value=config.value.replace(on_ask=unasked))
 
 
 def _asks(parent: Toolrest, path: str) -> Approver:
-    """A child's questions go where its parent's go, and say whose they are."""
+    """An approver that passes a child's requests to its parent's, with the child's path."""
 
     async def ask(request: ApprovalRequest) -> Review | None:
         tagged = request if request.agent else replace(request, agent=path)

@@ -1,4 +1,4 @@
-"""What kinds of sub-agents there are, and what is left of the parent's rights for each."""
+"""Roles of sub-agents, and the parent's settings narrowed by a role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ASKING = ("dangerous", "never", "on-failure", "on-request", "untrusted", "auto"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A kind of sub-agent. What is unset is the parent's."""
+    """A kind of sub-agent. Unset fields are the parent's."""
 
     name: str
     description: str
@@ -72,7 +72,7 @@ def roles(settings: Settings) -> dict[str, Role]:
 
 
 def narrowed(config: Config, role: Role) -> Config:
-    """The parent's settings with what the role gives up; nothing that it asks for is added.
+    """The parent's settings, narrowed by the role and never widened.
 
     The narrower sandbox and the policy that asks more win, tools are switched off and never on
     again, so no call is allowed here that the parent's settings deny.
@@ -103,7 +103,7 @@ def _most(order: tuple[str, ...], parents: str, own: str | None) -> str:
 
 
 def _both(parents: tuple[str, ...] | None, own: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Patterns that let through only what both let through.
+    """Patterns that match only what both lists match.
 
     Two globs have no glob that is their intersection, so beside a parent's list a child's counts
     by its plain names, and by patterns that the parent's list has too.

@@ -1,4 +1,4 @@
-"""Agents that an agent starts: each a session of its own, under its parent's ceiling.
+"""Sub-agents: each is a session of its own, limited by its parent's rights.
 
 A child works in the same folder with its parent's settings, narrowed by its role and never
 widened; it asks through its parent's channel, and what it may run counts for both. It ends when
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from toolrest.agent.subagents.roles import Role
 
 CLOSE_SECONDS = 1.5
-"""How long closing waits for a child; what is still there then goes on dying by itself."""
+"""How long closing waits for a child; after that it ends in the background."""
 
 
 class AgentStatus(Event):
-    """A sub-agent has another status."""
+    """The new status of a sub-agent."""
 
     type = "collab_agent_status"
     agent_id: str
@@ -55,7 +55,7 @@ class ChildAgent:
 
 
 Open = Callable[["ChildAgent"], Awaitable["AgentSession"]]
-"""Makes a child's session; its `history` is what it remembers."""
+"""Makes a child's session; it begins with the child's `history`."""
 
 
 class SubAgents:
@@ -87,17 +87,17 @@ class SubAgents:
         return {name: role.description for name, role in self._roles.items()}
 
     async def aclose(self) -> None:
-        """End every child. Bounded: whoever does not end in time is left to die."""
+        """End every child; one that does not end in time goes on ending in the background."""
         await asyncio.gather(
             *(self._end(child) for child in self._children.values()), return_exceptions=True
         )
         if self._dying:
             await asyncio.wait(self._dying, timeout=CLOSE_SECONDS)
 
-    # What the tools ask for
+    # For the tools
 
     async def spawn(self, message: str, role: str) -> str:
-        """Start an agent on a task; its id."""
+        """Start an agent on a task; returns its id."""
         self._check_room()
         child_id = str(uuid.uuid4())
         chosen = self._roles[role]
@@ -112,7 +112,7 @@ class SubAgents:
         return child_id
 
     async def send(self, agent_id: str, message: str, *, interrupt: bool) -> str:
-        """Say something to an agent, whether it is working or not."""
+        """Send a message to an agent, whether it is working or not."""
         child = self._child(agent_id)
         session = child.session
         if session is None:
@@ -130,7 +130,7 @@ class SubAgents:
     async def wait(
         self, ids: Sequence[str], seconds: float
     ) -> tuple[dict[str, Status], dict[str, Any]]:
-        """Wait for the first of them to be final; everything that is final then, or nothing."""
+        """Wait for the first final status; returns all statuses that are final then."""
         deadline = asyncio.get_running_loop().time() + seconds
         while not (found := self._finals(ids)):
             left = deadline - asyncio.get_running_loop().time()
@@ -145,14 +145,14 @@ class SubAgents:
         return found, stopped
 
     async def close(self, agent_id: str) -> Status:
-        """End an agent; how it stood before."""
+        """End an agent; returns its status before."""
         child = self._child(agent_id)
         status = child.status
         await self._end(child)
         return status
 
     async def resume(self, agent_id: str) -> Status:
-        """Open a closed agent with its memory; one that is open stays as it is."""
+        """Open a closed agent with its history; one that is open stays as it is."""
         child = self._child(agent_id)
         if child.session is None:
             try:
@@ -221,7 +221,7 @@ class SubAgents:
         return {"errored": result.error or result.reason}
 
     async def _end(self, child: ChildAgent) -> None:
-        """Close a child within a bound, whatever it does; nothing it leaves is waited for."""
+        """Close a child; waits at most CLOSE_SECONDS."""
         session, child.session = child.session, None
         if session is None:
             return
@@ -238,7 +238,7 @@ class SubAgents:
             await session.aclose()
         child.history = list(session.history.items)
 
-    # Who waits for a change
+    # Waiting for a change
 
     def _finals(self, ids: Sequence[str]) -> dict[str, Status]:
         known: dict[str, Status] = {

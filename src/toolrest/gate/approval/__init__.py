@@ -1,1 +1,1 @@
-"""Approvals: the request, who answers, grants, and questions that wait for an answer."""
+"""Approvals: the request, the approver, grants, and pending approvals."""

@@ -1,4 +1,4 @@
-"""The channel to whoever can say yes or no. Nobody there means no, with the setting that helps."""
+"""The channel to the approver; without one, a denial that names the setting that helps."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from toolrest.gate.context import Context
 
 Unasked: TypeAlias = Literal["deny", "allow", "fail", "defer"]
-"""What becomes of a call that needs approval when there is nobody to ask."""
+"""What happens to a call that needs approval when there is no approver."""
 OnAsk: TypeAlias = "Unasked | Approver"
 
 
 class Approvals:
-    """Asks the session's approver. When there is none, or it cannot ask, `unasked` decides."""
+    """The session's approver. Where there is none, or it cannot ask, `unasked` decides."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Approvals:
     ) -> None:
         self._bus = bus
         self.silent: str | None = None
-        """The mode in which nobody is asked anything, whoever has a question."""
+        """The approval policy, if it is one that never asks."""
         self._approver = on_ask if callable(on_ask) else None
         self.unasked: Unasked = unasked if callable(on_ask) else on_ask
         self._make_deferring = make_deferring
@@ -46,13 +46,13 @@ class Approvals:
 
     @property
     def deferring(self) -> FileApprovals | None:
-        """Where questions wait for other processes, made on first use."""
+        """The store of pending approvals, made on first use."""
         if self._deferring is None and self._make_deferring is not None:
             self._deferring = self._make_deferring()
         return self._deferring
 
     def admit(self, call_id: str, pin: str, review: Review) -> None:
-        """Answer the next question about this call, if it is exactly the one with this pin."""
+        """Use this review for the next request about this call, if its pin is the same."""
         self._admitted[call_id] = (pin, review)
 
     def _was_admitted(self, request: ApprovalRequest) -> Review | None:
@@ -62,13 +62,13 @@ class Approvals:
         return review if self.deferring.around.pin(request) == pin else None
 
     async def ask(self, request: ApprovalRequest, turn_id: str) -> Review:
-        """Return the yes when the call may run; raise Rejected when it may not."""
+        """The approval of a request; Rejected when it is denied, Fatal when the turn is aborted."""
         if self.silent is not None:
             raise Rejected(
                 f"not run: {request.tool} needs approval ({request.reason}), "
-                f'and approval_policy = "{self.silent}" asks nobody'
+                f'and approval_policy = "{self.silent}" never asks'
             )
-        self._bus.emit(_told(request, turn_id))
+        self._bus.emit(_event(request, turn_id))
         review = self._was_admitted(request) if self._admitted else None
         if review is None:
             review = await self.review(request)
@@ -82,7 +82,7 @@ class Approvals:
         return review
 
     async def review(self, request: ApprovalRequest) -> Review | None:
-        """What the session's approver says; None when there is nobody to ask."""
+        """The approver's review; None when there is no approver, or it cannot ask."""
         approver = self._approver
         return None if approver is None else await self._review(approver, request)
 
@@ -95,7 +95,7 @@ class Approvals:
                 kind="approval_denied",
             )
         if self.unasked != "allow":
-            raise Rejected(_nobody(request), kind="approval_denied")
+            raise Rejected(_no_approver(request), kind="approval_denied")
         return Review("approved")
 
     async def _review(self, approver: Approver, request: ApprovalRequest) -> Review | None:
@@ -109,7 +109,7 @@ class Approvals:
                 kind="approval_denied",
             ) from error
         if answer is None:
-            return None  # it cannot ask anybody about this call
+            return None  # it cannot ask about this call
         review = read_answer(answer)
         if review is None:
             raise Rejected(
@@ -119,7 +119,7 @@ class Approvals:
         return review
 
     async def ask_plainly(self, ctx: Context, question: str) -> bool:
-        """A tool's own yes-or-no question; False when nobody can answer."""
+        """Ask for approval of a tool's own question; False when denied or without an approver."""
         request = ApprovalRequest(ctx.call_id, ctx.tool, "", question, Risk.EXECUTE)
         try:
             await self.ask(request, ctx.turn_id)
@@ -128,17 +128,17 @@ class Approvals:
         return True
 
 
-def _nobody(request: ApprovalRequest) -> str:
+def _no_approver(request: ApprovalRequest) -> str:
     rule = f"; rule {request.rule}" if request.rule else ""
     return (
-        f"not run: {request.tool} needs approval ({request.reason}{rule}), and nobody can answer "
-        'here. Whoever runs Toolrest can allow it: answer through on_ask, set on_ask = "allow" or '
+        f"not run: {request.tool} needs approval ({request.reason}{rule}), and there is no "
+        'approver here. To allow it, answer through on_ask, set on_ask = "allow" or '
         f'"defer", {_other_way(request)}.'
     )
 
 
 def _other_way(request: ApprovalRequest) -> str:
-    """The setting that would have made the question unnecessary, where there is one."""
+    """The setting that would have made the approval unnecessary, where there is one."""
     if request.risk == Risk.CRITICAL:
         return "or do it yourself"
     if request.effects.connects and not request.effects.runs:
@@ -149,14 +149,14 @@ def _other_way(request: ApprovalRequest) -> str:
             "sandbox_workspace_write.writable_roots"
         )
     if any(choice.scope != "once" for choice in request.choices):
-        # What can be remembered is an ordinary question, and these lift those.
+        # What can be granted for longer is an ordinary request, which these settings allow.
         own = f'approvals.tools.{request.tool} = "allow"'
         return f'set {own}, or set approval_policy = "never"'
-    return "or write it so that what it does can be told beforehand"
+    return "or write it so that its effects can be known beforehand"
 
 
-def _told(request: ApprovalRequest, turn_id: str) -> ApprovalRequested:
-    """The event for a question, by what it is about."""
+def _event(request: ApprovalRequest, turn_id: str) -> ApprovalRequested:
+    """The event for an approval request: of a command, a patch or another call."""
     common: dict[str, Any] = {
         "call_id": request.call_id,
         "tool": request.tool,

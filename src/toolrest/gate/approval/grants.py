@@ -1,4 +1,4 @@
-"""What somebody has said yes to: in memory for the session, in one file for longer.
+"""Grants: remembered approvals, in memory for the session, in one file for longer.
 
 The file is `$TOOLREST_HOME/grants.json`: a folder that no tool and no sandboxed program can
 write. It is read again whenever it has changed, so that a revoked grant ends at once.
@@ -30,7 +30,7 @@ MAX_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One remembered yes: what, for how long, for which project, since when and from where."""
+    """One remembered approval: its key, scope, project, time and session."""
 
     key: GrantKey
     scope: GrantScope
@@ -41,12 +41,12 @@ class Grant:
 
     @property
     def id(self) -> str:
-        """A short name; the same yes given twice has the same one."""
-        told = json.dumps([self.key.to_json(), self.scope, self.project], sort_keys=True)
-        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        """A short id; the same grant made twice has the same one."""
+        text = json.dumps([self.key.to_json(), self.scope, self.project], sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored."""
+        """The grant as it is stored."""
         return {
             "key": self.key.to_json(),
             "scope": self.scope,
@@ -58,7 +58,7 @@ class Grant:
 
     @staticmethod
     def from_json(data: object) -> Grant:
-        """From what was stored; ValueError for anything that `to_json` does not write."""
+        """A stored grant; ValueError for anything that `to_json` does not write."""
         if not isinstance(data, Mapping) or data.get("scope") not in ("project", "user"):
             raise ValueError("a stored grant needs the scope project or user")
         texts = [data.get(name) for name in ("project", "tool", "session")]
@@ -85,7 +85,7 @@ class Grants:
         """Why the stored grants do not count, if they do not."""
 
     def covering(self, need: GrantKey, cwds: Sequence[str] = ()) -> Grant | None:
-        """The grant that lets this through, if there is one."""
+        """The grant that covers this need, if there is one."""
         exact = self._own.get(need)
         if exact is not None and need.kind != "run":
             return exact
@@ -95,9 +95,7 @@ class Grants:
         return None
 
     def covers_all(self, needs: Sequence[GrantKey], cwds: Sequence[str] = ()) -> Grant | None:
-        """The last of the grants that together let all of these through; None if one is missing
-        or nothing is needed.
-        """
+        """The last of the grants that together cover all needs; None if one is not covered."""
         found: Grant | None = None
         for need in needs:
             found = self.covering(need, cwds)
@@ -106,16 +104,16 @@ class Grants:
         return found
 
     def remember(self, keys: Sequence[GrantKey], scope: GrantScope, tool: str = "") -> None:
-        """Keep a yes. Raises ConfigError when it cannot be stored; then nothing is kept."""
+        """Store a grant for each key. Raises ConfigError, and stores none, if that fails."""
         project = self._project if scope == "project" else ""
         if scope == "project" and not project:
-            raise ConfigError("this session belongs to no project, so nothing can be kept for one")
+            raise ConfigError("this session has no project, so it cannot store a project grant")
         made = [Grant(key, scope, project, tool, int(time.time()), self._session) for key in keys]
         if scope == "session":
             self._own |= {grant.key: grant for grant in made}
             return
         if self._file is None:
-            raise ConfigError("this session has no files of the user's to keep it in")
+            raise ConfigError("this session has no TOOLREST_HOME to store a grant in")
         with _locked(self._file):
             old = read_grants(self._file)
             known = {grant.id for grant in old}
@@ -152,7 +150,7 @@ def stored_grants(home: str) -> list[Grant]:
 
 
 def revoke(home: str, chosen: Sequence[str]) -> list[Grant]:
-    """Take back the grants with these ids (or beginnings of one); returns them.
+    """Revoke the grants with these ids (or beginnings of one); returns them.
 
     Raises ConfigError when an id fits none or several; then all stay.
     """
@@ -165,7 +163,7 @@ def revoke(home: str, chosen: Sequence[str]) -> list[Grant]:
 
 
 def revoke_all(home: str, project: str | None = None) -> list[Grant]:
-    """Take back every stored grant, or those of one project; returns them."""
+    """Revoke every stored grant, or those of one project; returns them."""
     file = os.path.join(home, FILE)
     with _locked(file):
         grants = read_grants(file)
@@ -211,7 +209,7 @@ def read_grants(file: str) -> list[Grant]:
 
 
 def _refuse_strangers(status: os.stat_result, file: str) -> None:
-    """What somebody else could have written is nobody's yes."""
+    """Reject a grants file that other users can write."""
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"{file}: is not a regular file")
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
@@ -240,7 +238,7 @@ def _write(file: str, grants: Sequence[Grant]) -> None:
 
 @contextlib.contextmanager
 def _locked(file: str) -> Iterator[None]:
-    """One writer at a time, in all processes of the user."""
+    """Lock the grants file against other writers, in all processes of the user."""
     try:
         os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -255,8 +253,8 @@ def _locked(file: str) -> Iterator[None]:
 
 
 def for_scope(key: GrantKey, scope: GrantScope, workspace: str, project: str) -> GrantKey:
-    """The key as it is kept for a scope: a command stays where it was asked about, for the
-    project in all of that, and for the user it counts everywhere.
+    """The key as it is stored for a scope: a session's command counts in its own folder, a
+    project's in the whole project, a user's everywhere.
     """
     if key.kind != "run":
         return key

@@ -1,4 +1,4 @@
-"""What a session remembers of earlier answers, and what it offers to remember of the next one."""
+"""The memory of approvals: grants that cover a call, and the choices that make new ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RETRY = "; if the sandbox blocks it, it runs once more outside without another q
 
 
 class Remembering(NamedTuple):
-    """What came of remembering: what the model should know, or what went wrong, in words."""
+    """The result of storing an approval: a note for the model, or a problem."""
 
     note: str = ""
     problem: str = ""
@@ -31,31 +31,31 @@ class Remembering(NamedTuple):
 
 @dataclass(slots=True)
 class Memory:
-    """Grants and rules of one session, behind the questions it asks."""
+    """The grants and rules that one session's approvals consult and extend."""
 
     grants: Grants
     mode: Mode
     workspace: str
     project: str
     scopes: tuple[GrantScope, ...] = ("session",)
-    """How long a yes may be kept at all: without files of its own, a session keeps its own."""
+    """The scopes that are offered; without a home only the session's own."""
     save_rule: Callable[[Sequence[str], bool], str] | None = None
-    """Puts a prefix into the user's rules file and in force, also outside or not; says where."""
+    """Adds a prefix to the user's rules (True: also outside the sandbox); returns the file."""
 
     def recall(self, decision: Decision, needs: Sequence[GrantKey], cwd: str) -> Decision:
-        """The same decision, or a yes where somebody has said so before to all that is needed."""
+        """The same decision, or ALLOW where grants cover all that the call needs."""
         if not needs or not self.consults(decision):
             return decision
         if self.mode == "auto" and any(key.kind in ("run", "call") for key in needs):
-            return decision  # there, whatever runs something asks every time
+            return decision  # in this mode every command and server call asks
         found = self.grants.covers_all(needs, (cwd,))
         if found is None:
             return decision
-        words = f"granted before ({found.scope} {found.id})"
-        return Decision(Answer.ALLOW, f"grant.{found.scope}", words, leaves=decision.leaves)
+        reason = f"granted before ({found.scope} {found.id})"
+        return Decision(Answer.ALLOW, f"grant.{found.scope}", reason, leaves=decision.leaves)
 
     def consults(self, decision: Decision) -> bool:
-        """Whether an earlier yes can answer this question."""
+        """Whether a grant can cover this decision."""
         return (
             decision.verdict == Answer.ASK
             and self.mode != "strict"
@@ -65,7 +65,7 @@ class Memory:
     def choices(
         self, decision: Decision, keys: Sequence[GrantKey], risk: Risk, *, retries: bool = False
     ) -> tuple[Choice, ...]:
-        """The ways to say yes, each with what it makes Toolrest remember."""
+        """The choices of an approval, each with the grants that it stores."""
         offered = [Choice("once", f"{ONCE}{RETRY}" if retries else ONCE)]
         if keys and self.consults(decision) and risk < Risk.CRITICAL:
             offered += [self._kept(scope, keys) for scope in self._offered(risk)]
@@ -94,7 +94,7 @@ class Memory:
         return Choice(scope, f"{until}: {allowed}", stores)
 
     def keep(self, request: ApprovalRequest, review: Review) -> Remembering:
-        """Remember what the chosen answer said it would."""
+        """Store the grants or the rule of the chosen answer."""
         choice = request.choice(review.answer)
         if choice is None:
             return Remembering()
@@ -108,7 +108,7 @@ class Memory:
                 scope = "session" if choice.scope == "once" else choice.scope
                 self.grants.remember(choice.stores, cast("GrantScope", scope), request.tool)
         except ConfigError as error:
-            return Remembering(problem=f"the answer counts for this call only: {error}")
+            return Remembering(problem=f"the approval counts for this call only: {error}")
         return Remembering()
 
 
@@ -125,7 +125,7 @@ def _rule(prefix: Sequence[str], *, outside: bool) -> Choice:
 
 
 def needs_of(effects: Effects, tool: Tool, fingerprint: str, *, leaves: bool) -> list[GrantKey]:
-    """One key for each thing that a call touches; what cannot be told is that very call."""
+    """One grant key for each thing that a call touches; unknown effects need the exact call."""
     if effects.critical is not None or not effects.mutating:
         return []
     if effects.is_unknown:

@@ -1,4 +1,4 @@
-"""A question that outlives its process: what it holds, and what an answer to it counts for."""
+"""Pending approvals: requests that outlive their process, and the pin that an answer holds for."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _VERSION = 1
 
 
 class PendingError(ToolrestError):
-    """A pending approval cannot be used; the message says why and what to do."""
+    """A pending approval that cannot be used; the message names the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """A question that waits: the exact call, what a person is shown of it, and until when.
+    """An approval request that waits: the exact call, what is shown of it, and its expiry.
 
     `arguments` are exact, as they will run; everything else that is shown is redacted. `pin` is
     a hash over the call, where and how it would run and what was shown: an answer counts for
@@ -45,12 +45,12 @@ class PendingApproval:
     mac: str = ""
 
     def to_json(self) -> str:
-        """As text that any process of this user can resume from."""
+        """JSON text that any process of this user can resume from."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
     def from_json(text: str | bytes) -> PendingApproval:
-        """From `to_json`; PendingError for anything else. Whether it is genuine is asked later."""
+        """Read `to_json`; PendingError for anything else. Its `mac` is checked later."""
         try:
             data = json.loads(text)
             pending = PendingApproval(**data)
@@ -72,7 +72,7 @@ class PendingApproval:
 
     @property
     def request(self) -> ApprovalRequest:
-        """The question, for front ends: what is in it is redacted, and nothing is left out."""
+        """The approval request for front ends: redacted, and nothing is left out."""
         shown = self.shown
         return ApprovalRequest(
             self.call_id,
@@ -124,7 +124,7 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class ApprovalScope:
-    """Where and how a session's calls run: a yes counts for the same surroundings only."""
+    """The scope of an approval: the session, workspace and sandbox that it counts for."""
 
     session_id: str
     workspace: str
@@ -134,7 +134,7 @@ class ApprovalScope:
     writable_roots: tuple[str, ...] = ()
 
     def pin(self, request: ApprovalRequest) -> str:
-        """The hash of exactly this question."""
+        """The hash of exactly this request."""
         exact = request.exact or Exact("")
         parts = [
             request.tool,
@@ -155,7 +155,7 @@ class ApprovalScope:
 
 
 def shown_of(request: ApprovalRequest) -> JSONObject:
-    """What a person is shown of a question, as JSON."""
+    """The part of a request that a person is shown, as JSON."""
     return {
         "arguments": request.arguments,
         "reason": request.reason,

@@ -1,10 +1,8 @@
-"""Where questions wait: asked here, answered anywhere, acted on at most once.
+"""The store of pending approvals (`on_ask = "defer"`): answered by any process, used once.
 
-A pending approval is three files that are each created once and never changed: the question,
-`ID.answer` with the first answer, and `ID.taken`, which whoever creates it may act. A process
-that dies after that has used the answer up: at most once, not at least once.
-
-`on_ask = "defer"`: a question is written down, and the call may be made again after a yes.
+A pending approval is three files that are each created once and never changed: the request,
+`ID.answer` with the first answer, and `ID.taken`; the process that creates `ID.taken` may act.
+If it then dies, the answer is used up: at most once, not at least once.
 """
 
 from __future__ import annotations
@@ -51,10 +49,10 @@ class PendingStore:
     def add(
         self, request: ApprovalRequest, around: ApprovalScope, seconds: float
     ) -> PendingApproval:
-        """Write a question down; the same one that still waits is not written twice."""
+        """Store a request; one with the same pin that still waits is not stored twice."""
         pin, exact = around.pin(request), request.exact
         if exact is None:
-            raise PendingError("a question that is not about a call cannot wait")
+            raise PendingError("an approval request that is not about a call cannot wait")
         if len(exact.text) > _LONGEST:
             raise PendingError("a call with arguments this long cannot wait for an answer")
         open_ones = [p for p in self.listed() if self.state(p) in ("waiting", "answered")]
@@ -63,7 +61,7 @@ class PendingStore:
                 return known
         if len(open_ones) >= _MOST_OPEN:
             raise PendingError(
-                f"{len(open_ones)} questions wait already; answer some (`toolrest approvals list`)"
+                f"{len(open_ones)} approvals wait already; answer some (`toolrest approvals list`)"
             )
         self._forget_old()
         now = time.time()
@@ -89,12 +87,12 @@ class PendingStore:
     # Looking
 
     def listed(self) -> list[PendingApproval]:
-        """Every genuine question, oldest first."""
+        """Every genuine pending approval, oldest first."""
         found = [pending for name in self._names(".json") if (pending := self._load(name[:-5]))]
         return sorted(found, key=lambda pending: (pending.created, pending.id))
 
     def get(self, identity: str) -> PendingApproval:
-        """One question by its id, or by the start of it when that is enough."""
+        """One pending approval by its id, or by a unique start of it."""
         matching = [pending for pending in self.listed() if pending.id.startswith(identity)]
         if len(matching) != 1 or not identity:
             problem = "no pending approval has" if not matching else "several approvals have"
@@ -102,7 +100,7 @@ class PendingStore:
         return matching[0]
 
     def state(self, pending: PendingApproval) -> State:
-        """Whether it waits, was answered, was acted on, or is too old."""
+        """The state: waiting, answered, taken (used) or expired."""
         if self._exists(f"{pending.id}.taken"):
             return "taken"
         if time.time() >= pending.expires:
@@ -110,7 +108,7 @@ class PendingStore:
         return "answered" if self._exists(f"{pending.id}.answer") else "waiting"
 
     def answer_to(self, pending: PendingApproval) -> Review | None:
-        """The answer, if somebody gave one."""
+        """The answer, if there is one; PendingError when Toolrest did not write it."""
         text = self._read(f"{pending.id}.answer")
         if text is None:
             return None
@@ -143,13 +141,13 @@ class PendingStore:
         except FileExistsError:
             given = self.answer_to(pending)
             if given is None or given.answer != answer:
-                said = given.answer if given else "something else"
-                raise PendingError(f"{pending.id} was already answered: {said}") from None
+                first = given.answer if given else "something else"
+                raise PendingError(f"{pending.id} was already answered: {first}") from None
             return given
         return Review(answer, note)
 
     def take(self, pending: PendingApproval) -> None:
-        """Become the one that may act on the answer; PendingError when somebody else is.
+        """Claim the right to act on the answer; PendingError when another process has it.
 
         It is on disk before this returns, so not even a crash makes it happen twice.
         """
@@ -160,7 +158,7 @@ class PendingStore:
             raise PendingError(f"{pending.id} was already used; an answer counts once") from None
 
     def check(self, pending: PendingApproval) -> None:
-        """PendingError unless it is genuine, known here, unused and in time."""
+        """Raise PendingError unless it is genuine, known here, unused and not expired."""
         if not self._is_genuine(pending):
             raise PendingError(f"{pending.id}: this was changed, or is not from this TOOLREST_HOME")
         if not self._exists(f"{pending.id}.json"):
@@ -169,12 +167,12 @@ class PendingStore:
         if state == "taken":
             raise PendingError(f"{pending.id} was already used; an answer counts once")
         if state == "expired":
-            raise PendingError(f"{pending.id} has expired; let it be asked again")
+            raise PendingError(f"{pending.id} has expired; make the call again")
 
     # Files
 
     def _load(self, identity: str) -> PendingApproval | None:
-        """A question of the folder; one that is torn or not genuine is as good as none."""
+        """A pending approval of the folder; None for one that is torn or not genuine."""
         text = self._read(f"{identity}.json")
         if text is None:
             return None
@@ -188,7 +186,7 @@ class PendingStore:
         return hmac.compare_digest(pending.mac, self._mac({**asdict(pending), "mac": ""}))
 
     def _forget_old(self) -> None:
-        """What expired long ago: its own text says so, so that it cannot come back."""
+        """Delete what expired long ago; its expiry is part of it, so it cannot come back."""
         for pending in self.listed():
             if time.time() > pending.expires + _KEPT_AFTER:
                 for ending in (".answer", ".json", ".taken"):
@@ -213,7 +211,7 @@ class PendingStore:
             return None
 
     def _create(self, name: str, text: str) -> None:
-        """Make a whole file appear at once, on disk; FileExistsError when there is one."""
+        """Create a whole file at once, on disk; FileExistsError when there is one."""
         folder = private_folder(self.home, _FOLDER)
         try:
             temporary = f".{secrets.token_hex(8)}"
@@ -251,7 +249,7 @@ _LOOK_EVERY = 0.2
 
 @dataclass(slots=True)
 class FileApprovals:
-    """Asks through files: whoever answers is another process, now or later."""
+    """Approvals through files, which another process answers, now or later."""
 
     store: PendingStore
     around: ApprovalScope
@@ -260,7 +258,7 @@ class FileApprovals:
     expire: float = 86_400.0
 
     async def ask(self, request: ApprovalRequest) -> Review:
-        """The answer, if there is one in time, used up by this very call; else Rejected."""
+        """The answer, if one comes in time; this call uses it up. Otherwise Rejected."""
         try:
             pending = await asyncio.to_thread(self.store.add, request, self.around, self.expire)
             review = await self._answer(pending, request)
@@ -270,8 +268,8 @@ class FileApprovals:
         except PendingError as error:
             raise Rejected(f"not run: {error}", kind="approval_denied") from None
         except OSError as error:
-            words = f"not run: the approvals folder cannot be used: {reason(error)}"
-            raise Rejected(words, kind="approval_denied") from None
+            message = f"not run: the approvals folder cannot be used: {reason(error)}"
+            raise Rejected(message, kind="approval_denied") from None
         raise Rejected(_waits(pending, request), kind="approval_denied")
 
     async def _answer(self, pending: PendingApproval, request: ApprovalRequest) -> Review | None:
@@ -298,7 +296,7 @@ class FileApprovals:
 
 def _waits(pending: PendingApproval, request: ApprovalRequest) -> str:
     return (
-        f"not run yet: {request.tool} needs approval ({request.reason}), and the question waits as "
-        f"{pending.id}. Whoever runs Toolrest can answer it: `toolrest approvals approve "
-        f"{pending.id}`, or `deny`. After a yes the same call, made again, runs once."
+        f"not run yet: {request.tool} needs approval ({request.reason}), which is pending as "
+        f"{pending.id}. The user can answer it: `toolrest approvals approve {pending.id}`, or "
+        "`deny`. Once it is approved, the same call, made again, runs once."
     )

@@ -1,4 +1,4 @@
-"""The question to whoever may say yes or no, the choices it offers, and the answer."""
+"""The approval request, the choices it offers, and the approver's review."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCOPES: dict[Scope, ReviewDecision] = {
     "user": "approved_for_user",
     "rule": "approved_with_rule",
 }
-"""How far a yes reaches, and the answer that says so."""
+"""How far an approval reaches, and the answer for it."""
 
 _SPELLINGS: dict[str, ReviewDecision] = {
     **dict(SCOPES.items()),
@@ -44,7 +44,7 @@ _SPELLINGS: dict[str, ReviewDecision] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to say yes: the answer that chooses it, and exactly what is then remembered.
+    """One way to approve: the answer that chooses it, and exactly what is then granted.
 
     `stores` is what `sentence` says; a `rule` choice appends `prefix` to the user's rules file.
     """
@@ -56,11 +56,11 @@ class Choice:
 
     @property
     def answer(self) -> ReviewDecision:
-        """What an approver returns to choose this."""
+        """The answer that an approver returns to choose this."""
         return SCOPES[self.scope]
 
     def to_json(self) -> dict[str, Any]:
-        """For front ends in other processes."""
+        """JSON for front ends in other processes."""
         return {
             "scope": self.scope,
             "answer": self.answer,
@@ -80,11 +80,11 @@ class Exact:
 
 @dataclass(slots=True)
 class ApprovalRequest:
-    """What somebody is asked: this call, these effects, for this reason.
+    """The approval request for a call: its effects, and the reason why it asks.
 
-    `choices` are the ways to say yes; a yes that is not among them counts for this call only.
-    `retry_reason` is set when the sandbox has blocked the first attempt. `leaves` says that a
-    yes is a yes to running outside the sandbox.
+    `choices` are the ways to approve; an approval that is not among them counts for this call
+    only. `retry_reason` is set when the sandbox has blocked the first attempt. `leaves`: approving
+    means running outside the sandbox.
     """
 
     call_id: str
@@ -104,9 +104,9 @@ class ApprovalRequest:
     retry_reason: str | None = None
     turn_id: str = ""
     agent: str = ""
-    """Which sub-agent asks, as a path below the session that the user talks to."""
+    """The sub-agent that asks, as a path below the user's session."""
     purpose: str = ""
-    """What the call is for, in the model's words: nobody has checked them."""
+    """What the call is for, as the model describes it, unchecked."""
     changes: dict[str, Any] = field(default_factory=dict)
     parsed_cmd: tuple[dict[str, Any], ...] = ()
     """What the parts of the command are for."""
@@ -119,25 +119,25 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """An answer with words of its own: `note` tells the model why it was a no."""
+    """An approver's answer; `note` is the reason of a denial, for the model."""
 
     answer: ReviewDecision
     note: str = ""
 
     @property
     def approves(self) -> bool:
-        """Whether it is some kind of yes."""
+        """Whether the answer approves the call, for whatever scope."""
         return self.answer not in ("denied", "abort")
 
 
 Answers: TypeAlias = "ReviewDecision | Choice | Review | bool | Mapping[str, Any] | str | None"
-"""What an approver answers; None: it cannot ask anybody about this call."""
+"""An approver's answer; None: it cannot ask about this call."""
 Approver: TypeAlias = "Callable[[ApprovalRequest], Answers | Awaitable[Answers]]"
 
 
 def read_answer(value: object) -> Review | None:
-    """What an approver meant: a yes or no, an answer's name, a Choice, a Review, or Codex's own
-    form of them (`{"denied": {"rejection": …}}`); None for anything else.
+    """The review that an approver's answer means: a bool, an answer's name, a Choice, a Review, or
+    Codex's own form of them (`{"denied": {"rejection": …}}`); None for anything else.
     """
     if isinstance(value, bool):
         return Review("approved" if value else "denied")

@@ -1,7 +1,7 @@
-"""Questions of a model to the person behind the session: what is asked, who answers.
+"""A model's questions to the user, and the front end that answers them.
 
-They go where approvals go: to a front end that can take text. Without one, only answers that the
-user has put into the settings count; nobody is waited for who is not there.
+They go where approvals go: to a front end that can take text. Without one, only the answers in
+the setting `user_input.answers` count, and no call waits.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from toolrest.gate.bus import Bus
 
 UNAVAILABLE = (
-    "request_user_input is unavailable in Default mode: nobody can answer here. Decide with what "
-    "you know and say so, or end your turn with the question. Whoever runs Toolrest can give "
-    "answers beforehand with user_input.answers."
+    "request_user_input is unavailable in Default mode: no user can answer here. Decide with what "
+    "you know and say so, or end your turn with the question. The user can give answers "
+    "beforehand with the setting user_input.answers."
 )
 CANCELLED = "request_user_input was cancelled before receiving a response"
 
 
 class NobodyThere(Exception):
-    """Raised by a front end that turns out to have nobody who could answer in words."""
+    """Raised by a front end that turns out to have no user who can answer with text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class UserQuestion:
     is_secret: bool = False
 
     def to_json(self) -> JSONObject:
-        """As events and clients have it."""
+        """JSON for events and clients."""
         options = [{"label": o.label, "description": o.description} for o in self.options]
         return {
             "id": self.id,
@@ -64,7 +64,7 @@ class UserQuestion:
 
 @dataclass(frozen=True, slots=True)
 class UserQuestions:
-    """What a front end is handed: the questions of one call."""
+    """The questions of one call, for a front end."""
 
     call_id: str
     turn_id: str
@@ -72,12 +72,12 @@ class UserQuestions:
 
 
 UserAnswers: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
-"""By the question's id; None when the person would not answer."""
+"""Answers by the question's id; None when the user cancelled."""
 OnQuestion: TypeAlias = "Callable[[UserQuestions], UserAnswers | Awaitable[UserAnswers]]"
 
 
 class Questions:
-    """The session's channel to somebody who can answer in words."""
+    """The session's channel for questions that the user answers with text."""
 
     def __init__(
         self, bus: Bus, on_question: OnQuestion | None, answers: Mapping[str, str] | None = None
@@ -87,7 +87,7 @@ class Questions:
         self._answers = dict(answers or {})
 
     async def ask(self, asked: UserQuestions) -> dict[str, tuple[str, ...]]:
-        """Every question's answers; RespondToModel when nobody can or will give them."""
+        """Every question's answers; RespondToModel when the user cannot or will not answer."""
         if self._on_question is None:
             return self._configured(asked)
         shown = [question.to_json() for question in asked.questions]
@@ -103,8 +103,8 @@ class Questions:
         except RespondToModel:
             raise
         except Exception as error:
-            words = f"asking the user failed: {type(error).__name__}: {error}"
-            raise RespondToModel(words) from error
+            message = f"asking the user failed: {type(error).__name__}: {error}"
+            raise RespondToModel(message) from error
         if given is None:
             raise RespondToModel(CANCELLED)
         return {question.id: _texts(given, question.id) for question in asked.questions}

@@ -1,4 +1,4 @@
-"""The shape of an audit log: how a line is sealed, and how the head file remembers the end.
+"""The hash chain of an audit log: how a line is sealed, and how the head file records the end.
 
 A line is one JSON object. `n` counts lines from 1, `prev` is the hash of the line before, and
 `hash`, always last, is the SHA-256 of the line without it. The head file holds the count and
@@ -24,7 +24,7 @@ _SEAL_SIZE = len(_SEAL) + 64 + len(_END)
 
 
 def _encoder() -> Callable[[JSONObject], str]:
-    """Compact JSON. The encoder itself is made once, not once a line: half of what it costs."""
+    """A compact JSON encoder, made once and not once a line: half of what it costs."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return json.JSONEncoder(check_circular=False, separators=(",", ":"), default=str).encode

@@ -1,7 +1,7 @@
-"""What was decided and what came of it, written where no tool can change it.
+"""The audit log: decisions and results, written where no tool can change them.
 
 The log is a listener: it turns events, whose texts are already redacted, into lines of a hash
-chain. One session writes one file and its head file; nobody else ever writes to either.
+chain. One session writes one file and its head file, and nothing else writes to either.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class AuditLog:
         self._waiting: list[JSONObject] = []
         self._syncing = self._sync_again = False
         self._timed_by: asyncio.AbstractEventLoop | None = None
-        """Whose timer starts the next sync; it goes with the loop."""
+        """The loop whose timer starts the next sync; a closed loop's timer is lost."""
         self._ended = False
         self.path: str | None = None
         _refuse_inside(self._folder, self._home, writable_roots)
@@ -90,17 +90,16 @@ class AuditLog:
         return self.path or ""
 
     def on_event(self, event: Event) -> None:
-        """Write a line for a decision, a result or a hook; other events are not for the audit.
+        """Write a line for a decision, a result or a hook; other events are not audited.
 
         The line then survives the death of this process; `sync` makes it survive the machine's.
-        That a reading call may run is written together with its result: half the writing, and a
-        read whose result nobody got is worth no line. AuditError means that the line could not
-        be written, and that the call must not start.
+        An allowed call that only reads is written together with its result: half the writing, and
+        a read without a result needs no line. AuditError means that the line could not be
+        written, and that the call must not start.
         """
         record = _RECORDS.get(type(event))
         if record is None:
             return
-        # What a reading call may do is written with its result.
         wait = (
             type(event) is ToolCallDecision and event.verdict == Answer.ALLOW and not event.mutating
         )
@@ -114,7 +113,7 @@ class AuditLog:
                     return
                 self._write()
                 log = self._log
-            self._to_disk(log)  # without the lock: nobody has to wait for a disk to write a line
+            self._to_disk(log)  # without the lock: writing a line must not wait for the disk
 
     def sync_soon(self) -> None:
         """Put every line on disk in a moment, in a thread; syncs that would overlap are one.
@@ -135,13 +134,13 @@ class AuditLog:
         again = True
         while again:
             self._sync_again = False
-            with contextlib.suppress(AuditError):  # it is remembered, and told to the next call
+            with contextlib.suppress(AuditError):  # `_broken` has it for the next call
                 self.sync()
             again = self._sync_again
         self._syncing = False
 
     def close(self) -> None:
-        """Write the last line and let go of the files; may be called twice."""
+        """Write the last line and close the files; may be called twice."""
         if self._log >= 0 and not self._ended:
             with contextlib.suppress(AuditError):  # without it the log says that it broke off
                 self._append({"type": "session_end", "time": time.time()})
@@ -174,10 +173,10 @@ class AuditLog:
         try:
             self._repair()
             write_all(self._log, lines)
-            # The lines first: a head that is behind tells of a crash, one ahead of a cut.
+            # The lines first: a head that is behind means a crash, one ahead a cut log.
             os.pwrite(self._head, head_record(count, last), 0)
         except OSError as error:
-            # What could not be written is told to the caller, not kept for later.
+            # The error goes to the caller; records that failed are not kept for later.
             self._waiting.clear()
             raise self._failed(error) from error
         self._waiting.clear()
@@ -185,7 +184,7 @@ class AuditLog:
         self._count, self._last = count, last
 
     def _repair(self) -> None:
-        """After a write that failed: cut the torn line off, so that the chain can go on."""
+        """Cut off a line that was torn by a failed write, so that the chain can go on."""
         if self._broken:
             os.ftruncate(self._log, self._size)
             self._broken = ""
@@ -217,7 +216,7 @@ class AuditLog:
         self._write()
 
     def _create(self) -> None:
-        # Under our own home the folder is ours to close; one that a person chose stays as it is.
+        # Only a folder under our own home gets private rights; a configured one stays as it is.
         parent, name = os.path.split(self._folder)
         ours = self._home is not None and _is_inside(self._folder, self._home)
         folder = private_folder(parent, name) if ours else private_folder(self._folder)

@@ -1,7 +1,7 @@
-"""Whether an audit log is what was once written, and how it reads.
+"""Verify and show an audit log.
 
-There is no secret in the chain: it shows what was changed afterwards, but whoever can write
-both the log and its head file can forge both.
+There is no secret in the chain: it shows what was changed afterwards, but a process that can
+write both the log and its head file can forge both.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Finding: TypeAlias = Literal[
     "uncovered",
     "no_head",
 ]
-CAVEAT = "Whoever can write both the log and its head file can forge them."
-_WORDS: dict[Finding, str] = {
+CAVEAT = "Anyone who can write both the log and its head file can forge them."
+_MESSAGES: dict[Finding, str] = {
     "intact": "All {count} lines are intact.",
     "edited": "Line {line} was edited: its content does not match its hash.",
     "removed": "Line {line} was removed (lines up to {last} are missing).",
@@ -63,7 +63,7 @@ _ARGUMENTS_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What `verify` found. `line` is the first line at fault, counted from 1."""
+    """The result of `verify`. `line` is the first line at fault, counted from 1."""
 
     ok: bool
     finding: Finding
@@ -168,7 +168,7 @@ class _Scan:
             fault = "reordered"
         if fault == "rewritten" and line > 1:
             line -= 1
-        message = _WORDS[fault].format(line=line, number=number, last=number - 1)
+        message = _MESSAGES[fault].format(line=line, number=number, last=number - 1)
         return VerifyResult(False, fault, self.count, line, message)
 
 
@@ -187,8 +187,8 @@ def _compare_with_head(scan: _Scan, head_path: str) -> VerifyResult:
         finding, line = "torn", scan.count + 1
     elif count < scan.count:
         finding, line = "uncovered", count + 1
-    words = _WORDS[finding].format(line=line, count=count, there=scan.count, head=head_path)
-    return VerifyResult(finding == "intact", finding, scan.count, line, words, scan.ended)
+    message = _MESSAGES[finding].format(line=line, count=count, there=scan.count, head=head_path)
+    return VerifyResult(finding == "intact", finding, scan.count, line, message, scan.ended)
 
 
 def _read_head(path: str) -> tuple[int, str] | None:

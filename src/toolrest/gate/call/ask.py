@@ -1,6 +1,6 @@
-"""What somebody is asked about a call: everything it will do, and what each yes would mean.
+"""Approval requests for calls: everything a call will do, and what each choice approves.
 
-Only loaded when somebody is asked.
+Only loaded when an approval is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RETRY_REASON = "command failed; retry without sandbox?"
 async def ask(
     walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool = False
 ) -> Review | None:
-    """The yes, or None when it was a hook's; anything else is raised."""
+    """The approver's review, or None when a hook approved; a denial is raised."""
     gate = walk.gate
     request = _request_for(walk, call, decision, retry=retry)
     review: Review | None = None
@@ -46,10 +46,10 @@ async def ask(
 
 
 async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
-    """Whether a call that the sandbox has blocked may be tried once more outside.
+    """Whether a call that the sandbox has blocked may be retried outside.
 
-    Who was asked about this very call was told so, and is not asked again; a yes from
-    earlier does not reach outside.
+    A one-off approval of this call covers the retry where its prompt said so; earlier approvals
+    and grants do not.
     """
     if not _may_retry(walk.gate, call):
         return False
@@ -70,7 +70,7 @@ def _may_retry(gate: Gate, call: ResolvedCall) -> bool:
 def _request_for(
     walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool
 ) -> ApprovalRequest:
-    """The question about a call; `retry`: the sandbox has blocked its first attempt."""
+    """The approval request for a call; `retry`: the sandbox has blocked its first attempt."""
     redact = walk.gate.services.redactor.redact
     shown = call.tool.question(call.args, call.ctx)
     exact = Exact(walk.route.text, walk.route.freeform) if walk.route is not None else None
@@ -109,6 +109,6 @@ def _choices(walk: Walk, call: ResolvedCall, decision: Decision) -> tuple[Choice
         call.risk,
         retries=again and call.tool.skips_second_question,
     )
-    # What holds a secret is neither shown nor kept.
+    # A choice that holds a secret is neither shown nor stored.
     redact = services.redactor.redact
     return tuple(choice for choice in choices if redact(choice.sentence) == choice.sentence)

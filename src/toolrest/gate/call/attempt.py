@@ -1,11 +1,7 @@
-"""Running a call that may run: within its time, once more outside where that is allowed.
+"""The attempt to run an approved call: time limit, retry outside the sandbox, hashes of files.
 
-Running a call that declares writes: into the files it was judged by, and what became of them.
-
-Has a file changed since this session read it? Then what is about to be written may undo it.
-
-Whoever changed it, a person, another agent or a command of this one: the model's picture of the
-file is old, and it has to look again before it writes.
+A call that declares writes is refused when a file is stale, that is, changed since this session
+read it: the model's picture of the file is old, and the write could undo the change.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ LEFT_BEHIND = "the work did not stop within 2 s of being cancelled and was left 
 
 
 async def run_decided(walk: Walk, call: ResolvedCall) -> ToolOutput:
-    """Run a call; what may change something waits for the turn to be ready for that."""
+    """Run a call; a mutating one first waits for the turn's `before_mutation`."""
     walk.ran = call
     if not call.effects.mutating:
         return await attempt(walk, call)
@@ -90,7 +86,7 @@ async def _perform(walk: Walk, call: ResolvedCall) -> ToolOutput:
 
 
 async def _collect(walk: Walk, pieces: AsyncIterator[Any], call: ResolvedCall) -> ToolOutput:
-    """A streaming tool: each piece is shown as it comes; memory stays bounded."""
+    """The output of a streaming tool: each piece is shown as it comes; memory stays bounded."""
     tool, ctx = call.tool, call.ctx
     collector = walk.gate.limiter.collector(walk.call_id, tool.name, tool.max_chars)
     final: ToolOutput | None = None
@@ -113,7 +109,7 @@ async def _collect(walk: Walk, pieces: AsyncIterator[Any], call: ResolvedCall) -
 
 
 def timed_out(tool: Tool, seconds: float, note: str | None = None) -> ToolOutput:
-    """What a call is answered with when its time is over."""
+    """The output of a call that timed out."""
     output = ToolOutput.error(f"{tool.name} timed out after {seconds:g} s", Timeout.kind)
     if note is not None:
         output.notes.append(note)
@@ -127,7 +123,7 @@ def _denied(error: SandboxDenied) -> ToolOutput:
 
 
 async def refuse_stale(paths: Iterable[str], ctx: Context, services: Services) -> None:
-    """RespondToModel when one of the files that a call writes is not what was read."""
+    """Raise RespondToModel when a file that a call writes has changed since it was read."""
     reads = services.reads
     if not reads:
         return
@@ -144,7 +140,7 @@ async def refuse_stale(paths: Iterable[str], ctx: Context, services: Services) -
 
 
 def refuse_moved(paths: Iterable[str], ctx: Context) -> None:
-    """RespondToModel when a judged place is now reached through a link: it would be another one."""
+    """Raise RespondToModel when a judged path now leads through a link to another file."""
     for path in paths:
         if ctx.files.canonical(path) != path:
             raise RespondToModel(
@@ -157,12 +153,12 @@ def _looks_changed(path: str, stamp: ReadStamp) -> bool:
     try:
         now = os.stat(path)
     except OSError:
-        return False  # gone: what the tool makes of that it says itself
+        return False  # gone: the tool reports that itself
     return (now.st_size, now.st_mtime_ns, now.st_ino) != (stamp.size, stamp.mtime_ns, stamp.inode)
 
 
 def note_written(hashes: Mapping[str, str | None], services: Services) -> None:
-    """Our own writes do not make a file stale."""
+    """Record the session's own writes, which do not make a file stale."""
     for path, sha256 in hashes.items():
         if path not in services.reads:
             continue
@@ -178,17 +174,17 @@ _QUICK_HASH = 8 << 20
 
 
 async def attempt_hashed(walk: Walk, call: ResolvedCall) -> ToolOutput:
-    """Run it, with a hash of each file before and after."""
+    """Run the tool, with a hash of each written file before and after."""
     paths = call.effects.writes
     services = walk.gate.services
-    # Again: somebody may have taken their time to say yes.
+    # Again: the approval may have taken a long time.
     await refuse_stale(paths, call.ctx, services)
     refuse_moved(paths, call.ctx)
     before = await call.ctx.in_thread(_hash_all, paths)
     try:
         output = await attempt(walk, call)
     except BaseException:
-        # No waiting here: a cancelled call must end now. A large file is not worth it.
+        # No thread and no large files here: a cancelled call must end now.
         walk.files = _changes(before, _hash_all(paths, _QUICK_HASH))
         raise
     after = await call.ctx.in_thread(_hash_all, paths)

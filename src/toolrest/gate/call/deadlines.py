@@ -1,4 +1,4 @@
-"""The time limits of a session's calls: one timer for all of them.
+"""Deadlines of a session's calls: one timer for all of them.
 
 A timer per call would be most of what a quick call costs. When a call's time is up its work is
 cancelled; work that does not stop within the grace is given up on.
@@ -13,7 +13,7 @@ from toolrest.gate.threads import GRACE_SECONDS
 
 
 class Deadline:
-    """One call's limit. Stopping it costs nothing."""
+    """One call's time limit. Stopping it costs nothing."""
 
     __slots__ = ("_deadlines", "_expired", "_give_up", "_seconds", "_task", "due")
 
@@ -33,7 +33,7 @@ class Deadline:
         self.due = due
 
     def expire(self, now: float) -> None:
-        """Time is up: cancel the work, or give up on work that was cancelled before."""
+        """Cancel the work when its time is up, or give up on work that was cancelled before."""
         if self._expired:
             self.stop()
             self._give_up(self._seconds)
@@ -44,11 +44,11 @@ class Deadline:
             self._task.cancel()
 
     def take(self) -> bool:
-        """Whether this deadline cancelled the task, and nobody else did; takes that back."""
+        """Whether only this deadline cancelled the task; if so, the cancellation is taken back."""
         return self._expired and self._task is not None and self._task.uncancel() == 0
 
     def stop(self) -> None:
-        """The work is over, or somebody else sees to its end."""
+        """Remove the deadline: the work is over, or is being cancelled otherwise."""
         self._deadlines.forget(self)
 
 
@@ -74,11 +74,11 @@ class Deadlines:
         return deadline
 
     def forget(self, deadline: Deadline) -> None:
-        """A deadline that does not matter any more; the timer finds that out when it fires."""
+        """Remove a deadline; the timer finds that out when it fires."""
         self._open.discard(deadline)
 
     def close(self) -> None:
-        """No timer is left."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""What would become of this call, and which rule says so? Nothing runs and nobody is asked."""
+"""Explain the decision on a call and the rule behind it, without running it or asking."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The verdict on a call, the rule that gives it, and what a yes could be remembered as."""
+    """The verdict on a call, the rule that gives it, and the choices of an approval."""
 
     tool: str
     verdict: Answer
@@ -47,7 +47,7 @@ class Explanation:
 
 
 def explain(gate: Gate, item: CallItem) -> Explanation:
-    """Take a call as far as its decision. Hooks are not run and the disk is not looked at."""
+    """Take a call as far as its decision, without hooks and without looking at files."""
     name = item.name
     try:
         found = route(item, gate.registry)

@@ -1,4 +1,4 @@
-"""May this call run? The tool's own verdict or the table, then overrides, then earlier answers."""
+"""The decision on a call: the tool's own or the table's, then overrides, then approvals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BORDERS = ("critical", "unread", "leave", "refused")
 
 
 def decide(walk: Walk, call: ResolvedCall) -> Decision:
-    """The decision on a call, and what may change it afterwards: taint, then hooks."""
+    """The decision on a call, after the loop check, taint and hooks."""
     gate = walk.gate
     if not call.tool.polling:
         refusal = gate.loops.refusal(walk.fingerprint)
@@ -41,36 +41,36 @@ def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:
     overrides = gate.decider.overrides
     if overrides is not None and decision.verdict != Answer.DENY:
         server = call.tool.mcp[0] if call.tool.mcp else None
-        said = overrides.on((call.tool.name, *call.tool.aliases), server, call.effects)
-        if said is not None:
-            decision = _overridden(decision, said, gate.decider.mode)
+        override = overrides.on((call.tool.name, *call.tool.aliases), server, call.effects)
+        if override is not None:
+            decision = _overridden(decision, override, gate.decider.mode)
     return (
         _recalled(gate, call, decision, fingerprint) if decision.verdict == Answer.ASK else decision
     )
 
 
-def _overridden(decision: Decision, said: Said, mode: str) -> Decision:
-    if said.say == Answer.DENY:
-        return Decision(Answer.DENY, said.setting, f'{said.setting} = "deny" forbids it')
-    if said.say == Answer.ALLOW:
+def _overridden(decision: Decision, override: Said, mode: str) -> Decision:
+    setting = override.setting
+    if override.say == Answer.DENY:
+        return Decision(Answer.DENY, setting, f'{setting} = "deny" forbids it')
+    if override.say == Answer.ALLOW:
         lifted = (
             decision.verdict == Answer.ASK
             and not decision.leaves
             and decision.what not in _BORDERS
             and decision.rule != "command.rule"
         )
-        return Decision(Answer.ALLOW, said.setting) if lifted else decision
+        return Decision(Answer.ALLOW, setting) if lifted else decision
     if decision.verdict == Answer.ASK:
         return decision
     if mode in ("never", "dangerous"):
-        words = f'{said.setting} = "ask", and approval_policy = "{mode}" asks nobody'
-        return Decision(Answer.DENY, said.setting, words)
-    reason = f'{said.setting} = "ask"'
-    return replace(decision, verdict=Answer.ASK, rule=said.setting, reason=reason)
+        reason = f'{setting} = "ask", and approval_policy = "{mode}" never asks'
+        return Decision(Answer.DENY, setting, reason)
+    return replace(decision, verdict=Answer.ASK, rule=setting, reason=f'{setting} = "ask"')
 
 
 def _recalled(gate: Gate, call: ResolvedCall, decision: Decision, fingerprint: str) -> Decision:
-    """An ask that was answered before need not be asked again."""
+    """Allow a call that an earlier approval or grant covers."""
     memory = gate.services.memory
     if memory is None or decision.keys is not None:
         return decision

@@ -1,4 +1,4 @@
-"""What is told of a call on its way: that it began, what was decided, how it ended."""
+"""The events of a call: begin, decision, end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Source: TypeAlias = Literal["policy", "user", "config", "hook"]
 
 
 def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
-    """A call has come, with these arguments that its tool does not know."""
+    """Emit the begin of a call, with the arguments that its tool does not know."""
     tool = walk.tool
     walk.gate.services.bus.emit(
         ToolCallBegin(
@@ -38,7 +38,7 @@ def emit_begin(walk: Walk, unknown: tuple[str, ...]) -> None:
 def emit_decision(
     walk: Walk, call: ResolvedCall, decision: Decision, source: Source = "policy"
 ) -> None:
-    """What was decided about a call, and by whom."""
+    """Emit the decision on a call and its source."""
     walk.gate.services.bus.emit(
         ToolCallDecision(
             call_id=walk.call_id,
@@ -59,7 +59,7 @@ def emit_decision(
 
 
 def emit_refusal(walk: Walk, error: ToolCallError) -> None:
-    """A call that never came to a decision has its line in the audit log all the same."""
+    """Emit a denial for a call that failed before its decision, so that the audit log has it."""
     services = walk.gate.services
     services.bus.emit(
         ToolCallDecision(
@@ -77,7 +77,7 @@ def emit_refusal(walk: Walk, error: ToolCallError) -> None:
 
 
 def emit_end(walk: Walk, limited: Limited) -> None:
-    """The call has its output."""
+    """Emit the end of a call, with its output."""
     services = walk.gate.services
     output = limited.output
     failure = output.failure
@@ -102,7 +102,7 @@ def emit_end(walk: Walk, limited: Limited) -> None:
 
 
 def _raw_arguments(walk: Walk) -> str:
-    """What the model sent, of a call that was not understood."""
+    """The arguments as the model sent them, for a call that was not understood."""
     for name in ("arguments", "input", "action", "image_path", "query"):
         value = getattr(walk.item, name, None)
         if value is not None:

@@ -1,4 +1,4 @@
-"""When a call may run, read off its effects.
+"""The scheduler: when a call may run, by its effects.
 
 A call waits for every earlier call that it conflicts with and for nothing else, so readers run
 together, writers of one path run in call order, exclusive calls run alone, and nothing that
@@ -53,8 +53,8 @@ class Scheduler:
         self._running = 0
         self._count = 0
         self._barrier: Ticket | None = None
-        # Open tickets since the barrier. What came before it is over when the barrier runs, so
-        # nobody later has to look at it: a queue of exclusive calls stays a chain.
+        # Open tickets since the barrier. Earlier ones are over when the barrier runs, so later
+        # calls need not check them: a queue of exclusive calls stays a chain.
         self._since: dict[int, Ticket] = {}
         self._non_readers = 0
         self._waiting_for_slot: list[Ticket] = []
@@ -100,9 +100,7 @@ class Scheduler:
             self._non_readers -= not ticket.reader
         for dependent in ticket._dependents:
             dependent._blockers.discard(ticket)
-            for (
-                earlier
-            ) in ticket._blockers:  # it never ran: what it waited for is still to wait for
+            for earlier in ticket._blockers:  # it never ran: dependents wait for its blockers
                 _block(dependent, earlier)
             if not dependent._blockers and dependent._state == "queued":
                 heappush(self._waiting_for_slot, dependent)

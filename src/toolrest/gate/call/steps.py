@@ -28,33 +28,33 @@ _MOST_CHANGES = 3
 
 
 async def run_hooks(walk: Walk, call: ResolvedCall) -> None:
-    """PreToolUse hooks: they deny the call, or change its arguments."""
+    """Run PreToolUse hooks: they deny the call, or change its arguments."""
     if walk.gate.hooks is not None:
         walk.call = await walk.gate.hooks.before(walk, call)
 
 
 async def wait_for_turn(walk: Walk, call: ResolvedCall) -> None:
-    """The scheduler: calls that conflict run one after the other, in the model's order."""
+    """Wait for the scheduler: calls that conflict run one after the other, in call order."""
     if not walk.is_part_of_another():
         walk.ticket = walk.gate.scheduler.enter(call.effects)
         await walk.gate.scheduler.wait(walk.ticket)
 
 
 async def refuse_after_abort(walk: Walk, call: ResolvedCall) -> None:
-    """A turn that its approver ended while the call waited starts nothing more."""
+    """Refuse the call when the approver has aborted the turn while it waited."""
     failure = walk.turn.failure
     if failure is not None and failure.kind == "approval_denied":
         raise Rejected(f"not run: the turn has failed: {failure}", kind="fatal")
 
 
 async def refuse_stale_files(walk: Walk, call: ResolvedCall) -> None:
-    """A file that has changed since the model read it is not written."""
+    """Refuse to write a file that has changed since the model read it."""
     if call.effects.writes:
         await refuse_stale(call.effects.writes, call.ctx, walk.gate.services)
 
 
 async def prepare(walk: Walk, call: ResolvedCall) -> None:
-    """The tool checks what it can before anyone is asked; that may show other effects."""
+    """Let the tool check its arguments before the approval; that may show other effects."""
     if not call.tool.prepares:
         return
     effects = await call.tool.prepare(call.args, call.ctx)
@@ -63,7 +63,7 @@ async def prepare(walk: Walk, call: ResolvedCall) -> None:
 
 
 async def _take_effects(walk: Walk, call: ResolvedCall, effects: Effects) -> None:
-    """The call has other effects than it was scheduled with: it waits again for its turn."""
+    """Replace the call's effects; where they differ, it waits for the scheduler again."""
     effects = canonical_effects(effects, call.ctx)
     if effects == call.effects:
         return
@@ -111,7 +111,7 @@ JUDGED: tuple[Step, ...] = (
 
 
 async def take_steps(walk: Walk) -> ToolOutput:
-    """Every step, then the run itself."""
+    """Take every step, then run the tool."""
     for step in BEFORE:
         await step(walk, walk.understood)
     for _ in range(_MOST_CHANGES):

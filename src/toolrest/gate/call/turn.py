@@ -130,7 +130,7 @@ class CallTurn:
             self._gate.services.bus.emit(TurnEnded(turn_id=self.id, reason=self._reason()))
 
     async def _settle(self) -> None:
-        """Nothing of a turn outlives it, however it ends."""
+        """Abort and await all calls: nothing of a turn outlives it."""
         for running in self._calls:
             if not running.done:
                 self._aborted = True
@@ -178,17 +178,17 @@ class CallTurn:
         return await self.answers()
 
     def fail(self, error: Fatal) -> None:
-        """A call ended fatally: its siblings finish, then the turn is over."""
+        """Record a fatal error of a call: its siblings finish, then the turn is over."""
         if self.failure is None:
             self.failure = error
 
     async def after_calls(self) -> None:
-        """Once per turn, when its last call is over and before it is said to have ended."""
+        """Hook for subclasses: once per turn, after its last call and before `TurnEnded`."""
 
     async def before_mutation(self, effects: Effects, label: str = "") -> None:
-        """Before each call that may change something: readers never wait for this.
+        """Prepare for a mutating call: readers never wait for this.
 
-        What the turn was given to prepare with runs once, before the first of them.
+        The turn's own `before_mutation` runs once, before the first of them.
         """
         if self._commit is not None:
             await self._commit()

@@ -1,8 +1,6 @@
-"""Which tool a call item means, and with which arguments.
+"""Resolve a call item: its tool, typed arguments and effects.
 
-What a call was understood as: its tool, typed arguments, and what it will touch.
-
-Calls whose arguments were repaired on the way: good enough to look, not to change (R-62).
+Calls whose arguments had to be repaired may read, but not change anything (R-62).
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class Route:
     freeform: bool = False
 
     def decode(self) -> arguments.Decoded:
-        """Typed arguments; RespondToModel says what is wrong with them."""
+        """Typed arguments; RespondToModel with the reason when they are wrong."""
         if self.freeform:
             check_freeform(self.tool, self.text)
             return arguments.Decoded(self.text)
@@ -125,7 +123,7 @@ def _custom(item: CustomToolCall, registry: Registry) -> Route:
 
 
 def _shell_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
-    """The hosted shell's action in the words of the shell tool; env and user are not honoured."""
+    """The hosted shell's action as arguments of the shell tool; env and user are ignored."""
     names = {"command": "command", "working_directory": "workdir", "timeout_ms": "timeout_ms"}
     return {
         ours: action[theirs] for theirs, ours in names.items() if action.get(theirs) is not None
@@ -150,7 +148,7 @@ def _unknown(
 
 @dataclass(slots=True)
 class ResolvedCall:
-    """A call that can be decided."""
+    """A call with its tool, typed arguments and effects, ready to be decided."""
 
     tool: Tool
     args: Any
@@ -160,7 +158,7 @@ class ResolvedCall:
 
 
 def canonical_effects(effects: Effects, ctx: Context) -> Effects:
-    """Two spellings of one path are one path to the scheduler and to the policy."""
+    """Effects with canonical paths, so that two spellings of one path conflict."""
     if not (effects.reads or effects.writes):
         return effects
     real = ctx.files.canonical
@@ -172,14 +170,14 @@ def canonical_effects(effects: Effects, ctx: Context) -> Effects:
 
 
 def fingerprint_of(found: Route) -> str:
-    """The short name of a call: the same tool with the same arguments has the same one."""
+    """The fingerprint of a call: equal for the same tool with the same arguments."""
     return fingerprint(found.tool.name, found.text if found.freeform else _loads(found.text))
 
 
 def _loads(text: str) -> Any:
     try:
         if text.startswith("{"):
-            # What `json.loads` comes to after the checks that most of its time goes into.
+            # `json.loads` without its checks, which take most of its time.
             value, end = _decode(text)
             if end == len(text):
                 return value
@@ -195,23 +193,23 @@ _LONGEST_SHOWN = 2000
 
 
 def refuse_repaired(item: CallItem, effects: Effects, arguments: str) -> None:
-    """Ask the model to say it exactly when the call may change something.
+    """Refuse a mutating call with repaired arguments; the model has to send it exactly.
 
     `arguments` is what would have run, without secrets.
     """
     if not isinstance(item, FunctionCall) or not item.repaired or not effects.mutating:
         return
-    words = f"{PREFIX}not what the schema asks for as written ({'; '.join(item.repaired)})"
-    words += f"; nothing was run, because {item.name} may change things. "
+    message = f"{PREFIX}not what the schema asks for as written ({'; '.join(item.repaired)})"
+    message += f"; nothing was run, because {item.name} may change things. "
     if len(arguments) > _LONGEST_SHOWN:
-        words += "Send the call again with exact arguments."
+        message += "Send the call again with exact arguments."
     else:
-        words += f"If this is what you meant, send exactly it: {arguments}"
-    raise RespondToModel(words, kind="input_invalid", fields=("arguments",))
+        message += f"If this is what you meant, send exactly it: {arguments}"
+    raise RespondToModel(message, kind="input_invalid", fields=("arguments",))
 
 
 def with_repair_note(item: CallItem, output: ToolOutput) -> ToolOutput:
-    """The output with a line that says what was put right."""
+    """The output with a note about repaired arguments."""
     if not isinstance(item, FunctionCall) or not item.repaired or output.failed:
         return output
     note = f"the arguments were repaired: {'; '.join(item.repaired)}"

@@ -50,7 +50,7 @@ _LARGE = 1 << 20
 
 @dataclass(slots=True)
 class Gate:
-    """Everything that the calls of one session pass through."""
+    """The parts that every call of one session passes through."""
 
     services: Services
     registry: Registry
@@ -64,12 +64,12 @@ class Gate:
     calls_made: int = 0
     turns_made: int = 0
     sync_soon: Callable[[], None] | None = None
-    """Starts putting what was decided on disk."""
+    """Starts writing the audit log's decisions to disk."""
     hooks: HookedWalks | None = None
 
 
 def _nowhere(output: ToolOutput) -> None:
-    """Drops an output: for walks that nobody waits for."""
+    """Drop an output: for walks without a waiter."""
 
 
 @dataclass(slots=True)
@@ -100,9 +100,9 @@ class Walk:
     ctx: Context | None = None
     limited: Limited | None = None
     note: str = ""
-    """What the model should know about how its call was answered."""
+    """A note for the model about its call's approval."""
     approved: bool = False
-    """Somebody was asked about this very call, and said yes."""
+    """This very call was approved by a one-off approval."""
     refused: Fatal | None = None
     """Set when the turn had already failed before this call came."""
     route: Route | None = None
@@ -146,7 +146,7 @@ class Walk:
             output = self.fatal(error)
         except (Exception, SystemExit) as error:
             # A tool that calls sys.exit() ends itself, not the program that called it.
-            output = ToolOutput.error(f"{self.name} failed: {_words(error)}")
+            output = ToolOutput.error(f"{self.name} failed: {_described(error)}")
         finally:
             _current.reset(token)
         if self.gate.hooks is not None:
@@ -170,7 +170,7 @@ class Walk:
         return ToolOutput.error(error.message, error.kind, error.fields)
 
     def abort(self) -> None:
-        """Somebody wants this call gone: from now on its own deadline is off."""
+        """Mark the call as aborted, which ends its own deadline."""
         self.aborting = True
         if self.deadline is not None:
             self.deadline.stop()
@@ -230,18 +230,18 @@ class Walk:
         if self.note:
             output = replace(output, notes=[*output.notes, self.note])
         if len(output.text) > _LARGE:
-            # Redacting and cutting a large text takes long enough to hold up everybody else.
+            # Redacting and cutting a large text would hold up the event loop.
             self.limited = await self.understood.ctx.in_thread(self._limit, output)
         return output
 
     def is_part_of_another(self) -> bool:
-        """A call that a running tool makes belongs to that tool's own call: it has the place."""
+        """Whether a running tool made this call: then it shares that call's ticket."""
         return self.parent is not None and not self.parent.ended
 
     # 3: the answer
 
     def aborted(self, note: str | None = None) -> ToolOutput:
-        """What a cancelled call is answered with."""
+        """The output of a cancelled call."""
         seconds = max(monotonic() - self.started, 0.1)
         text = (
             self.tool.aborted_text(seconds)
@@ -255,7 +255,7 @@ class Walk:
         return output
 
     def leave_behind(self, seconds: float | None = None) -> None:
-        """Answer for work that does not stop when it is told to: cancelled, or out of time."""
+        """Deliver an output for work that does not stop after a cancellation or time-out."""
         if self.ended:
             return
         if seconds is None or self.tool is None:
@@ -265,13 +265,13 @@ class Walk:
         self.deliver(self.end(output))
 
     def fatal(self, error: Exception) -> ToolOutput:
-        """What a call is answered with whose end also ends the turn."""
+        """The output of a call whose failure also ends the turn."""
         fatal = Fatal(f"{self.name} stopped: {error}")
         self.turn.fail(fatal)
         return ToolOutput.error(fatal.message, "fatal")
 
     def end(self, output: ToolOutput) -> ToolOutput:
-        """Cut, redact, tell. After this the call is over, whatever its work still does."""
+        """Cut, redact and emit the output. After this the call is over."""
         if self.ended:
             return output
         self.ended = True
@@ -288,7 +288,7 @@ class Walk:
         except Exception as error:
             limited = Limited(self.fatal(error), False, 0, None)
         if output.secrets:
-            # The model has read them; whatever is told or written from here on has not.
+            # The model has read them; redact them from every later event and file.
             self.gate.services.redactor.learn(output.secrets)
         try:
             emit_end(self, limited)
@@ -297,7 +297,7 @@ class Walk:
         return limited.output
 
     def _limit(self, output: ToolOutput) -> Limited:
-        """Nudge, redact, cut, spill; in a thread when there is much of it."""
+        """Add a loop note, redact, cut and spill the output; in a thread when it is large."""
         tool = self.tool
         if tool is not None and self.fingerprint and not tool.polling and not self.looping:
             output = self.gate.loops.watch(output, self.fingerprint, mutating=self.effects.mutating)
@@ -312,7 +312,7 @@ class Walk:
 _current: ContextVar[Walk | None] = ContextVar("toolrest_call", default=None)
 
 
-def _words(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno and error.strerror:
         return os_words(error)
     text = str(error)

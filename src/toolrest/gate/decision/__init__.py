@@ -1,1 +1,1 @@
-"""Whether a call may run: mode, repeated calls, taint."""
+"""The decision whether a call may run: approval policy, repeated calls, taint."""

@@ -1,4 +1,4 @@
-"""May this call run? Its strictest effect is looked up in the table of `policy/modes.py`.
+"""The decision on a call by its strictest effect, from the table of `policy/modes.py`.
 
 A hidden path is denied in every mode, and so is a write that the path policy refuses.
 """
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The verdict on one call, the rule that gave it and the reason in words."""
+    """The verdict on one call, the rule that gave it and the reason."""
 
     verdict: Answer
     rule: str
     reason: str = ""
     leaves: bool = False
-    """A yes to this is a yes to running outside the sandbox; the reason says so."""
+    """Allowing or approving this means running outside the sandbox; the reason says so."""
     what: Row = "execute"
-    """The row of the table that decided; says how far a yes may reach."""
+    """The row of the table that decided; it limits how far an approval may reach."""
     prefix: tuple[str, ...] = ()
-    """The words that a yes could put into the user's rules file, if any."""
+    """The command prefix that an approval could add to the user's rules file, if any."""
     keys: tuple[GrantKey, ...] | None = None
-    """What a yes may be remembered by, where the tool knows better than its effects."""
+    """The grant keys of an approval, where the tool knows better than its effects."""
 
 
 _ALLOW_READ = Decision(Answer.ALLOW, "table.read")
@@ -40,7 +40,7 @@ _ALLOW_READ = Decision(Answer.ALLOW, "table.read")
 
 @dataclass(slots=True)
 class Decider:
-    """Decides by effects. Explicit denies come first, so no mode can lift them."""
+    """The decision by effects. Explicit denies come first, so no mode can lift them."""
 
     files: PathPolicy
     mode: Mode = "on-request"
@@ -69,7 +69,7 @@ class Decider:
         return Decision(answer, f"table.{what}", reason, leaves=leaves, what=what)
 
     def _strictest(self, effects: Effects, risk: Risk) -> tuple[Row, Answer]:
-        """The row that asks most; of several the last, which is the gravest."""
+        """The row with the strictest answer; of several the last, which is the gravest."""
         found: tuple[Row, Answer] = ("nothing", Answer.ALLOW)
         for what in self._rows(effects, risk):
             answer = need(what, self.mode, sandboxed=not self.full_access)

@@ -1,4 +1,4 @@
-"""Notice a model that makes the same call with the same result again and again (R-73)."""
+"""Loop detection: a model makes the same call with the same result again and again (R-73)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LoopWatch:
         nudge = self.record(fingerprint, _shown(output), mutating=mutating)
         if nudge is None:
             return output
-        # A tool may return the same object every time: it is not ours to write on.
+        # A copy: a tool may return the same object every time.
         return replace(output, notes=[*output.notes, nudge])
 
     def record(self, fingerprint: str, result: str, *, mutating: bool) -> str | None:
@@ -67,7 +67,7 @@ class LoopWatch:
 
 
 def _shown(output: ToolOutput) -> str:
-    """What a model gets to see of an output: its text and its images."""
+    """The part of an output that a model sees: its text and its images."""
     if isinstance(output.content, str):
         return output.content
     return "\n".join(part.text if isinstance(part, Text) else part.url for part in output.content)

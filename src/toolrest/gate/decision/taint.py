@@ -1,7 +1,7 @@
-"""Could what a call sends out carry something away? After somebody else's words and private files.
+"""Taint: approval for calls that could send out private files after external content.
 
-A page or a server's answer may tell the model to send what it has read. So once a session holds
-both, a call that reaches outside is asked about, even where it would be allowed (S20).
+A page or a server's answer may instruct the model to send what it has read. So once a session
+holds both, a call that reaches outside is asked about, even where it would be allowed (S20).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ SETTING = "tool_security.ask_after_external_content"
 
 @dataclass(slots=True)
 class Taint:
-    """What a session has seen so far."""
+    """Whether a session has read external content and private files."""
 
     enabled: bool = True
     external: str = ""
-    """The tool that first brought somebody else's words."""
+    """The tool that first returned external content."""
     private: bool = False
 
     def note(self, call: ResolvedCall, output: ToolOutput) -> None:
-        """A call that ran is over: remember whose words it brought."""
+        """Record whether a call that ran returned external content or read private files."""
         if not self.enabled or (self.external and self.private):
             return
         effects = call.effects
@@ -40,7 +40,7 @@ class Taint:
             self.private = True
 
     def judge(self, call: ResolvedCall, decision: Decision, mode: str) -> Decision:
-        """The decision, or a question in its place."""
+        """The decision, or ASK (DENY where the mode never asks) in place of ALLOW."""
         if not (self.enabled and self.external and self.private) or mode == "dangerous":
             return decision
         if decision.verdict != Answer.ALLOW or call.tool.only_reads:
@@ -54,10 +54,10 @@ class Taint:
             f"({SETTING} = false allows){' (it runs outside the sandbox)' * decision.leaves}"
         )
         if mode != "never":
-            # A yes is for this very call: no key is offered to remember it by.
+            # An approval counts for this call only: no key is offered for a grant.
             return replace(
                 decision, verdict=Answer.ASK, rule="external.content", reason=reason, keys=()
             )
-        # Nobody can be asked. A server that the user has set up for this goes on.
+        # This mode never asks. Calls of a server that the user has configured go on.
         own = call.effects.calls and not call.effects.connects
         return decision if own else Decision(Answer.DENY, "external.content", reason)

@@ -1,1 +1,1 @@
-"""The user's own programs around each call."""
+"""Hooks: the user's own programs around each call, and the notify program."""

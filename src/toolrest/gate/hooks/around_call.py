@@ -1,4 +1,4 @@
-"""Where a call's walk meets the user's hooks. Without hooks none of this is loaded."""
+"""Hooks around a call: PreToolUse, PermissionRequest, PostToolUse. Not loaded without hooks."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MOST_RESPONSE = 1 << 20
 
 
 class Line:
-    """Calls leave in the order in which they came, however long the hooks of each one take."""
+    """A queue that calls leave in the order they came, however long the hooks of each take."""
 
     def __init__(self) -> None:
         self._last: asyncio.Future[None] | None = None
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Whoever enters first leaves first; the scheduler sees calls in the model's order."""
+        """First in, first out, so that the scheduler gets calls in the model's order."""
         loop = asyncio.get_running_loop()
         before, mine = self._last, loop.create_future()
         if before is not None and (before.done() or before.get_loop() is not loop):
@@ -53,7 +53,7 @@ class Line:
 
 
 class HookedWalks:
-    """The hooks of a session as its walks meet them."""
+    """The hooks of a session, as each call's walk runs them."""
 
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
@@ -75,13 +75,13 @@ class HookedWalks:
             try:
                 ready.append(walk.rewrite(values))
             except ToolCallError as error:
-                words = f"not run: a PreToolUse hook gave an input that is not valid: {error}"
-                raise _refused(walk, call, "hook_error", words) from None
+                message = f"not run: a PreToolUse hook gave an input that is not valid: {error}"
+                raise _refused(walk, call, "hook_error", message) from None
             return _names(ready[-1])
 
-        told = _told(walk, call)
-        told.rewrite = rewrite
-        hooked = await self.hooks.before(told)
+        hook_call = _hook_call(walk, call)
+        hook_call.rewrite = rewrite
+        hooked = await self.hooks.before(hook_call)
         call, walk.hooked = ready[-1], hooked
         if hooked.denies:
             raise _refused(walk, call, hooked.rule, _blocked(hooked), hooked.ends_turn)
@@ -92,7 +92,7 @@ class HookedWalks:
     async def answered(
         self, walk: Walk, call: ResolvedCall, request: ApprovalRequest
     ) -> Hooked | None:
-        """Run PermissionRequest hooks; what they answered, or None to ask the person."""
+        """Run PermissionRequest hooks; their approval, or None to ask the approver."""
         if not self.hooks.has("PermissionRequest"):
             return None
         question: JSONObject = {
@@ -104,32 +104,32 @@ class HookedWalks:
             "keys": list(request.keys),
             "fingerprint": walk.fingerprint,
         }
-        hooked = await self.hooks.at_question(_told(walk, call), question)
+        hooked = await self.hooks.at_question(_hook_call(walk, call), question)
         if hooked.denies:
-            words = f"rejected by a PermissionRequest hook: {hooked.reason}"
+            message = f"rejected by a PermissionRequest hook: {hooked.reason}"
             kind = Fatal if hooked.ends_turn else Rejected
-            raise kind(words, kind="approval_denied")
+            raise kind(message, kind="approval_denied")
         return hooked if hooked.choice == Answer.ALLOW else None
 
     def decided(self, walk: Walk, call: ResolvedCall, decision: Decision) -> Decision:
-        """The policy's decision after what the PreToolUse hooks said."""
+        """The policy's decision after the PreToolUse hooks' answers."""
         if walk.hooked is None:
             return decision
         return applied(decision, walk.hooked, call.risk, walk.gate.services.approval_policy)
 
     async def after(self, walk: Walk, output: ToolOutput) -> ToolOutput:
-        """What the model will read, after PostToolUse hooks if the tool itself was started."""
+        """The output after PostToolUse hooks, which run if the tool itself was started."""
         if walk.ended or walk.aborting:
             return output
         try:
-            told = await self._finish(walk, output)
+            final = await self._finish(walk, output)
         except asyncio.CancelledError:
             return walk.aborted("the work finished all the same")
         except AuditError as error:
             return walk.fatal(error)
-        if told is not output:
+        if final is not output:
             walk.limited = None
-        return told
+        return final
 
     async def _finish(self, walk: Walk, output: ToolOutput) -> ToolOutput:
         if walk.ran is not None and self.hooks.has("PostToolUse"):
@@ -138,7 +138,7 @@ class HookedWalks:
 
     async def _after(self, walk: Walk, call: ResolvedCall, output: ToolOutput) -> ToolOutput:
         response = _response(walk, output)
-        hooked = await self.hooks.after(_told(walk, call), response)
+        hooked = await self.hooks.after(_hook_call(walk, call), response)
         if hooked.ends_turn:
             walk.turn.fail(Fatal(f"a PostToolUse hook ended the turn: {hooked.reason}"))
         if hooked.choice == Answer.ASK:
@@ -147,8 +147,8 @@ class HookedWalks:
                 hooked.choice = Answer.DENY
         if hooked.denies:
             reason = f": {hooked.reason}" if hooked.reason else ""
-            words = f"PostToolUse hook blocked the tool result{reason}"
-            withheld = ToolOutput.error(words, "policy_denied")
+            message = f"PostToolUse hook blocked the tool result{reason}"
+            withheld = ToolOutput.error(message, "policy_denied")
             withheld.notes.append("the call itself has run; only its result is withheld")
             withheld.metadata = dict(output.metadata)
             withheld.metadata.pop("collected", None)
@@ -157,10 +157,10 @@ class HookedWalks:
 
 
 def applied(decision: Decision, hooked: Hooked, risk: Risk, mode: str) -> Decision:
-    """A policy's decision after what the PreToolUse hooks said; a denial stays one.
+    """The policy's decision after the PreToolUse hooks' answers; a denial stays one.
 
-    A hook's yes answers an ordinary question. What is critical or leaves the sandbox is for a
-    person, or for a PermissionRequest hook, which is told so.
+    A hook's `allow` approves an ordinary call. One that is critical or leaves the sandbox is for
+    the approver, or for a PermissionRequest hook, whose input says so.
     """
     if decision.verdict == Answer.ALLOW and hooked.choice == Answer.ASK:
         reason = hooked.reason or "a PreToolUse hook wants this asked"
@@ -174,12 +174,12 @@ def applied(decision: Decision, hooked: Hooked, risk: Risk, mode: str) -> Decisi
 
 
 def _refused(
-    walk: Walk, call: ResolvedCall, rule: str, words: str, ends_turn: bool = False
+    walk: Walk, call: ResolvedCall, rule: str, message: str, ends_turn: bool = False
 ) -> ToolCallError:
-    """What to raise when a hook says no; it has its line in the audit log."""
+    """The error to raise when a hook denies; its decision is emitted for the audit log."""
     walk.decided = True
-    emit_decision(walk, call, Decision(Answer.DENY, rule, words), "hook")
-    return Fatal(words, kind="policy_denied") if ends_turn else Rejected(words)
+    emit_decision(walk, call, Decision(Answer.DENY, rule, message), "hook")
+    return Fatal(message, kind="policy_denied") if ends_turn else Rejected(message)
 
 
 def _blocked(hooked: Hooked) -> str:
@@ -188,10 +188,10 @@ def _blocked(hooked: Hooked) -> str:
     return f"blocked by a PreToolUse hook: {hooked.reason}"
 
 
-def _told(walk: Walk, call: ResolvedCall) -> HookCall:
+def _hook_call(walk: Walk, call: ResolvedCall) -> HookCall:
     route = walk.route
-    told = input_of(route.text, route.freeform) if route is not None else {}
-    return HookCall(walk.call_id, walk.turn.id, call.tool.name, _names(call), told)
+    values = input_of(route.text, route.freeform) if route is not None else {}
+    return HookCall(walk.call_id, walk.turn.id, call.tool.name, _names(call), values)
 
 
 def _names(call: ResolvedCall) -> tuple[str, ...]:
@@ -223,14 +223,14 @@ def _added(output: ToolOutput, hooked: Hooked) -> ToolOutput:
 
 
 def with_notes(output: ToolOutput, hooked: Hooked | None) -> ToolOutput:
-    """The output and what hooks had to say to the model, one line each."""
+    """The output with the hooks' notes for the model, one line each."""
     if hooked is None or not hooked.notes:
         return output
     return replace(output, notes=[*output.notes, *hooked.notes])
 
 
 def input_of(text: str, freeform: bool) -> JSONObject:
-    """A call's arguments as hooks see them: an object, always."""
+    """A call's arguments as hooks get them: always an object."""
     if not freeform:
         try:
             value = json.loads(text)

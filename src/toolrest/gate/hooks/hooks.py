@@ -1,10 +1,10 @@
-"""The user's own programs around tool calls: what they are told, and what their answers do.
+"""Hooks: the user's own programs around tool calls, their input, and what their answers do.
 
-| how a hook ends | before a call | at a question | after a call |
+| how a hook ends | before a call | at an approval | after a call |
 |---|---|---|---|
-| exit 0, nothing printed | go on | ask the person | go on |
-| exit 0, JSON | allow, ask, deny, other input | yes or no | other text, withhold |
-| exit 2 | blocked, standard error says why | no | result withheld |
+| exit 0, nothing printed | go on | ask the approver | go on |
+| exit 0, JSON | allow, ask, deny, other input | approve, deny | other text, withhold |
+| exit 2 | blocked, standard error is the reason | denied | result withheld |
 | anything else | `on_error`: block (default), continue, ask | the same | the same |
 
 Hooks of one event run one after the other, in the order of the settings; the strictest counts.
@@ -34,7 +34,7 @@ _MOST_CONTEXT = 8000
 
 @dataclass(slots=True)
 class Hooked:
-    """What the hooks of one event came to; `rule` tells a deliberate answer from a failure."""
+    """The joint answer of one event's hooks; `rule`: a deliberate answer, or a failed hook."""
 
     choice: Answer | None = None
     reason: str = ""
@@ -46,18 +46,18 @@ class Hooked:
 
     @property
     def denies(self) -> bool:
-        """Whether a hook said no, or failed in a way that counts as no."""
+        """Whether a hook denied, or failed in a way that counts as a denial."""
         return self.choice == Answer.DENY
 
     @property
     def context(self) -> str:
-        """What hooks had to say to the model."""
+        """The hooks' notes for the model."""
         return "\n".join(self.notes)
 
     def take(self, reply: HookReply, rule: Literal["hook", "hook_error"]) -> None:
         """Add the answer of one more hook."""
         if reply.updated_input is not None:
-            # A yes that came before was a yes to another input.
+            # An earlier hook allowed another input.
             self.choice = None if self.choice == Answer.ALLOW else self.choice
             self.updated_input = reply.updated_input
         before = self.choice
@@ -72,7 +72,7 @@ class Hooked:
 
 @dataclass(slots=True)
 class HookCall:
-    """The call that hooks are told of, under every name that a matcher may know it by."""
+    """A call as hooks get it, with every name that a matcher may know it by."""
 
     call_id: str
     turn_id: str
@@ -83,7 +83,7 @@ class HookCall:
     """Takes a changed input, raises when it is not valid, returns the names it now has."""
 
     def payload(self) -> JSONObject:
-        """What every event about a call says of it."""
+        """The fields that every event about a call has."""
         return {
             "turn_id": self.turn_id,
             "tool_name": self.tool,
@@ -120,11 +120,11 @@ class Hooks:
         return self._hooks
 
     def has(self, event: HookEvent) -> bool:
-        """Whether anything is run at this event."""
+        """Whether a hook runs at this event."""
         return any(hook.event == event for hook in self._hooks)
 
     async def before(self, call: HookCall) -> Hooked:
-        """PreToolUse: may block, have the call asked about, allow what asks, change its input."""
+        """Run PreToolUse hooks: deny the call, ask for approval, allow it, or change its input."""
         found = Hooked()
         for hook in self._hooks:
             if hook.event != "PreToolUse" or not hook.matches(call.names):
@@ -139,28 +139,28 @@ class Hooks:
         return found
 
     async def after(self, call: HookCall, response: JSONObject) -> Hooked:
-        """PostToolUse: may withhold the result, replace its text, or add to it."""
-        # Before a call a hook must see what will run; afterwards nothing needs its secrets.
+        """Run PostToolUse hooks: withhold the result, replace its text, or add to it."""
+        # Only before a call does a hook need the exact input with its secrets.
         seen = self._redactor.redact_json(call.input)
         payload = {**call.payload(), "tool_input": seen, "tool_response": response}
         return await self._all("PostToolUse", call, call.names, payload)
 
     async def at_question(self, call: HookCall, question: JSONObject) -> Hooked:
-        """PermissionRequest: may answer in the person's place; no answer leaves it to them."""
+        """Run PermissionRequest hooks: approve or deny; without an answer the approver is asked."""
         payload = {**call.payload(), **question}
         return await self._all("PermissionRequest", call, call.names, payload)
 
     async def session_start(self, source: str = "startup") -> Hooked:
-        """SessionStart: `context` is for the model; a denial says that nothing may start."""
+        """Run SessionStart hooks: `context` is for the model; a denial stops the session."""
         return await self._all("SessionStart", None, (source,), {"source": source})
 
     async def stop(self, last_message: str = "", *, again: bool = False) -> Hooked:
-        """Stop: a denial means that the agent must go on, and its reason is what to do.
+        """Run Stop hooks: a denial means that the agent must go on, and its reason is what to do.
 
         A hook that fails never keeps an agent going: that is only reported.
         """
-        told = self._redactor.redact(last_message)
-        payload: JSONObject = {"stop_hook_active": again, "last_assistant_message": told}
+        message = self._redactor.redact(last_message)
+        payload: JSONObject = {"stop_hook_active": again, "last_assistant_message": message}
         return await self._all("Stop", None, ("stop",), payload)
 
     async def aclose(self) -> None:
@@ -181,14 +181,14 @@ class Hooks:
     async def _reply(
         self, hook: Hook, call: HookCall | None, payload: JSONObject
     ) -> tuple[HookReply, Literal["hook", "hook_error"]]:
-        told = {**self._facts, "hook_event_name": hook.event, **payload}
-        result = await self._programs.run(hook, told)
+        given = {**self._facts, "hook_event_name": hook.event, **payload}
+        result = await self._programs.run(hook, given)
         if result.problem is None and result.reply.updated_input and hook.event != "PreToolUse":
             problem = "only a PreToolUse hook may change the input"
             result = replace(result, reply=HookReply(), problem=problem)
         failed = result.problem is not None
         reply = self._redacted(self._after_error(hook, result) if failed else result.reply)
-        self._tell(hook, call, result, reply)
+        self._emit(hook, call, result, reply)
         return reply, "hook_error" if failed else "hook"
 
     def _after_error(self, hook: Hook, result: HookResult) -> HookReply:
@@ -202,7 +202,7 @@ class Hooks:
         redact = self._redactor.redact
         return replace(reply, reason=redact(reply.reason), context=redact(reply.context))
 
-    def _tell(
+    def _emit(
         self, hook: Hook, call: HookCall | None, result: HookResult, reply: HookReply
     ) -> None:
         self._bus.emit(

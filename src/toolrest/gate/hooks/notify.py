@@ -1,4 +1,4 @@
-"""The user's own program that is told when a turn is over. Nothing it does matters to the turn."""
+"""The notify program: the user's own, started when a turn is over, without effect on the turn."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _log = logging.getLogger("toolrest")
 
 
 class NotifyProgram:
-    """Starts a program with one more argument, a JSON object, and leaves it alone.
+    """A program that is started with one more argument, a JSON object.
 
-    It has a session of its own, no input, no output, and lives as long as it likes: neither a
-    turn nor the end of Toolrest waits for it. The first thing that goes wrong is said, once.
+    It has a session of its own, no input, no output and no time limit: neither a turn nor the
+    end of Toolrest waits for it. Only its first problem is reported to the user.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class NotifyProgram:
         self._warned = False
         self._running: list[Thread] = []
 
-    def tell(self, told: JSONObject) -> None:
-        """Start it; never raises."""
+    def tell(self, payload: JSONObject) -> None:
+        """Start the program; never raises."""
         self._running = [thread for thread in self._running if thread.is_alive()]
         if len(self._running) >= MOST_RUNNING:
             self._problem(f"{MOST_RUNNING} of it are still running")
             return
         try:
             child = subprocess.Popen(
-                (*self._argv, as_argument(told)),
+                (*self._argv, as_argument(payload)),
                 cwd=self._cwd,
                 env=self._env,
                 stdin=subprocess.DEVNULL,
@@ -54,29 +54,29 @@ class NotifyProgram:
         except (OSError, ValueError) as error:
             self._problem(getattr(error, "strerror", None) or str(error))
             return
-        # Somebody has to take note of its end, or it would stay a zombie.
+        # Without a wait it would stay a zombie.
         waiter = Thread(target=child.wait, name="toolrest-notify", daemon=True)
         waiter.start()
         self._running.append(waiter)
 
     def _problem(self, why: str) -> None:
-        words = f"notify: {self._argv[0]} was not started: {why}"
-        _log.warning("%s", words)
+        message = f"notify: {self._argv[0]} was not started: {why}"
+        _log.warning("%s", message)
         if not self._warned:
             self._warned = True
-            self._warn(words)
+            self._warn(message)
 
 
-def as_argument(told: JSONObject) -> str:
+def as_argument(payload: JSONObject) -> str:
     """The object as JSON in plain ASCII, long texts cut, so that any system takes it."""
-    return json.dumps({name: _cut(value) for name, value in told.items()})
+    return json.dumps({name: _cut(value) for name, value in payload.items()})
 
 
 def _cut(value: object) -> object:
     if isinstance(value, str):
         return _short(value, MOST_TEXT)
     if isinstance(value, list):
-        # Together they may be no longer than one text; the last is what was just said.
+        # Together they may be no longer than one text; the last one, the newest, comes first.
         kept: list[str] = []
         room = MOST_TEXT
         for text in reversed(value):
@@ -89,7 +89,7 @@ def _cut(value: object) -> object:
 
 
 def _short(text: str, most: int) -> str:
-    """The beginning of a text, so much of it that its JSON is no longer than this."""
+    """The beginning of a text, cut so that its JSON is at most this long."""
     kept = text
     while (size := len(json.dumps(kept))) > most and kept:
         kept = kept[: len(kept) * most // size - 1] if len(kept) * most > size else ""

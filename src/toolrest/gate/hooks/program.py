@@ -1,6 +1,6 @@
-"""One hook as a program: the user's own, unconfined, without secrets, and gone in time.
+"""A hook as a program: the user's own, unconfined, without secrets, with a time limit.
 
-What a hook's standard output means. Whatever is not understood is an error, never a yes.
+Its standard output is its reply; one that is not understood is an error, never an approval.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _SPELLINGS = {
 
 
 class BadReply(ValueError):
-    """A hook printed something that has no meaning."""
+    """A hook's output that is not a valid reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookReply:
-    """What a hook said. Nothing said is an empty one: go on."""
+    """A hook's reply. An empty one means: go on."""
 
     choice: Answer | None = None
     reason: str = ""
@@ -49,29 +49,29 @@ class HookReply:
     updated_output: str | None = None
     context: str = ""
     notice: str = ""
-    """For the person, not the model."""
+    """A message for the user, not the model."""
     ends_turn: bool = False
 
 
 def read_reply(event: HookEvent, stdout: str) -> HookReply:
-    """The meaning of a hook's output; BadReply when it has none."""
+    """The reply in a hook's output; BadReply when it is not valid."""
     text = stdout.strip()
     if not text:
         return HookReply()
     if event == "SessionStart" and not text.startswith("{"):
         return HookReply(context=text)
-    said = _Said(_object(text), event)
-    ends_turn = said.flag("continue", default=True) is False or said.interrupts
-    choice = said.choice
+    fields = _ReplyFields(_object(text), event)
+    ends_turn = fields.flag("continue", default=True) is False or fields.interrupts
+    choice = fields.choice
     if ends_turn and choice is None:
         choice = Answer.DENY
     return HookReply(
         choice,
-        said.text("permissionDecisionReason", "reason", "message", "stopReason"),
-        said.table("updatedInput", "updated_input"),
-        said.optional("updatedToolOutput", "updated_output"),
-        said.text("additionalContext", "additional_context"),
-        said.text("systemMessage"),
+        fields.text("permissionDecisionReason", "reason", "message", "stopReason"),
+        fields.table("updatedInput", "updated_input"),
+        fields.optional("updatedToolOutput", "updated_output"),
+        fields.text("additionalContext", "additional_context"),
+        fields.text("systemMessage"),
         ends_turn,
     )
 
@@ -86,8 +86,8 @@ def _object(text: str) -> JSONObject:
     return value
 
 
-class _Said:
-    """The fields of a reply, wherever the two dialects put them; a wrong type is an error."""
+class _ReplyFields:
+    """The fields of a reply, in either of the two dialects; a wrong type is an error."""
 
     def __init__(self, value: JSONObject, event: HookEvent) -> None:
         inner = value.get("hookSpecificOutput") or {}
@@ -133,7 +133,7 @@ class _Said:
 
     @property
     def choice(self) -> Answer | None:
-        """The strictest of what was said, in any of the ways to say it."""
+        """The strictest of the answers, in any of their spellings."""
         found: list[Answer] = []
         for place in self._places:
             for name in ("permissionDecision", "behavior", "decision"):
@@ -150,7 +150,7 @@ OnError: TypeAlias = Literal["block", "continue", "ask"]
 
 _BLOCK = 2
 _MOST_OUTPUT = 256 * 1024
-_MOST_WORDS = 2000
+_MOST_REASON = 2000
 _SCRIPTS = (
     ".py",
     ".sh",
@@ -179,11 +179,11 @@ class Hook:
 
     @property
     def label(self) -> str:
-        """How messages name it."""
+        """The hook's name in messages."""
         return f"{self.event} hook `{' '.join(self.command)[:200]}`"
 
     def matches(self, names: Iterable[str]) -> bool:
-        """Whether one of a call's names is meant; of regex, glob and case, what matches more.
+        """Whether the matcher matches one of a call's names, as a regex or a glob, in any case.
 
         A guard that is silently never run is worse than one that is run too often.
         """
@@ -199,7 +199,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """How a hook went: what it said, or what was wrong with it."""
+    """The result of running a hook: its reply, or what was wrong with it."""
 
     reply: HookReply
     problem: str | None = None
@@ -208,7 +208,7 @@ class HookResult:
 
 
 class HookPrograms:
-    """Runs hooks. The helper process that owns them is started with the first one."""
+    """The runner of hooks. The helper process that owns them is started with the first one."""
 
     def __init__(self, cwd: str, env: Mapping[str, str]) -> None:
         self._cwd = cwd
@@ -246,12 +246,14 @@ def _judged(hook: Hook, ran: RunResult) -> HookResult:
         return HookResult(HookReply(), ran.error or "it could not be started", None, seconds)
     if ran.timed_out:
         return HookResult(HookReply(), f"it did not end within {hook.timeout:g} s", code, seconds)
-    words = ran.stderr.strip()[:_MOST_WORDS]
+    reason = ran.stderr.strip()[:_MOST_REASON]
     if ran.state == "exited" and code == _BLOCK:
-        return HookResult(HookReply(Answer.DENY, words or "it gave no reason"), None, code, seconds)
+        return HookResult(
+            HookReply(Answer.DENY, reason or "it gave no reason"), None, code, seconds
+        )
     if ran.state != "exited" or code != 0:
         how = f"signal {ran.signal} ended it" if ran.signal else f"it exited with {code}"
-        return HookResult(HookReply(), f"{how}{f': {words}' if words else ''}", code, seconds)
+        return HookResult(HookReply(), f"{how}{f': {reason}' if reason else ''}", code, seconds)
     if ran.stdout_piece.omitted:
         problem = f"it printed more than {_MOST_OUTPUT // 1024} KiB"
         return HookResult(HookReply(), problem, code, seconds)
@@ -291,7 +293,7 @@ def _safe_path(path: str, files: PathPolicy) -> list[str]:
 
 
 def refuse_unsafe(hooks: Sequence[Hook], files: PathPolicy) -> None:
-    """A hook that a tool or a cloned project can put there is a way out: ConfigError names it.
+    """Raise ConfigError for a hook that a tool or a cloned project could replace.
 
     With full access tools can rewrite everything, and there is no sandbox to leave.
     """
@@ -321,7 +323,7 @@ def refuse_program(setting: str, argv: Sequence[str], files: PathPolicy) -> None
 def _unsafe(word: str, path: str, first: bool, files: PathPolicy) -> str | None:
     absolute = os.path.isabs(word)
     if first and not absolute and "/" not in word:
-        return None  # looked up on the PATH that we made
+        return None  # looked up on the PATH of `hook_environment`
     if not (first or _is_program(path)):
         return None
     if not absolute:

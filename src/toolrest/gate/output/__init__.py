@@ -1,1 +1,1 @@
-"""What a model is shown of a result: limited, redacted, the rest in a file."""
+"""The output that a model gets of a result: limited, redacted, the rest in a spill file."""

@@ -1,4 +1,4 @@
-"""How an output of any size is gathered while it is produced, in bounded memory.
+"""The collector of an output that is still being produced, of any size, in bounded memory.
 
 What a `Collector` shows is exactly what `truncate` would make of the redacted whole; the whole
 itself goes to a spill file as soon as it is known not to fit.
@@ -29,7 +29,7 @@ NOT_KEPT = "there is no spill folder"
 
 @dataclass(frozen=True, slots=True)
 class CollectedOutput:
-    """What came of it. Totals count the whole text as UTF-8, after decoding and redaction.
+    """A collected output. Totals count the whole text as UTF-8, after decoding and redaction.
 
     `spill_path` holds the whole text, or its first `spill_bytes` bytes when `spill_problem`
     says why the rest is missing.
@@ -45,7 +45,7 @@ class CollectedOutput:
     spill_problem: str | None = None
 
     def summary(self) -> JSONObject:
-        """What the limiter needs for its notice; goes under `collected` in the metadata."""
+        """The totals for the limiter's notice; they go under `collected` in the metadata."""
         return {
             "total_bytes": self.total_bytes,
             "total_lines": self.total_lines,
@@ -99,8 +99,8 @@ class Collector:
     def write(self, chunk: str | bytes) -> str:
         """Take a piece; return the redacted text that became certain (for a live preview).
 
-        A byte sequence or a secret that a piece leaves unfinished waits for the next one. What
-        comes after `finish` is too late and dropped.
+        A byte sequence or a secret that a piece leaves unfinished waits for the next one. Pieces
+        after `finish` are dropped.
         """
         if self._result is not None:
             return ""
@@ -118,7 +118,7 @@ class Collector:
         return chunk
 
     def finish(self) -> CollectedOutput:
-        """Say what came of it; a second call gives the same answer."""
+        """The collected output; a second call returns the same."""
         if self._result is None:
             rest = self._decoder.decode(b"", final=True)
             if self._plain is not None:

@@ -51,7 +51,7 @@ _MARKER_ROOM = 64
 
 @dataclass(slots=True)
 class Limited:
-    """An output fit for a model, and what it was before. `total_bytes` counts its whole text."""
+    """An output within its limits. `total_bytes` counts the whole text before it was cut."""
 
     output: ToolOutput
     truncated: bool
@@ -72,7 +72,7 @@ class _Whole:
     was_json: bool = False
 
     def beside(self, later: _Whole | None) -> _Whole:
-        """Keep these totals and this file when the text was cut again later."""
+        """These totals and this file, for a text that was cut again later."""
         if later is None:
             return self
         return replace(self, shown=f"at most {later.shown}", was_json=later.was_json)
@@ -120,14 +120,14 @@ class Limiter:
 
     @property
     def _redactor(self) -> Redactor | None:
-        """What hides secrets, as soon as there is one to hide."""
+        """The redactor, once it has a secret to hide."""
         known = self._known
         return known if known is not None and known.active else None
 
     def apply(
         self, output: ToolOutput, *, call_id: str, tool: str, ceiling: int | None = None
     ) -> Limited:
-        """Make an output fit to send; one that needs nothing comes back as it is.
+        """Redact and cut an output; one that needs neither comes back as it is.
 
         The notes of the output end up in its content, so a second pass adds none.
         """
@@ -158,7 +158,7 @@ class Limiter:
         )
 
     def collector(self, call_id: str, tool: str, ceiling: int | None = None) -> Collector:
-        """Return what gathers a streamed output of this call, up to the stricter limit."""
+        """A collector for a streamed output of this call, up to the stricter limit."""
         limits = self._limits(tool, ceiling)
         return Collector(
             min(limits, key=lambda limit: limit.budget),
@@ -177,7 +177,7 @@ class Limiter:
             output = _redacted(output, self._redactor)
         if output.structured is not None:
             output = _without_large_structure(output, limits)
-        # A producer that cut its text already has its totals, and a file with the whole.
+        # The tool already cut its output: reuse its totals and spill file.
         summary = _summary(output)
         if summary is not None and cut(output.text, [_with_room(one) for one in limits]) is None:
             limits = []
@@ -232,7 +232,7 @@ class Limiter:
 
 
 def _summary(output: ToolOutput) -> _Whole | None:
-    """What a producer says that had to cut before the limiter did."""
+    """The totals of a tool that cut its output before the limiter did."""
     summary = output.metadata.get("collected") if output.metadata else None
     if not isinstance(summary, dict) or not summary.get("truncated"):
         return None
@@ -250,14 +250,14 @@ def _summary(output: ToolOutput) -> _Whole | None:
 
 
 def _with_room(limit: Limit) -> Limit:
-    """Leave room for the producer's own marker, so that it is not cut a second time."""
+    """The limit with room for the tool's own marker, so that it is not cut a second time."""
     return Limit(
         limit.amount + (_MARKER_ROOM // 4 if limit.unit == "tokens" else _MARKER_ROOM), limit.unit
     )
 
 
 def _without_large_structure(output: ToolOutput, limits: list[Limit]) -> ToolOutput:
-    """Structured content goes to the model beside the text, so it has the same limit."""
+    """Drop structured content over the limit; models get it beside the text."""
     try:
         text = json.dumps(output.structured, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

@@ -13,7 +13,7 @@ View: TypeAlias = Literal["auto", "content", "structured", "both"]
 
 
 class CallResult(NamedTuple):
-    """The three things that a CallToolResult says."""
+    """The three fields of a CallToolResult."""
 
     content: list[Any]
     structured: Any
@@ -33,7 +33,7 @@ def read(result: Mapping[str, Any]) -> CallResult:
 def output_of(result: Mapping[str, Any], view: View = "auto") -> ToolOutput:
     """One output from a CallToolResult as it came over the wire.
 
-    `auto` shows the content, and what is structured only when it says more than the text does.
+    `auto` shows the content, and the structured content only when it has more than the text.
     """
     blocks, structured, failed = read(result)
     parts = [_part(block) for block in blocks]
@@ -66,18 +66,18 @@ def _shows(structured: Any, parts: list[Content], view: View) -> bool:
     if view == "content":
         return not parts
     text = "\n".join(part.text for part in parts if isinstance(part, Text))
-    return not _said(structured, text)
+    return not _in_text(structured, text)
 
 
-def _said(structured: Any, text: str) -> bool:
-    """Whether the text already has every key (or value, where there are no keys) of it."""
+def _in_text(structured: Any, text: str) -> bool:
+    """Whether the text already has every key (or value, without keys) of the structure."""
     if isinstance(structured, Mapping):
-        # A lone `result` is how servers wrap what is no object.
+        # Servers wrap a value that is no object in a lone `result`.
         if set(structured) == {"result"}:
-            return _said(structured["result"], text) and bool(text)
+            return _in_text(structured["result"], text) and bool(text)
         return bool(text) and all(str(key) in text for key in structured)
     if isinstance(structured, list):
-        return bool(text) and all(_said(item, text) for item in structured)
+        return bool(text) and all(_in_text(item, text) for item in structured)
     return bool(text) and (str(structured) in text or _compact(structured) in text)
 
 
@@ -122,8 +122,8 @@ def _resource(block: JSONObject) -> Content | None:
 
 
 def _link(block: JSONObject) -> Content | None:
-    words = f": {block['description']}" if block.get("description") else ""
-    return Text(f"[resource link {block.get('name', '')} <{block.get('uri', '')}>{words}]")
+    about = f": {block['description']}" if block.get("description") else ""
+    return Text(f"[resource link {block.get('name', '')} <{block.get('uri', '')}>{about}]")
 
 
 _READERS: Mapping[Any, Any] = {

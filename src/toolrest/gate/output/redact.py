@@ -1,4 +1,4 @@
-"""How the values of known secrets are kept out of everything that leaves the gate.
+"""Redaction: the values of known secrets are kept out of everything that leaves the gate.
 
 Every occurrence of every spelling is covered, also where occurrences overlap, and each covered
 stretch becomes the label of what was in it. A stream gives the same text as the whole would,
@@ -49,7 +49,7 @@ class Redactor:
         self._lengths = lengths
 
     def learn(self, secrets: Mapping[str, str]) -> None:
-        """From now on these values are secret too; those that `can_hide` refuses are not."""
+        """Redact these values too from now on, except those that `can_hide` refuses."""
         self._secrets |= secrets
         self._set(spellings(self._secrets))
         self.active = bool(self._texts or self._patterns)
@@ -62,7 +62,7 @@ class Redactor:
         names: Sequence[str] = SECRET_NAMES,
         patterns: Iterable[str] = (),
     ) -> Redactor:
-        """Look for the values of those variables whose names count as secret."""
+        """A redactor for the values of variables whose names count as secret."""
         names = tuple(names)
         return cls({k: v for k, v in environ.items() if is_secret_name(k, names)}, patterns)
 

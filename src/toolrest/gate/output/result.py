@@ -1,4 +1,4 @@
-"""From whatever a tool returned to one ToolOutput."""
+"""Turn a tool's return value into one ToolOutput."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING = "(no output)"
 
 
 def to_output(value: Any, tool: str) -> ToolOutput:
-    """Text stays text, JSON values are written compactly, MCP results keep their parts."""
+    """The output of a value: text as it is, compact JSON, MCP results with their parts."""
     if isinstance(value, ToolOutput):
         return checked(value, tool)
     if isinstance(value, str):
@@ -47,8 +47,8 @@ def _wrong_content(content: object) -> str | None:
         kind = type(content).__name__
         return f"`content` must be text or a list of Text and Image parts, not {kind}"
     for number, part in enumerate(content):
-        words = part.text if isinstance(part, Text) else part.url if isinstance(part, Image) else 0
-        if not isinstance(words, str):
+        text = part.text if isinstance(part, Text) else part.url if isinstance(part, Image) else 0
+        if not isinstance(text, str):
             kind = type(part).__name__
             return f"`content[{number}]` must be a Text or an Image of a string, not {kind}"
     return None

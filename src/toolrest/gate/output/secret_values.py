@@ -1,6 +1,4 @@
-"""In which spellings a secret value may turn up in a text, and which values count at all.
-
-A user's own redaction patterns: which are accepted, and how one runs over endless text.
+"""Spellings of secret values, and the user's own redaction patterns.
 
 A pattern sees one line at a time, and of a line longer than `WINDOW` one window after the
 other; so a match is never longer than a line, and a match of up to half a window is found
@@ -43,7 +41,7 @@ def spellings(secrets: Mapping[str, str]) -> dict[str, str]:
 
 
 def label(name: str) -> str:
-    """Build what stands in the place of a value."""
+    """The text that replaces a value."""
     return f"[redacted:{_NOT_IN_LABEL.sub('_', name)[:64]}]"
 
 
@@ -53,7 +51,7 @@ def can_hide(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Whether a value is a path. Only what is there tells: passwords begin with `~` or `./` too.
+    """Whether a value is an existing path: passwords begin with `~` or `./` too.
 
     One base64 key in 64 starts with a slash, so of an absolute path the first folder must exist.
     """
@@ -82,7 +80,7 @@ def _derived(value: str) -> Iterator[str]:
         yield text.replace("+", "-").replace("/", "_")
     if "\n" in value:
         yield value.replace("\n", "\r\n")
-        # Numbered or quoted line by line, a key would otherwise slip through.
+        # Also each line of a key, which may be numbered or quoted line by line.
         yield from (line for line in value.split() if _KEY_LINE.fullmatch(line))
 
 

@@ -1,8 +1,8 @@
-"""Where the whole of an output goes when only a part of it is shown.
+"""Spill files: the whole of an output of which only a part is shown.
 
 One private folder a session, `$TOOLREST_HOME/spill/<session id>/`, made when first needed.
-A spill that cannot be written is never an error of the call: it says why, and the notice of
-the output repeats it.
+A spill that cannot be written is never an error of the call: the notice of the output has the
+reason.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 class SpillFile:
     """One spilled output, written as it is produced, up to a cap of bytes.
 
-    `path` is None when the file could not be made. `problem` says why something is missing
-    and is None while the file holds everything that was written.
+    `path` is None when the file could not be made. `problem` is the reason why something is
+    missing, and None while the file holds everything that was written.
     """
 
     def __init__(self, path: str | None, descriptor: int, cap: int, problem: str | None) -> None:
@@ -90,7 +90,7 @@ class Spill:
         return os.path.join(self._home, "spill", self._session)
 
     def open(self, hint: str = "output") -> SpillFile:
-        """Make a new file whose name nobody can foresee; `hint` (a tool's name) leads it."""
+        """A new file with an unpredictable name that starts with `hint` (a tool's name)."""
         name = f"{self._count + 1:04d}-{_UNSAFE.sub('_', hint)[:48]}-{os.urandom(8).hex()}.txt"
         try:
             descriptor = self._create(name)
@@ -111,7 +111,7 @@ class Spill:
             try:
                 return private_file(self._folder, name)
             except FileNotFoundError:
-                self.close()  # somebody removed the folder meanwhile: make it again
+                self.close()  # the folder was removed meanwhile: make it again
         self._folder = private_folder(self._home, "spill", self._session)
         return private_file(self._folder, name)
 
@@ -128,7 +128,7 @@ class Spill:
             os.close(parent)
 
     def close(self) -> None:
-        """Let go of the folder and keep the files."""
+        """Close the folder and keep the files."""
         folder, self._folder = self._folder, -1
         if folder >= 0:
             os.close(folder)

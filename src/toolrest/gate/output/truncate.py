@@ -1,4 +1,4 @@
-"""Where a text is cut when it is too long: head and tail stay, the marker counts the middle.
+"""Truncate texts that are too long: head and tail stay, the marker counts the middle.
 
 Lengths are UTF-8 bytes (a token is four of them) unless the limit counts characters. A lone
 surrogate counts as the three bytes it would need; it is never a reason to fail.
@@ -32,7 +32,7 @@ class Limit:
 
     @property
     def budget(self) -> int:
-        """What may be kept, in bytes; in characters when the limit counts those."""
+        """The limit in bytes, or in characters when it counts those."""
         return self.amount * BYTES_PER_TOKEN if self.unit == "tokens" else self.amount
 
     def for_history(self) -> Limit:
@@ -50,7 +50,7 @@ class Truncated:
 
     @property
     def text(self) -> str:
-        """What is shown in its place."""
+        """Head, marker and tail: what is shown."""
         return self.head + self.marker + self.tail
 
     @property
@@ -136,7 +136,7 @@ def byte_length(text: str) -> int:
 
 
 def fits(text: str, limit: Limit) -> bool:
-    """Say whether a text is within its limit, encoding it only when its length leaves doubt."""
+    """Whether a text is within its limit; it is encoded only when its length leaves doubt."""
     budget, length = limit.budget, len(text)
     if length > budget:
         return False
@@ -170,14 +170,14 @@ def keep_tail(text: str, budget: int, unit: Unit) -> str:
 
 
 def marker(limit: Limit, total_bytes: int, omitted_chars: int) -> str:
-    """Say how much is missing, in the words that models know."""
+    """The marker of what is missing, in Codex's form, which models know."""
     if limit.unit == "tokens":
         return f"…{-((limit.budget - total_bytes) // BYTES_PER_TOKEN)} tokens truncated…"
     return f"…{omitted_chars} chars truncated…"
 
 
 def lines_header(lines: int) -> str:
-    """Head a formatted text that was cut."""
+    """The header of a formatted text that was cut."""
     return f"Total output lines: {lines}\n\n"
 
 

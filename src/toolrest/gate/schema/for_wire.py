@@ -1,4 +1,4 @@
-"""What a tool's parameters look like: in one normal form, and in the words each wire takes."""
+"""The JSON Schema of a tool's parameters, in the form that each wire takes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def for_wire(
 
 
 def argument_names(schema: JSONObject) -> dict[str, str]:
-    """Which top-level arguments of a normal schema are renamed on the Anthropic wire: new to old.
+    """The top-level arguments of a normal schema that the Anthropic wire renames: new to old.
 
     Empty for most tools. A new name is never that of another property, so the arguments of a
     call may be translated back whatever wire it came on.
@@ -92,10 +92,10 @@ def _plain(schema: JSONObject) -> JSONObject:
     """The subset with boolean, string, number, array and object; a union is its first branch."""
     if "anyOf" in schema:
         first = _plain(schema["anyOf"][0])
-        return {**first, **_plain_words(schema, first["type"])}
+        return {**first, **_plain_description(schema, first["type"])}
     written: str = schema.get("type", "string")
     type_ = "number" if written == "integer" else written
-    plain: JSONObject = {"type": type_, **_plain_words(schema, type_)}
+    plain: JSONObject = {"type": type_, **_plain_description(schema, type_)}
     if type_ == "array":
         plain["items"] = _plain(any_place(schema))
     if type_ == "object":
@@ -110,12 +110,12 @@ def _plain(schema: JSONObject) -> JSONObject:
     return plain
 
 
-def _plain_words(schema: JSONObject, type_: str) -> JSONObject:
+def _plain_description(schema: JSONObject, type_: str) -> JSONObject:
     """The description, with the values that the subset has no keyword for."""
     if type_ == "object":
         return {}
-    words = schema.get("description", "")
+    text = schema.get("description", "")
     values = [str(value) for value in schema.get("enum", ())]
-    if values and not all(value in words for value in values):
-        words = f"{words} One of: {', '.join(values)}.".strip()
-    return {"description": words} if words else {}
+    if values and not all(value in text for value in values):
+        text = f"{text} One of: {', '.join(values)}.".strip()
+    return {"description": text} if text else {}

@@ -1,8 +1,7 @@
-"""Which keywords of a JSON Schema survive, and which values they may hold.
+"""The keywords of a JSON Schema that are kept, and the values they may hold.
 
-Schemas come from strangers (MCP servers, users' files), and every string in them is read by a
-model: so text is stripped of what a person reviewing it would not see, and a value that is not
-plain JSON is left out instead of passed on.
+Schemas come from untrusted sources (MCP servers, users' files), and every string in them is read
+by a model: so invisible characters are removed, and a value that is not plain JSON is left out.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ _HIDDEN_IN_VALUE: Final = re.compile(f"[{_UNSEEN}]")
 
 
 def clean_text(text: str, limit: int = MAX_TEXT) -> str:
-    """The text as a reader sees it: nothing invisible, trimmed, at most `limit` characters."""
+    """The text without invisible characters, trimmed, at most `limit` characters."""
     seen = _HIDDEN.sub("", text[: 4 * limit]).strip()
     return seen if len(seen) <= limit else seen[: limit - 1].rstrip() + "…"
 
 
 def is_clean_name(name: str) -> bool:
-    """True for a property name that is not hiding anything and is not absurdly long."""
+    """True for a property name without invisible characters that is not too long."""
     return len(name) <= MAX_NAME and not _HIDDEN.search(name)
 
 
 def plain_values(values: object) -> list[Any]:
-    """Copies of those of a list that are JSON and hide nothing, without repeats.
+    """Copies of a list's values that are JSON without invisible characters, without repeats.
 
     1, 1.0 and true are three values.
     """
@@ -117,7 +116,7 @@ _NUMERIC: Final[dict[str, Callable[[object], bool]]] = {
     **dict.fromkeys(_BOUNDS, is_number),
     "multipleOf": _is_step,
 }
-# What survives beside `type`, `enum`, the annotations and the sub-schemas, by type.
+# Keywords kept beside `type`, `enum`, the annotations and the sub-schemas, by type.
 _CONSTRAINTS: Final[dict[str, dict[str, Callable[[object], bool]]]] = {
     "object": {},
     "array": {"minItems": _is_count, "maxItems": _is_count, "uniqueItems": partial(is_, True)},
@@ -139,7 +138,7 @@ KEYWORDS: Final = (
     *("anyOf", "prefixItems", "items", "properties", "required", "additionalProperties"),
     *ANNOTATIONS[1:],
 )
-"""All that survive, in the order in which they are written: equal schemas are equal bytes."""
+"""All kept keywords, in the order in which they are written: equal schemas are equal bytes."""
 
 # A type that is not written is read off these, first hit wins; enum values come before "string".
 _SHAPED: Final = {
@@ -151,7 +150,7 @@ _SCALAR: Final = {"string": set(_CONSTRAINTS["string"]), "number": set(_NUMERIC)
 
 
 def hinted_type(raw: Mapping[str, Any], values: list[Any]) -> list[str]:
-    """The types a schema without `type` speaks of; empty when it says nothing."""
+    """The types that a schema without `type` implies, if any."""
     if isinstance(raw.get("required"), list | tuple):
         return ["object"]
     for type_, keywords in _SHAPED.items():
@@ -177,13 +176,13 @@ def constraints(type_: str, raw: Mapping[str, Any]) -> JSONObject:
 
 
 def spoken(raw: Mapping[str, Any], name: str) -> JSONObject:
-    """What a schema says to its reader. A title counts when it says more than the name does."""
+    """The annotations of a schema. A title becomes the description unless it is the name."""
     kept: JSONObject = {}
     for source in ("description", "title"):
         text = raw.get(source)
-        words = clean_text(text) if isinstance(text, str) else ""
-        if words and (source == "description" or _letters(words) != _letters(name)):
-            kept["description"] = words
+        clean = clean_text(text) if isinstance(text, str) else ""
+        if clean and (source == "description" or _letters(clean) != _letters(name)):
+            kept["description"] = clean
             break
     if raw.get("default") is not None and (default := plain_values([raw["default"]])):
         kept["default"] = default[0]

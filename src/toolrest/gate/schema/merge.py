@@ -1,6 +1,6 @@
-"""How several normal schemas become one, not narrower than the original.
+"""Merge several normal schemas into one, not narrower than the original.
 
-The result only tells a model what to send, and the tool's own check follows: where schemas that
+The result is only what a model is offered, and the tool's own check follows: where schemas that
 hold at once differ, the first one wins. Alternative objects that must become one are read as if
 each forbade what it does not name.
 """
@@ -14,7 +14,7 @@ from toolrest.items import JSONObject
 
 
 def is_open(schema: JSONObject) -> bool:
-    """True when the schema says nothing about the value, at most something about its meaning."""
+    """True when the schema allows any value; it may have annotations."""
     return "type" not in schema and "anyOf" not in schema
 
 
@@ -76,7 +76,7 @@ def common_object(objects: Sequence[JSONObject]) -> JSONObject:
 
 
 def any_place(array: JSONObject) -> JSONObject:
-    """What may stand somewhere in an array, for readers that know nothing of places."""
+    """The schema of any item of an array, for readers that do not know `prefixItems`."""
     places: list[JSONObject] = array.get("prefixItems", [])
     closed = len(places) >= array.get("maxItems", len(places) + 1)
     return any_of(places if closed and places else [*places, array["items"]])

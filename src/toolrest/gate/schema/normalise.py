@@ -1,4 +1,4 @@
-"""How any JSON Schema becomes one that every model API can read.
+"""Normalise a JSON Schema into one that every model API can read.
 
 The normal form: every node is `{}` (any value), has one `type`, or is an `anyOf` of such nodes;
 objects have `properties`, arrays have `items`; no references, no `allOf`, no null, no booleans
@@ -65,7 +65,7 @@ def _ordered(schema: JSONObject, budget: _Budget) -> JSONObject:
 
 
 class _Unusable(Exception):
-    """Why the schema cannot be used, with the place in it."""
+    """The reason why the schema cannot be used, with the path in it."""
 
 
 class _Budget:
@@ -81,7 +81,7 @@ class _Budget:
 
 
 class _At(NamedTuple):
-    """Where in the schema we are, and which references led here."""
+    """The path in the schema, and the references that led there."""
 
     path: str = "#"
     depth: int = 0
@@ -121,7 +121,7 @@ class _Normaliser:
             schema = {"type": "object", "properties": {}, **schema}
         elif schema["type"] != "object":
             at.refuse(f"arguments are an object, and this describes a value of {schema['type']}")
-        # What the whole is for, the tool's own description says; APIs refuse a top-level enum.
+        # The tool has its own description; APIs refuse a top-level enum.
         for keyword in ("enum", *ANNOTATIONS):
             schema.pop(keyword, None)
         return schema
@@ -163,8 +163,8 @@ class _Normaliser:
         return self.node(target, at._replace(active=(*at.active, steps), name=name))
 
     def _own(self, raw: JSONObject, at: _At) -> _Node:
-        """What the schema says by itself, without references and alternatives."""
-        said = spoken(raw, at.name)
+        """The node of the schema itself, without references and alternatives."""
+        notes = spoken(raw, at.name)
         types, nullable = _written_types(raw, at)
         listed = self._values(raw)
         values = [value for value in listed if value is not None]
@@ -176,12 +176,12 @@ class _Normaliser:
             return _Node(None, True)
         types = types or hinted_type(raw, values)
         if not types:
-            return _Node(said, nullable)
+            return _Node(notes, nullable)
         types = [type_ for type_ in types if any(fits(v, type_) for v in values)] or types
         if len(types) > 1:
             at = at.into("anyOf", "0")
         typed = any_of([self._typed(type_, raw, at, values) for type_ in types])
-        return _Node({**typed, **said}, nullable)
+        return _Node({**typed, **notes}, nullable)
 
     def _values(self, raw: JSONObject) -> list[Any]:
         listed = [raw["const"]] if "const" in raw else raw.get("enum")
@@ -281,7 +281,7 @@ def _kind(value: object) -> str:
 
 
 def _both(first: _Node, second: _Node) -> _Node:
-    """What fits the two, or more."""
+    """A node for what fits both; it may be wider."""
     pair = (first, second)
     is_any = any(node.schema is not None and is_open(node.schema) for node in pair)
     nullable = (any if is_any else all)(node.nullable for node in pair)
@@ -291,7 +291,7 @@ def _both(first: _Node, second: _Node) -> _Node:
 
 
 def _with_alternatives(base: _Node, branches: Sequence[_Node]) -> _Node:
-    """A schema beside `anyOf` or `oneOf`: what it says by itself counts more."""
+    """A schema merged with its `anyOf` or `oneOf`; where they differ, its own keywords win."""
     if base.schema is None:
         return base
     live = [branch.schema for branch in branches if branch.schema is not None]
@@ -311,7 +311,7 @@ def _branches(union: JSONObject) -> Iterator[JSONObject]:
 
 
 def takes_null(schema: object, root: object) -> bool:
-    """Whether a part of the schema `root` allows null; no for what cannot be used."""
+    """Whether a part of the schema `root` allows null; False for an unusable part."""
     try:
         return _Normaliser(root).node(schema, _At()).nullable
     except (_Unusable, RecursionError):

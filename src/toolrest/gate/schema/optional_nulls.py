@@ -1,4 +1,4 @@
-"""Which arguments a model may leave out because null was allowed for them.
+"""Optional nulls: arguments that a model may leave out because null was allowed for them.
 
 The schema that a model reads has no null (`normalise.py`): where the tool's own schema
 requires a property and lets it be null, the model may leave it out. Before the tool's own check

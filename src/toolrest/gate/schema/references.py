@@ -1,4 +1,4 @@
-"""Where a `$ref` points, and what stands where a schema contains itself."""
+"""References in a JSON Schema: the target of a `$ref`, and the stub for a recursive schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_REF: Final = 1000
 
 
 class BadReferenceError(ValueError):
-    """The reference cannot be followed; the message says why."""
+    """A reference that cannot be followed; the message has the reason."""
 
 
 def pointer(ref: object) -> Pointer:
@@ -42,7 +42,7 @@ def _unquoted(text: str) -> str:
 
 
 def follow(root: object, steps: Pointer) -> object:
-    """What the steps lead to; `BadReferenceError` when there is nothing."""
+    """The target of a pointer; `BadReferenceError` when there is none."""
     found = root
     for step in steps:
         if isinstance(found, dict) and step in found:
@@ -56,7 +56,7 @@ def follow(root: object, steps: Pointer) -> object:
 
 
 def cut(target: object, steps: Pointer) -> JSONObject:
-    """Stands where a schema contains itself: its type, and a word about why there is no more."""
+    """The stub for a schema inside itself: its type, and a description that says so."""
     name = clean_text(steps[-1], 60) if steps else ""
     note: JSONObject = {"description": f"Recursive: {name or 'the whole value'} again."}
     raw = target if isinstance(target, dict) else {}

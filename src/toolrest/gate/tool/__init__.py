@@ -1,1 +1,1 @@
-"""What a tool is: its class, its arguments, its declared effects, its registry."""
+"""Tools: the class, arguments, declared effects, registry."""

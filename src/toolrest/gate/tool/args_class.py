@@ -1,17 +1,14 @@
-"""The arguments of a built-in tool: written down at import, a pydantic model at the first call.
+"""The argument classes of built-in tools: fields noted at import, a pydantic model at first call.
 
 Importing pydantic and making its classes is a third of a session's start, and what is offered to
-a model needs neither: the schemas are ready (below). So a tool's `Args` only notes its
-fields, and `model_of` makes the model when there is something to check. The model has `Args` as a
-base, so its methods are there and its instances are `Args`.
+a model needs neither: the schemas are ready. So a tool's `Args` only notes its fields, and
+`model_of` makes the model when there is something to check. The model has `Args` as a base, so its
+methods are there and its instances are `Args`.
 
-Schemas of the built-in tools, made beforehand: making them anew at each start takes longer
-than everything else about the tools.
-
-`prepared.json` holds them by the arguments they belong to, with a fingerprint of the fields.
-Arguments that have changed since have another one, and their schema is made as if there were no
-row. It also has what a session must know of each tool before its module is loaded
-(`tools/catalog.py`). `WRITE_SCHEMAS=1 pytest tests/tools/test_prepared.py` writes the file again.
+`prepared.json` holds the schemas by the arguments they belong to, with a fingerprint of the
+fields; for arguments that have changed since, the schema is made anew. It also has what a session
+must know of each tool before its module is loaded (`tools/catalog.py`).
+`WRITE_SCHEMAS=1 pytest tests/tools/test_prepared.py` writes the file again.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ _MAKING = RLock()
 
 
 class Parameter(NamedTuple):
-    """One field: its default, its words for the model, other keys it may come under, bounds."""
+    """One field: its default, its description, other keys it may come under, bounds."""
 
     default: Any
     description: str
@@ -60,7 +57,7 @@ class Parameter(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A field as it is written down: where, its annotation, and the rest."""
+    """A noted field: its module, its annotation, and the rest."""
 
     module: str
     annotation: str
@@ -78,8 +75,8 @@ def param(
 class Parameters:
     """Base of `Args` classes whose pydantic model is made when the first call comes.
 
-    `extra` says what becomes of fields that are not declared: "allow" keeps them apart, so that
-    they can be named to the model or read with `extra_of`.
+    `extra` is for fields that are not declared: "allow" keeps them apart, so that they can be
+    named to the model or read with `extra_of`.
     """
 
     __extra__: ClassVar[Extra] = "allow"
@@ -101,7 +98,7 @@ class Parameters:
 
 
 def is_noted(args: ArgsClass) -> TypeGuard[type[Parameters]]:
-    """Whether these are Parameters of ours, with or without a model yet."""
+    """Whether these are `Parameters`, with or without a model yet."""
     return issubclass(args, Parameters)
 
 
@@ -111,7 +108,7 @@ def model_of(args: ArgsClass) -> type[BaseModel]:
         return args  # type: ignore[return-value]  # not one of ours, so pydantic's own
     made: type[BaseModel] | None = args.__dict__.get("__model__")
     if made is None:
-        with _MAKING:  # a thread may be getting ready what the first call asks for just now
+        with _MAKING:  # the preloading thread may be making it just now
             made = args.__dict__.get("__model__")
             if made is None:
                 made = _make(args)
@@ -120,7 +117,7 @@ def model_of(args: ArgsClass) -> type[BaseModel]:
 
 
 def inner_classes(args: type[Parameters]) -> dict[str, type[Parameters]]:
-    """Parameters that fields of others are made of, by the name that the fields know them by."""
+    """Parameters classes that the fields use, by their names in the annotations."""
     texts: dict[str, str] = {}
     for module, annotation, _ in args.__noted__.values():
         texts[module] = f"{texts.get(module, '')} {annotation}"
@@ -160,18 +157,18 @@ def _make(args: type[Parameters]) -> type[BaseModel]:
 
 
 def make(args: type[P], **values: Any) -> P:
-    """Arguments from values, checked as those of a call are."""
+    """Arguments made from values, checked like those of a call."""
     made: Any = model_of(args)(**values)
     return made  # type: ignore[no-any-return]
 
 
 def extra_of(args: Parameters) -> JSONObject:
-    """Fields that came and were not declared."""
+    """The given fields that are not declared."""
     return getattr(args, "__pydantic_extra__", None) or {}
 
 
 def given_in(args: Parameters) -> set[str]:
-    """Names of the fields that came."""
+    """The names of the given fields."""
     given: set[str] = args.model_fields_set  # type: ignore[attr-defined]
     return given
 
@@ -192,7 +189,7 @@ def schema_of(args: ArgsClass, tool: str = "tool") -> JSONObject:
 
 
 def made_schema(args: ArgsClass, tool: str = "tool") -> JSONObject:
-    """The same, made from the arguments as they are now."""
+    """The JSON Schema, made from the arguments as they are now."""
     from toolrest.gate.schema.for_wire import normalise
 
     schema: JSONObject = normalise(model_of(args).model_json_schema(by_alias=True), tool=tool)
@@ -201,7 +198,7 @@ def made_schema(args: ArgsClass, tool: str = "tool") -> JSONObject:
 
 
 def prepared(args: type[Parameters]) -> JSONObject | None:
-    """The schema that was made beforehand, or None when there is none for them as they are."""
+    """The schema in `prepared.json`; None when it has none for these fields."""
     row = read_prepared()["schemas"].get(name_of(args))
     if row is None or row.get("of") != fingerprint(args):
         return None
@@ -210,14 +207,14 @@ def prepared(args: type[Parameters]) -> JSONObject | None:
 
 
 def name_of(args: type[Parameters]) -> str:
-    """What arguments are filed under."""
+    """The key of arguments in `prepared.json`."""
     return f"{args.__module__}.{args.__qualname__}"
 
 
 def fingerprint(args: type[Parameters]) -> str:
-    """Changes with any field as it is written down, and with those of classes inside.
+    """A hash over every noted field, and over those of classes inside.
 
-    What a name in an annotation stands for is not looked up; that is for the test to see.
+    What a name in an annotation stands for is not looked up; a test compares the schemas.
     """
     seen: dict[str, str] = {}
     _describe(args, seen)
@@ -234,7 +231,7 @@ def _describe(args: type[Parameters], seen: dict[str, str]) -> None:
 
 @cache
 def read_prepared() -> dict[str, dict[str, Any]]:
-    """The file: `tools` by name, `schemas` by the name of the arguments."""
+    """The content of `prepared.json`: `tools` by name, `schemas` by the name of the arguments."""
     with open(FILE, encoding="utf-8") as file:
         found: dict[str, dict[str, Any]] = json.load(file)
     return found

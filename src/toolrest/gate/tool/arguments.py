@@ -1,4 +1,4 @@
-"""From the JSON a model wrote to typed arguments, with words for everything that is wrong."""
+"""Arguments as JSON: reading them, and the error messages for what is wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Decoded:
 
 
 def decode_anything(raw: str | Mapping[str, Any]) -> Decoded:
-    """For tools without parameters: any JSON object is fine, its fields are only named."""
+    """Arguments of a tool without parameters: any JSON object; its fields count as unknown."""
     value = parse_object(raw)
     return Decoded(None, tuple(value))
 
@@ -68,7 +68,7 @@ def _plain(value: Any) -> Any:
 
 
 def invalid(problems: Iterable[str], fields: tuple[str, ...] = ()) -> RespondToModel:
-    """The answer for wrong arguments: the documented phrase, then every problem."""
+    """The error for wrong arguments: the documented phrase, then every problem."""
     problems = list(problems)
     more = len(problems) - _MOST_PROBLEMS
     if more > 0:
@@ -77,7 +77,7 @@ def invalid(problems: Iterable[str], fields: tuple[str, ...] = ()) -> RespondToM
 
 
 def dotted(path: Iterable[int | str]) -> str:
-    """A place in the arguments as `field.other[2]`."""
+    """A path in the arguments as `field.other[2]`."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
@@ -85,7 +85,7 @@ def dotted(path: Iterable[int | str]) -> str:
 
 
 def describe(value: Any) -> str:
-    """A value in the words of JSON; a long string only by its length."""
+    """A value in JSON's terms; a long string only by its length."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -93,7 +93,7 @@ def describe(value: Any) -> str:
     if isinstance(value, int | float):
         return f"number {value!r:.40}"
     if isinstance(value, str):
-        # Half of a long secret would no longer be known as one, so it is whole or not at all.
+        # Half of a secret could not be redacted any more, so a long string is not shown.
         if len(value) > _LONGEST_SHOWN:
             return f"a string of {len(value)} characters"
         return f"string {json.dumps(value, ensure_ascii=False)}"

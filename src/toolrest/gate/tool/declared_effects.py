@@ -1,7 +1,7 @@
-"""What the author of a function tool declared about its effects, joined into one answer a call.
+"""Declared effects of function tools, joined for each call.
 
-Declarations add up: each can only make a call touch more. What is named but cannot be found in
-the arguments is unknown, never nothing.
+Declarations add up: each can only make a call touch more. A parameter that is named but cannot
+be found in the arguments is unknown, never nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from toolrest.records import dataclass
 OMITTED: Any = object()
 """An optional parameter that was left out: there is nothing to touch."""
 UNKNOWN: Any = object()
-"""A parameter whose value cannot be told."""
+"""A parameter whose value is not known."""
 
 
-class _CannotTell(Exception):
-    """A value is no path and no address."""
+class _UnknownValue(Exception):
+    """Raised for a value that is no path and no address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class EffectParameters:
             return Effects(
                 reads=paths(self.reads), writes=paths(self.writes), connects=tuple(hosts)
             )
-        except _CannotTell:
+        except _UnknownValue:
             return Effects.unknown()
 
     def typical(self) -> Effects:
-        """The same with the parameters' names in the place of values."""
+        """The effects with the parameters' names in place of values."""
         return Effects(
             reads=tuple(f"<{n}>" for n in self.reads),
             writes=tuple(f"<{n}>" for n in self.writes),
@@ -60,7 +60,7 @@ class EffectParameters:
 
 
 def join(parts: Iterable[Effects]) -> Effects:
-    """Everything that any of the parts touches; what lowers a verdict only where all agree."""
+    """The union of effects; `confined` and `judged`, which lower a verdict, where all agree."""
     first, *rest = parts
     for part in rest:
         first = _join_two(first, part)
@@ -94,7 +94,7 @@ def _union(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def raw_value(name: str, args: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
-    """A parameter of a tool with a raw schema: its value, ABSENT, or LOST."""
+    """A parameter of a tool with a raw schema: its value, OMITTED or UNKNOWN."""
     if name in args:
         return args[name]
     properties = schema.get("properties")
@@ -109,13 +109,13 @@ def _many(value: Any) -> list[Any]:
     if value is None or value is OMITTED:
         return []
     if value is UNKNOWN or isinstance(value, Mapping | bytes):
-        raise _CannotTell
+        raise _UnknownValue
     return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
 
 
 def _path(value: Any) -> str:
     if not isinstance(value, str | os.PathLike):
-        raise _CannotTell
+        raise _UnknownValue
     return os.fspath(value)
 
 

@@ -69,7 +69,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def as_tool(value: Any) -> Tool:
-    """A Tool from what a user handed over: a Tool, a Tool subclass or a plain typed function."""
+    """The Tool of a user's value: a Tool, a Tool subclass or a plain typed function."""
     if isinstance(value, Tool):
         return value
     if isinstance(value, type) and issubclass(value, Tool):

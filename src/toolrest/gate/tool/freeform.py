@@ -31,7 +31,7 @@ class _GrammarTooSlow(Exception):
 
 
 class _Clock(threading.local):
-    """When the check that runs in this thread must be over."""
+    """The deadline of the check that runs in this thread."""
 
     ends = 0.0
 
@@ -104,7 +104,7 @@ def _check_lark(tool: Tool, parser: Any, text: str) -> None:
 
 
 def _reads_otherwise(tool: Tool, text: str) -> bool:
-    """Whether Earley accepts what LALR did not: LALR settles conflicts one way and never asks."""
+    """Whether Earley accepts what LALR did not: LALR resolves each conflict in one way only."""
     from lark import UnexpectedInput
 
     if tool.grammar is None or len(text) > EARLEY_CHARACTERS:
@@ -166,7 +166,7 @@ def _refuse_danger(pattern: str, what: str, *, whole: bool = False) -> None:
 
 
 def _timed(match: Callable[..., Any]) -> Callable[..., Any]:
-    """The matcher of an Earley parser, which is called once a place, with a look at the clock."""
+    """The matcher of an Earley parser, with a time limit; it is called once a position."""
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         if monotonic() > _clock.ends:

@@ -1,4 +1,4 @@
-"""A tool made from a typed Python function: schema from the signature, words from the docstring."""
+"""Tools from typed Python functions: schema from the signature, description from the docstring."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FunctionTool(Tool):
-    """What `@tool` returns. Calling it calls the function itself, as before."""
+    """The tool that `@tool` makes. Calling it calls the function itself."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class FunctionTool(Tool):
         return None if self._raw_schema is None else RawSchema(self._raw_schema, self.name)
 
     def validate(self) -> None:
-        """Also a raw schema must be one."""
+        """Raise ToolDefinitionError also for a raw schema that is none."""
         super().validate()
         if self._raw is not None:
             self._raw.check()
@@ -129,12 +129,12 @@ class FunctionTool(Tool):
 
     @cached_property
     def undeclared(self) -> bool:
-        """Whether the author said nothing at all about what it touches."""
+        """Whether the author declared nothing about its effects."""
         nothing = self._declared is None and not self._places
         return nothing and self._mutating is None and self.risk is None
 
     def effects(self, args: Any, ctx: Context) -> Effects:
-        """What this call touches: everything that the author declared, joined."""
+        """The effects of this call: everything that the author declared, joined."""
         declared = self._declared
         if not callable(declared) and not self._places:
             return self.typical
@@ -153,7 +153,7 @@ class FunctionTool(Tool):
         return effects
 
     def _values(self, args: Any) -> Callable[[str], Any]:
-        """How to look a declared parameter up: as the function will get it, else as it came."""
+        """A lookup of declared parameters: as the function gets them, else as they came."""
         kwargs = self._kwargs(args)
         defaults = self._signature.defaults
 
@@ -171,7 +171,7 @@ class FunctionTool(Tool):
     def _finished(self, parts: list[Effects]) -> Effects:
         effects = join(parts)
         if self._mutating and not effects.mutating:
-            # It changes something, and nothing that was declared says what.
+            # It changes something that is not declared.
             effects = join((effects, Effects.unknown()))
         return effects if self._exclusive is None else effects.with_exclusive(self._exclusive)
 
@@ -306,9 +306,9 @@ class _Signature:
         fields: dict[str, Any] = {}
         for parameter in self.fields:
             default = ... if parameter.default is parameter.empty else parameter.default
-            words = described.get(parameter.name)
-            if words and not isinstance(default, FieldInfo):
-                fields[parameter.name] = (_described(parameter.annotation, words), default)
+            text = described.get(parameter.name)
+            if text and not isinstance(default, FieldInfo):
+                fields[parameter.name] = (_described(parameter.annotation, text), default)
             else:
                 fields[parameter.name] = (parameter.annotation, default)
         try:
@@ -319,18 +319,18 @@ class _Signature:
             raise ToolDefinitionError(f"tool {self.tool}: no schema for it: {error}") from None
 
 
-def _described(annotation: Any, words: str) -> Any:
+def _described(annotation: Any, text: str) -> Any:
     from pydantic import Field
 
     if typing.get_origin(annotation) is typing.Annotated:
-        # Words given with Field(description=…) win over the docstring's: they come last.
+        # Field(description=…) wins over the docstring because it comes last.
         first, *rest = typing.get_args(annotation)
-        return typing.Annotated[(first, Field(description=words), *rest)]
-    return typing.Annotated[annotation, Field(description=words)]
+        return typing.Annotated[(first, Field(description=text), *rest)]
+    return typing.Annotated[annotation, Field(description=text)]
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description and the parameters' words; the parser is loaded only where it is needed."""
+    """The descriptions of the tool and of its parameters; the parser is loaded where needed."""
     markers = ("Args:", "Arguments:", "Parameters", ":param", "@param")
     if not any(marker in text for marker in markers):
         return text.strip(), {}
@@ -338,8 +338,8 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
     parsed = docstring_parser.parse(text)
     parts = [p for p in (parsed.short_description, parsed.long_description) if p]
-    words = {p.arg_name: " ".join((p.description or "").split()) for p in parsed.params}
-    return "\n\n".join(parts), {name: said for name, said in words.items() if said}
+    texts = {p.arg_name: " ".join((p.description or "").split()) for p in parsed.params}
+    return "\n\n".join(parts), {name: text for name, text in texts.items() if text}
 
 
 async def _pieces(
@@ -363,7 +363,7 @@ async def _pieces(
 
 
 def caller_locals() -> Mapping[str, Any]:
-    """Names local to where `@tool` was used, for hints that are not module-level."""
+    """The local names where `@tool` was used, for hints that are not module-level."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
         "toolrest.gate."
@@ -373,7 +373,7 @@ def caller_locals() -> Mapping[str, Any]:
 
 
 def _icon(typical: Effects) -> Icon:
-    """How a call looks to an editor, by what it touches."""
+    """The icon of a call in editors, by its effects."""
     if typical.runs:
         return "execute"
     if typical.writes:

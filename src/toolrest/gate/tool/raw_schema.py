@@ -1,4 +1,4 @@
-"""Arguments of a tool that brought a JSON Schema of its own: a validator compiled once."""
+"""Raw JSON Schemas: the arguments of a tool that has its own schema, with a compiled validator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolrest.items import JSONObject
 
 
 class RawSchema:
-    """A schema that somebody else wrote, for checking what models send."""
+    """A schema from a tool's author or a server, which checks what models send."""
 
     def __init__(self, schema: JSONObject, tool: str) -> None:
         self.schema = schema
@@ -49,17 +49,17 @@ class RawSchema:
         try:
             return jsonschema_rs.validator_for(self.schema or True, retriever=_no_retrieval)
         except (ValueError, TypeError) as error:
-            words = str(error).split("\n", 1)[0]
-            raise ToolDefinitionError(f"{self._tool}: bad JSON Schema: {words}") from None
+            message = str(error).split("\n", 1)[0]
+            raise ToolDefinitionError(f"{self._tool}: bad JSON Schema: {message}") from None
 
 
 def _no_retrieval(address: str) -> Any:
-    """A `$ref` must not read files or fetch addresses."""
+    """Refuse a `$ref` that would read a file or fetch an address."""
     raise ValueError(f"{address} is outside of the schema, and is not fetched")
 
 
 def _field(problem: Any) -> str:
-    """Where it is wrong; a missing field by its own path, not by that of the object around it."""
+    """The path of the wrong field; of a missing one its own, not that of the object around it."""
     path = list(problem.instance_path)
     missing = getattr(problem.kind, "property", None)
     if isinstance(missing, str):

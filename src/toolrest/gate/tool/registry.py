@@ -1,8 +1,7 @@
-"""Which tools there are. One bad tool is set aside with a reason; the rest work.
+"""The registry of a session's tools. One bad tool is quarantined with a reason; the rest work.
 
-A tool that is known by name and loaded when it is first called or offered.
-
-A session that never runs a command should not pay for the code that could.
+A built-in tool is known by name and loaded when it is first called or offered (`LazyTool`), so
+that a session that never runs a command does not load the code for it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from toolrest.gate.tool.wire_names import DEFAULT_NAMESPACE, NameMap, RawName
 
 
 class LazyTool(Tool):
-    """Stands in for a tool until somebody needs it; the registry swaps it then."""
+    """A placeholder for a tool that is not loaded yet; the registry replaces it on first use."""
 
     def __init__(
         self,
@@ -34,7 +33,7 @@ class LazyTool(Tool):
 
 
 def key_of(tool: Tool) -> RawName:
-    """What tells a tool from all others: its server and name there, else its own name."""
+    """The unique key of a tool: its server and name there, else its own name."""
     return tool.mcp or tool.name
 
 
@@ -50,8 +49,8 @@ class Registry:
         self.quarantined: dict[str, str] = {}
         self.version = 0
         """Changes whenever what is offered may have changed."""
-        self.explain: Callable[[str], str | None] = _no_words
-        """Why a name means no tool now, when somebody knows (a server that is still starting)."""
+        self.explain: Callable[[str], str | None] = _no_reason
+        """The reason why a name means no tool now, if known (a server that is still starting)."""
         for tool in tools:
             self.add(tool)
 
@@ -88,7 +87,7 @@ class Registry:
         self._aliases = {alias: of for alias, of in self._aliases.items() if of != key}
 
     def quarantine(self, tool: str | Tool, reason: str) -> None:
-        """Set a tool aside: it is not offered, and calling it says why."""
+        """Set a tool aside: it is not offered, and a call to it returns the reason."""
         name = tool if isinstance(tool, str) else tool.name
         found = self.get(name) if isinstance(tool, str) else tool
         if found is not None:
@@ -128,7 +127,7 @@ class Registry:
         return bare[0] if len(bare) == 1 else None
 
     def _real(self, key: RawName) -> Tool:
-        """The tool itself, loaded now if nobody needed it before."""
+        """The tool itself, loaded on first use."""
         tool = self._tools[key]
         if isinstance(tool, LazyTool):
             tool = self._tools[key] = tool.load()
@@ -146,7 +145,7 @@ class Registry:
         return self._map
 
     def touch(self) -> None:
-        """Say that some tool is now offered, or is not any more."""
+        """Record that the offered tools may have changed."""
         self.version += 1
 
     def wire_name(self, tool: Tool) -> str:
@@ -154,7 +153,7 @@ class Registry:
         return self._names.wire(key_of(tool))
 
     def listed(self) -> list[Tool]:
-        """What models are offered: groups in their fixed order, by name inside a group."""
+        """The offered tools: groups in their fixed order, by name inside a group."""
         offered = (self._real(key) for key, tool in list(self._tools.items()) if tool.offered)
         return sorted(offered, key=lambda t: (GROUPS.index(t.group), t.name))
 
@@ -170,5 +169,5 @@ class Registry:
         return len(self._tools)
 
 
-def _no_words(_name: str) -> None:
-    """Nobody knows more about an unknown name."""
+def _no_reason(_name: str) -> None:
+    """No reason for an unknown name."""

@@ -1,7 +1,7 @@
-"""What a tool is, and `@tool`, which makes one from a typed function.
+"""The base class of tools.
 
-A tool says its name, its arguments, what a call will touch and how to run it. Approval,
-scheduling, limits, events, audit and the wire formats come from the gate.
+A tool has a name, arguments, the effects of a call and how to run it. Approval, scheduling,
+limits, events, audit and the wire formats come from the gate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Group: TypeAlias = Literal[
     "user",
 ]
 Icon: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
-"""What a call does, for the eye: kinds of the Agent Client Protocol."""
+"""The kind of a call for editors, as the Agent Client Protocol has them."""
 ExecItem: TypeAlias = Literal["", "command_execution", "todo_list", "mcp_tool_call"]
 """Item types of `codex exec --json` that a call alone can begin."""
 GROUPS: tuple[Group, ...] = (
@@ -60,7 +60,7 @@ GROUPS: tuple[Group, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What a freeform tool's input must look like, in a syntax that the model's server knows."""
+    """The grammar of a freeform tool's input, in a syntax that the model's server knows."""
 
     syntax: Literal["lark", "regex"]
     definition: str
@@ -68,9 +68,9 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is shown who is asked about a call: its command line and where, its diff.
+    """The part of an approval request that the tool fills: command line and folder, or diff.
 
-    `purpose` is what the model says that it is for; `changes` is the diff as events have it.
+    `purpose` is what the model says the call is for; `changes` is the diff as events have it.
     """
 
     command: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Question:
     purpose: str = ""
     changes: JSONObject = field(default_factory=dict)
     parsed: tuple[JSONObject, ...] = ()
-    """What the parts of a command are for, as events have it."""
+    """The parsed parts of a command, as events have them."""
 
 
 class Tool:
@@ -98,14 +98,14 @@ class Tool:
     Args: ClassVar[type[BaseModel] | type[Parameters] | None] = None
     """A pydantic model; the built-in tools use `Parameters`, which are made into one later."""
     typical: Effects = Effects.unknown()
-    """What a call usually touches, for tables and the model's parallel flag; never decides."""
+    """The usual effects of a call, for tables and the model's parallel flag; never decides."""
     risk: Risk | None = None
     """Raises the risk that effects give; never lowers it."""
     timeout: float | None = None
     idempotent: bool = False
-    """A second call with the same arguments changes nothing more; MCP clients are told so."""
+    """A second call with the same arguments changes nothing more (MCP's `idempotentHint`)."""
     polling: bool = False
-    """Calling it again and again with the same arguments is its nature: no loop is seen in it."""
+    """Repeating the same call is normal, so loop detection ignores it."""
     only_reads: bool = False
     """It asks another server, one that the user trusts, and changes nothing there."""
     rejects_unknown_fields: bool = False
@@ -117,7 +117,7 @@ class Tool:
     """True: JSON arguments and raw text are both fine, whatever is advertised."""
     max_input_bytes: int = 1_000_000
     offered: bool = True
-    """False: it has a handler, but models are not told of it."""
+    """False: it has a handler, but is not offered to models."""
     hosted: JSONObject | None = None
     """Extra keys of a hosted kind's spec (`web_search`)."""
     mcp: tuple[str, str] | None = None
@@ -126,7 +126,7 @@ class Tool:
     icon: Icon = "other"
     """How an editor marks its calls."""
     exec_item: ExecItem = "mcp_tool_call"
-    """What its calls are in `exec --json`: a tool of Toolrest's own server unless it says else.
+    """The item type of its calls in `exec --json`, by default a tool of Toolrest's own server.
 
     A command and a plan are shown by events of their own; "" leaves a call to its events alone.
     """
@@ -134,17 +134,17 @@ class Tool:
     """Whether a model with a small window is offered it (R-64). What stays of the built-in tools
     is enough to read, search, change and run; the others still answer when they are called."""
     asks_user: bool = False
-    """It does nothing but ask the person, so it is of no use where no question can be shown."""
+    """It only asks the user, so it is not offered where no question can be shown."""
 
     needs: ClassVar[tuple[str, ...]] = ()
-    """Of a built-in tool: it has a handler where one of these holds; always when there are none.
+    """Conditions of a built-in tool's handler: one must hold; without any it always has one.
 
     A boolean of `[tools]` by its name, or `shell:FORM`, `patch:FORM` (what the model's family
     knows), `files:NAME` (`experimental_tools`), `enabled:NAME` (`[tools] enabled` has it),
     `session:questions`, `session:search`, `session:skills`, `session:agents`.
     """
     offered_when: ClassVar[tuple[str, ...]] = ()
-    """The same for being offered to models."""
+    """The same conditions for offering it to models."""
 
     @classmethod
     def build(cls, parts: Any) -> Tool:
@@ -152,58 +152,58 @@ class Tool:
         return cls()
 
     may_escalate: bool = True
-    """Whether a call that the sandbox blocked may be tried once more outside, after a yes."""
+    """Whether a call that the sandbox blocked may be retried outside, once approved."""
     may_ask_to_leave: bool = False
     """Whether the model may ask for a run without the sandbox."""
     skips_second_question: bool = True
-    """Whether a yes to this very call is also one to that second try; the question says so."""
+    """Whether approving the call also approves its unsandboxed retry (the prompt says so)."""
 
     @property
     def pin(self) -> str:
-        """What it is now, for a tool that others can change; a remembered yes holds for that."""
+        """A hash of the definition of a tool that others can change; grants hold for this one."""
         return ""
 
     def effects(self, args: Any, ctx: Context) -> Effects:
-        """What this very call will touch. Must be quick and change nothing."""
+        """The effects of this very call. Must be quick and change nothing."""
         return self.typical
 
     def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """What a call may send something to, outside of this machine, in words."""
-        # A sub-agent's call stays here; what it does in turn is judged where it does it.
+        """The names of what a call may send data to outside of this machine."""
+        # A sub-agent's own calls are judged when it makes them.
         return effects.connects if effects.confined else (*effects.connects, *effects.calls)
 
     @cached_property
     def decides(self) -> bool:
-        """Whether `decide` has an opinion."""
+        """Whether the tool overrides `decide`."""
         return type(self).decide is not Tool.decide
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
-        """The tool's own verdict on a call, in place of the table; None leaves it to that."""
+        """The tool's own decision on a call; None leaves it to the table."""
         return None
 
     @cached_property
     def prepares(self) -> bool:
-        """Whether `prepare` does anything."""
+        """Whether the tool overrides `prepare`."""
         return type(self).prepare is not Tool.prepare
 
     async def prepare(self, args: Any, ctx: Context) -> Effects | None:
-        """Look at the world, when it is this call's turn and before anybody is asked about it.
+        """Check the call against the files, when it is its turn and before any approval.
 
-        Raise RespondToModel for a call that cannot work: nobody should be asked about that. Return
-        the call's effects where looking has shown others than `effects` said.
+        Raise RespondToModel for a call that cannot work, so that no approval is wasted on it.
+        Return the call's effects where they turn out to be others than `effects` returned.
         """
         return None
 
     def question(self, args: Any, ctx: Context) -> Question:
-        """What somebody who is asked about a call should see besides its arguments."""
+        """The tool's part of an approval request, besides the arguments."""
         return Question()
 
     async def run(self, args: Any, ctx: Context) -> Any:
-        """Do it. Return text, a ToolOutput or any JSON value; raise RespondToModel to explain."""
+        """Run the call. Return text, a ToolOutput or any JSON value; RespondToModel on failure."""
         raise NotImplementedError(f"tool {self.name} has no run method")
 
     def check(self, text: str) -> str | None:
-        """For freeform tools: what is wrong with the input, or None."""
+        """The problem with a freeform tool's input, or None."""
         return None
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
@@ -212,11 +212,11 @@ class Tool:
         return (*known, "Write", "Edit") if effects.writes else known
 
     def rejected_text(self, message: str) -> str:
-        """What the model reads when somebody was asked and said no."""
+        """The output of a call whose approval was denied."""
         return message
 
     def aborted_text(self, seconds: float) -> str:
-        """What the model reads when the call was cancelled."""
+        """The output of a call that was cancelled."""
         return f"aborted by user after {seconds:.1f}s"
 
     @cached_property
@@ -234,7 +234,7 @@ class Tool:
         return schema_of(self.Args, self.name)
 
     def validate(self) -> None:
-        """Raise ToolDefinitionError when the tool cannot work; asked when it is to be offered."""
+        """Raise ToolDefinitionError when the tool cannot work; called before it is offered."""
         if self.grammar is not None and self.checks_grammar:
             from toolrest.gate.tool.freeform import compile_grammar
 
@@ -252,7 +252,7 @@ class Tool:
         return self._decoder(raw)
 
     def warm(self) -> None:
-        """Make ready what decoding needs, before the first call and in any thread."""
+        """Prepare the decoder before the first call, in any thread."""
         if self.Args is not None:
             model_of(self.Args).model_rebuild()
 
@@ -271,13 +271,13 @@ class Tool:
 
     @property
     def undeclared(self) -> bool:
-        """Whether its author said nothing at all about what it touches."""
+        """Whether its author declared nothing about its effects."""
         own = type(self).effects is not Tool.effects
         return self.typical.is_unknown and self.risk is None and not own
 
     @cached_property
     def named(self) -> NameRisk:
-        """What its name suggests; counts only where nothing is declared."""
+        """The risk that its name suggests; counts only where nothing is declared."""
         from toolrest.policy.name_risk import name_risk
 
         return name_risk(self.name)

@@ -1,4 +1,4 @@
-"""Arguments checked by pydantic: typed values, or words for everything that is wrong.
+"""Validate arguments with pydantic: typed values, or a message for everything that is wrong.
 
 Loaded at the first call: pydantic takes longer to import than all the rest of a session's start.
 """
@@ -79,7 +79,7 @@ def _known_names(model: type[BaseModel]) -> frozenset[str]:
 
 
 def _spellings(name: str, field: FieldInfo) -> tuple[str, ...]:
-    """Under which keys a field may come, its own name last."""
+    """The keys that a field may come under, its own name last."""
     alias = field.validation_alias
     choices = getattr(alias, "choices", (alias,))
     return (*(choice for choice in choices if isinstance(choice, str)), name)
@@ -108,7 +108,7 @@ def _second_chance(model: type[BaseModel], text: str, error: ValidationError) ->
     """Try again with 2.0 as 2 where an integer was wanted; else explain."""
     errors = error.errors(include_url=False)
     if errors[0]["type"] == "json_invalid":
-        parse_object(text)  # json.loads has the better words, and may even accept it
+        parse_object(text)  # json.loads has the better message, and may even accept it
         raise invalid([f"not valid JSON: {errors[0]['msg']}"])
     value = parse_object(text)
     repaired = [_make_integer(value, e) for e in errors if e["type"] in _INTEGER_ERRORS]
@@ -171,13 +171,13 @@ def _explain(errors: list[ErrorDetails], value: Any) -> RespondToModel:
         if wanted not in wanteds:
             wanteds.append(wanted)
         got[field] = describe(error["input"])
-    words = [
+    messages = [
         f"{wanteds[0]} `{field}`"
         if wanteds[0] in _LEADS.values()
         else f"`{field}`: expected {' or '.join(wanteds)}, got {got[field]}"
         for field, wanteds in problems.items()
     ]
-    return invalid(words, tuple(problems))
+    return invalid(messages, tuple(problems))
 
 
 _LEADS = {"missing": "missing field", "extra_forbidden": "unknown field"}

@@ -1,4 +1,4 @@
-"""Under which name a tool goes on the wire, and which tool a model means by a name.
+"""Wire names of tools: the name that a tool is offered under, and the tool that a name means.
 
 Wires take `^[A-Za-z0-9_-]{1,64}$`. A tool's own name that is legal goes out as it is and can
 never be taken away by another tool; a name that has to be changed and then clashes gets a
@@ -46,7 +46,7 @@ def _digest(text: str) -> str:
 
 
 class NameMap:
-    """Each tool's wire name and the way back. Built once from all names of a session."""
+    """Tools to wire names and back, built once from all names of a session."""
 
     __slots__ = ("_bases", "_raws", "_wires")
 

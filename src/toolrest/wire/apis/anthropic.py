@@ -16,7 +16,7 @@ from toolrest.wire.apis.anthropic_messages import (
 )
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat import schemas_of
-from toolrest.wire.apis.chat_messages import leading_words
+from toolrest.wire.apis.chat_messages import leading_texts
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.items.history_bytes import EncodedHistory, Rendered
 from toolrest.wire.items.json_text import dumps
@@ -57,16 +57,16 @@ class AnthropicModel(HttpModel):
 
     @property
     def optional(self) -> Iterable[str]:
-        """Fields that can be done without."""
+        """The optional fields of a request."""
         return ("thinking", "output_config", "tool_choice")
 
     def body(self, request: ModelRequest) -> bytes:
         """The request, with up to four marks: tools, system, the last request's end, this one's."""
-        leading, words = leading_words(request.items)
+        leading, texts = leading_texts(request.items)
         history = self._history.render(request.items[leading:])
         if request.output_schema is not None:
-            words = [*words, _schema_words(request.output_schema)]
-        system = "\n\n".join(filter(None, [request.instructions, *words]))
+            texts = [*texts, _schema_text(request.output_schema)]
+        system = "\n\n".join(filter(None, [request.instructions, *texts]))
         thinking = self._thinking(request)
         tools = self.tools_json(request.tools) if request.tools else None
         return self.joined(
@@ -84,7 +84,7 @@ class AnthropicModel(HttpModel):
         )
 
     def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
-        """The last tool carries the mark for all of them."""
+        """The tools, with the cache mark for all of them on the last."""
         *before, last = tools
         return [*before, {**last, "cache_control": MARK}]
 
@@ -108,7 +108,7 @@ class AnthropicModel(HttpModel):
         return {"effort": _EFFORTS.get(effort, effort)}
 
     def headers(self, request: ModelRequest) -> dict[str, str]:
-        """The key goes in a header of its own."""
+        """The headers, with the key in one of its own."""
         headers = super().headers(request)
         if self.provider.key:
             headers.pop("authorization", None)
@@ -119,12 +119,12 @@ class AnthropicModel(HttpModel):
         return headers
 
     def parser(self, request: ModelRequest) -> Parser:
-        """What reads the answer."""
+        """The parser of the reply."""
         return AnthropicParser(schemas_of(request.tools))
 
 
 def _messages(history: Rendered) -> list[bytes | bytearray]:
-    """Marked where the last request ended, as far as the server has seen it, and at the end."""
+    """The messages with cache marks at the end of the last request and at their own end."""
     settled, last = history.settled, history.last
     rest = closed(history.rest, last)
     if rest:
@@ -147,7 +147,7 @@ def _choice(request: ModelRequest) -> JSONObject:
     return choice
 
 
-def _schema_words(schema: Any) -> str:
+def _schema_text(schema: Any) -> str:
     return (
         "Your final message must be one JSON document that matches this JSON Schema, with nothing "
         f"around it:\n{dumps(schema)}"

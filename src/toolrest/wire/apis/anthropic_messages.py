@@ -34,7 +34,7 @@ def anthropic_messages(items: Sequence[JSONObject], *, images: bool = True) -> l
 
 
 def marked(message: JSONObject) -> JSONObject:
-    """The message with a place for the cache to end at its last block."""
+    """The message with a cache mark on its last block."""
     *before, last = message["content"]
     if last.get("type") in ("thinking", "redacted_thinking"):
         return message
@@ -42,10 +42,10 @@ def marked(message: JSONObject) -> JSONObject:
 
 
 def closed(messages: list[JSONObject], before: JSONObject | None) -> list[JSONObject]:
-    """The end of a history: the user's, because assistants' would be taken for a beginning.
+    """The end of a history, closed by a user message: the API would continue an assistant's.
 
     `before` is the last message before these; without one they are the whole history, which
-    must begin with the user.
+    must begin with a user message.
     """
     made = list(messages)
     if before is None and (not made or made[0]["role"] != "user"):
@@ -79,7 +79,7 @@ class _Messages:
             self._put("assistant", _thinking(item))
 
     def _say(self, block: JSONObject) -> None:
-        """Text stands before the calls of its message: results must follow calls at once."""
+        """Add text before the calls of its message: results must follow calls at once."""
         last = self.made[-1] if self.made else None
         if last is not None and last["role"] == "assistant":
             blocks = last["content"]
@@ -104,7 +104,7 @@ def _tool_use(item: JSONObject) -> JSONObject:
 
 
 def _thinking(item: JSONObject) -> list[JSONObject]:
-    """Only what this API signed goes back to it, and that as it came."""
+    """The thinking blocks that this API signed, as they came; no others go back to it."""
     origin = item.get("anthropic")
     if not isinstance(origin, dict):
         return []
@@ -124,5 +124,5 @@ def _result(item: JSONObject) -> JSONObject:
 
 
 def _blocks(parts: list[Content]) -> list[JSONObject]:
-    """Without blank texts, for which the API refuses the whole request."""
+    """The blocks without blank texts, for which the API refuses the whole request."""
     return [anthropic_block(part) for part in parts if isinstance(part, Image) or part.text.strip()]

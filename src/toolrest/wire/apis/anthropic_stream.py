@@ -1,4 +1,4 @@
-"""Anthropic's stream of blocks, as items."""
+"""The parser of Anthropic's stream of blocks into items."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Block:
 
 
 class AnthropicParser(Parser):
-    """A block is an item as soon as it stops; a call whose arguments broke off waits for why."""
+    """A parser that makes an item of each block; a call with broken arguments waits for the end."""
 
     def __init__(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
         self._schemas = schemas
@@ -145,7 +145,7 @@ class AnthropicParser(Parser):
 
     def _complete(self) -> Iterator[ModelEvent]:
         if self._stop == "max_tokens":
-            # What was cut is no call; what came whole before it stays.
+            # A call that was cut is dropped; complete ones before it stay.
             raise ModelError("incomplete", "Incomplete response returned, reason: max_tokens")
         for block in self._doubtful:
             yield ItemDone(self._call(block))
@@ -157,11 +157,11 @@ class AnthropicParser(Parser):
         self.completed = Completed(self._id, _usage(self._usage), again)
 
     def end(self) -> Iterator[ModelEvent]:
-        """A stream that ends before it is complete has failed."""
+        """Raise ModelError: a stream that ends before it is complete has failed."""
         raise ModelError("stream", "stream closed before message_stop")
 
     def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
-        """A message that was not streamed."""
+        """The events of a message that was not streamed."""
         content = document.get("content")
         if document.get("type") == "error" or not isinstance(content, list):
             raise error_in_stream(document, "anthropic")
@@ -190,7 +190,7 @@ def _index(event: JSONObject) -> int:
 
 
 def _reasoning(block: _Block) -> JSONObject:
-    """What must come back unchanged is kept beside what is shown."""
+    """The reasoning item, with the signature that must go back unchanged."""
     if block.kind == "redacted_thinking":
         data = block.head.get("data")
         origin: JSONObject = {"redacted": data if isinstance(data, str) else ""}

@@ -1,7 +1,7 @@
 """Tool calls that a model wrote into its text, because its server did not understand them.
 
-Only what the model itself ends its message with counts, only when it made no proper call, and only
-for tools that were offered: a call in the middle of an explanation is an explanation.
+Only calls at the end of a message count, only when it made no proper call, and only for tools
+that were offered: a call in the middle of an explanation is part of the explanation.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CallInText(NamedTuple):
 
 
 def text_calls(text: str, schemas: Schemas) -> CallInText:
-    """The calls that a text ends with; none when any of them is not of an offered tool."""
+    """The calls at the end of a text; none when one of them is not of an offered tool."""
     if not schemas or len(text) > _MOST_CHARS:
         return CallInText(text, [])
     for pattern, read in _FORMS:
@@ -167,7 +167,7 @@ def _xml(name: str, given: list[tuple[str, str]], schemas: Schemas) -> list[Text
 
 
 def _value(raw: str, schema: Any) -> Any:
-    """Text stays text, without the line breaks that the form puts around it."""
+    """A parameter's value: text without the line breaks around it, or JSON by its schema."""
     text = raw.removeprefix("\n").removesuffix("\n")
     kinds = schema.get("type") if isinstance(schema, Mapping) else "string"
     if kinds is None or "string" in (kinds if isinstance(kinds, list) else [kinds]):

@@ -1,4 +1,4 @@
-"""Chat Completions: what OpenAI began and everybody serves."""
+"""The Chat Completions API, which OpenAI began and most servers have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolrest.items import JSONObject, Wire
-from toolrest.wire.apis.chat_messages import chat_messages, leading_words
+from toolrest.wire.apis.chat_messages import chat_messages, leading_texts
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.items.history_bytes import EncodedHistory
@@ -32,16 +32,16 @@ class ChatModel(HttpModel):
 
     @property
     def optional(self) -> Iterable[str]:
-        """Fields that can be done without."""
+        """The optional fields of a request."""
         names = ("stream_options", "parallel_tool_calls", "tool_choice", "reasoning_effort")
         return (*names, "verbosity", "response_format", "prompt_cache_key")
 
     def body(self, request: ModelRequest) -> bytes:
         """The request; fields that need tools only when there are some."""
         profile = self.provider.profile
-        count, words = leading_words(request.items)
+        count, texts = leading_texts(request.items)
         history = self._history.render(request.items[count:])
-        system = "\n\n".join(filter(None, [request.instructions, *words]))
+        system = "\n\n".join(filter(None, [request.instructions, *texts]))
         role = "developer" if profile.developer_role else "system"
         first = [{"role": role, "content": system}] if system else []
         tools = self.tools_json(request.tools) if request.tools else None
@@ -68,7 +68,7 @@ class ChatModel(HttpModel):
         )
 
     def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
-        """As many tools, in as plain a form, as this endpoint takes."""
+        """The tools, in the number and schema subset that this endpoint takes."""
         profile = self.provider.profile
         if profile.max_tools is not None:
             tools = tools[: profile.max_tools]
@@ -86,7 +86,7 @@ class ChatModel(HttpModel):
         return made
 
     def parser(self, request: ModelRequest) -> Parser:
-        """What reads the answer."""
+        """The parser of the reply."""
         return ChatParser(
             self.provider.profile,
             schemas_of(request.tools),

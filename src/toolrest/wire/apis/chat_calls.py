@@ -1,4 +1,4 @@
-"""Tool calls put together from deltas, as servers really send them."""
+"""Assemble tool calls from the deltas of Chat Completions, as servers really send them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolrest.wire.items.json_text import dumps
 
 @dataclass(slots=True)
 class Slot:
-    """One call on its way: first id and first name win, arguments are strung together."""
+    """One call being assembled: first id and first name win, arguments are joined."""
 
     index: int | None = None
     call_id: str = ""
@@ -22,7 +22,7 @@ class Slot:
 
     @property
     def arguments(self) -> str:
-        """What has come so far; the whole text when a server sends it anew with every piece."""
+        """The arguments so far; the last piece when a server sends the whole with every piece."""
         text = "".join(self.pieces)
         if len(self.pieces) > 1 and not is_object(text) and is_object(self.pieces[-1]):
             return self.pieces[-1]
@@ -40,9 +40,9 @@ def is_object(text: str) -> bool:
 
 
 class CallAssembler:
-    """Takes `tool_calls` deltas.
+    """The assembler of `tool_calls` deltas.
 
-    Which call a delta belongs to is told by its id, else by its index, else it is the last one.
+    A delta belongs to the call of its id, else of its index, else to the last one.
     A new id or name at an index that is in use begins another call, unless the call there is
     plainly unfinished.
     """
@@ -51,7 +51,7 @@ class CallAssembler:
         self.slots: list[Slot] = []
 
     def add(self, delta: Any) -> Iterator[tuple[Slot, str, bool]]:
-        """Take one list of deltas; each slot touched, what was added, and whether it is new."""
+        """Add a list of deltas; yields each changed slot, the piece, and whether it is new."""
         for entry in delta if isinstance(delta, list) else [delta]:
             if isinstance(entry, dict):
                 yield self._entry(entry)

@@ -22,14 +22,14 @@ _DETAILS: Final = frozenset({"auto", "low", "high"})
 _FOLLOWS: Final = "The image follows in the next message."
 
 
-def leading_words(items: Sequence[JSONObject]) -> tuple[int, list[str]]:
-    """How many developer messages a history begins with, and what they say."""
-    words: list[str] = []
+def leading_texts(items: Sequence[JSONObject]) -> tuple[int, list[str]]:
+    """The number of developer messages that a history begins with, and their texts."""
+    texts: list[str] = []
     for item in items:
         if item.get("type") != "message" or item.get("role") not in ("developer", "system"):
             break
-        words.append(text_of(parts_of(item.get("content"))))
-    return len(words), words
+        texts.append(text_of(parts_of(item.get("content"))))
+    return len(texts), texts
 
 
 def chat_messages(items: Sequence[JSONObject], profile: Profile) -> list[JSONObject]:
@@ -57,14 +57,14 @@ class _Messages:
         elif not is_blank(item):
             self._end()
             self._show()
-            self._said(item)
+            self._other(item)
 
     def finish(self) -> list[JSONObject]:
         self._end()
         self._show()
         return self._made
 
-    # What the model said: one message a group
+    # The model's items: one message a group
 
     def _models(self, item: JSONObject) -> None:
         if self._speaking is None:
@@ -83,7 +83,7 @@ class _Messages:
             self._thought(item, speaking)
 
     def _thought(self, item: JSONObject, speaking: JSONObject) -> None:
-        """Reasoning goes back under the name that the server itself used."""
+        """Add reasoning under the name that the server itself used."""
         origin = item.get("chat")
         if not isinstance(origin, dict):
             return
@@ -99,7 +99,7 @@ class _Messages:
         if speaking is not None and (speaking["content"] or "tool_calls" in speaking):
             self._made.append(speaking)
 
-    # What tools and people said
+    # Outputs and other messages
 
     def _tool(self, item: JSONObject) -> JSONObject:
         parts = output_parts(item)
@@ -108,7 +108,7 @@ class _Messages:
         if images and self._profile.tool_images == "inline":
             content = list(map(_part, parts))
         elif images:
-            # OpenAI takes images from users only; the label tells whose these are.
+            # OpenAI takes images from users only; the label names the call.
             label = f"Image from the tool call {item['call_id']}:"
             self._shown += [{"type": "text", "text": label}, *map(_part, images)]
             content = content or _FOLLOWS
@@ -119,7 +119,7 @@ class _Messages:
             self._user("user", self._shown)
             self._shown = []
 
-    def _said(self, item: JSONObject) -> None:
+    def _other(self, item: JSONObject) -> None:
         role = str(item.get("role"))
         if role in ("developer", "system"):
             # Templates of local models take instructions at the start only.

@@ -1,4 +1,4 @@
-"""The answers of Chat Completions servers: deltas to items, in the order a reader expects."""
+"""The parser of a Chat Completions stream: deltas to items, in the order a reader expects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _THINK: Final = ("<think>", "</think>")
 
 
 class ChatParser(Parser):
-    """Items come when the server says that it has finished; usage may follow."""
+    """The parser of chunks; items come with the finish reason, usage may follow."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ChatParser(Parser):
         self._usage: Usage | None = None
 
     def feed(self, data: bytes) -> Iterator[ModelEvent]:
-        """One event; `[DONE]` is the end."""
+        """The events of one server-sent event; `[DONE]` is the end."""
         if data.strip() in (b"[DONE]", b"DONE"):
             return self._done()
         return super().feed(data)
@@ -82,7 +82,7 @@ class ChatParser(Parser):
             yield from self._flush()
 
     def _message(self, message: JSONObject) -> Iterator[ModelEvent]:
-        """A whole message counts for what its deltas did not bring."""
+        """Take the parts of a whole message that its deltas did not have."""
         missing = dict(message)
         if self._text:
             missing.pop("content", None)
@@ -129,21 +129,21 @@ class ChatParser(Parser):
         self.completed = Completed(self._id, self._usage)
 
     def end(self) -> Iterator[ModelEvent]:
-        """A stream that ended well without saying so; one that broke off never comes here."""
+        """Complete a stream that ended without `[DONE]`; one that broke off never comes here."""
         whole = all(is_object(slot.arguments) for slot in self._calls.slots)
         if self._finish is None and not (whole and (self._text or self._calls.slots)):
             raise ModelError("stream", "stream closed before the answer was finished")
         yield from self._done()
 
     def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
-        """A completion that was not streamed."""
+        """The events of a completion that was not streamed."""
         yield from self.take(document)
         if self._finish is None and not self._text and not self._calls.slots:
             raise ModelError("stream", "the server's answer has no message in it")
         yield from self._done()
 
     def _flush(self) -> Iterator[ModelEvent]:
-        """Reasoning, then text, then calls; once."""
+        """The items, once: reasoning, then text, then calls."""
         if self._flushed:
             return
         self._flushed = True
@@ -221,7 +221,7 @@ def _thought(value: Any) -> str:
 
 
 def _without_tags(text: str) -> tuple[str, str]:
-    """Text and the reasoning at its start, from servers that do not tell them apart."""
+    """Text and the reasoning at its start, from servers that do not separate them."""
     begin, end = _THINK
     stripped = text.lstrip()
     if stripped.startswith(begin) and end in stripped:

@@ -48,7 +48,7 @@ _TURN_STATE: Final = "x-codex-turn-state"
 
 
 def input_items(items: Sequence[JSONObject], *, images: bool = True) -> list[JSONObject]:
-    """Items as this API takes them: unknown ones and other wires' reasoning stay behind."""
+    """Items as this API takes them, without unknown ones and other wires' reasoning."""
     made = []
     for item in items:
         kind = item.get("type")
@@ -60,7 +60,7 @@ def input_items(items: Sequence[JSONObject], *, images: bool = True) -> list[JSO
 
 
 def _without_ours(item: JSONObject) -> JSONObject:
-    """An item without the keys that only mean something between ourselves."""
+    """An item without the keys that only Toolrest uses."""
     if _OURS.isdisjoint(item):
         return item
     return {key: value for key, value in item.items() if key not in _OURS}
@@ -88,7 +88,7 @@ class ResponsesModel(HttpModel):
 
     @property
     def optional(self) -> Iterable[str]:
-        """Fields that can be done without."""
+        """The optional fields of a request."""
         names = ("reasoning", "include", "prompt_cache_key", "text", "store", "max_output_tokens")
         return (*names, "parallel_tool_calls", "tool_choice")
 
@@ -132,14 +132,14 @@ class ResponsesModel(HttpModel):
         return reasoning if reasoning or self._reasons else None
 
     def headers(self, request: ModelRequest) -> dict[str, str]:
-        """The usual ones, and what the server wants to get back during this turn."""
+        """The headers, with the turn state that the server wants back during this turn."""
         headers = super().headers(request)
         if self._turn_state is not None and self._turn_state[0] == request.turn_id:
             headers[_TURN_STATE] = self._turn_state[1]
         return headers
 
     def opened(self, headers: Mapping[str, str], request: ModelRequest) -> Iterator[ModelEvent]:
-        """Remember the turn's state, the first one of a turn only."""
+        """Keep the turn state of the first reply of a turn."""
         state = headers.get(_TURN_STATE)
         known = self._turn_state is not None and self._turn_state[0] == request.turn_id
         if state and request.turn_id and not known:
@@ -147,7 +147,7 @@ class ResponsesModel(HttpModel):
         return super().opened(headers, request)
 
     def parser(self, request: ModelRequest) -> Parser:
-        """What reads the answer."""
+        """The parser of the reply."""
         return ResponsesParser()
 
 
@@ -166,7 +166,7 @@ def _text(request: ModelRequest) -> JSONObject | None:
 
 
 class ResponsesParser(Parser):
-    """Only whole items count; deltas are to look at."""
+    """The parser of the stream; only whole items count, deltas are for display."""
 
     def __init__(self) -> None:
         self._calls: dict[str, tuple[str, str]] = {}
@@ -228,13 +228,13 @@ class ResponsesParser(Parser):
         )
 
     def end(self) -> Iterator[ModelEvent]:
-        """A stream that ends before it is complete has failed."""
+        """Raise ModelError: a stream that ends before it is complete has failed."""
         if self._failure is not None:
             raise self._failure
         raise ModelError("stream", "stream closed before response.completed")
 
     def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
-        """A response that was not streamed."""
+        """The events of a response that was not streamed."""
         status = document.get("status")
         if status == "failed" or (document.get("error") and not document.get("output")):
             raise _failure({"response": document})
@@ -270,7 +270,7 @@ def usage_of(value: Any) -> Usage | None:
 
 
 def count(value: Any, key: str) -> int:
-    """A number of tokens; 0 for what is none."""
+    """The number of tokens under a key; 0 when there is none."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 

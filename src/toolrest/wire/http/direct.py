@@ -1,4 +1,4 @@
-"""Requests to a server that can be reached without a proxy: HTTP/1.1 by h11, on asyncio.
+"""The direct transport: HTTP/1.1 without a proxy, by h11 on asyncio.
 
 A session asks the same server hundreds of times, one request after the other, and the first of
 them should not wait for a large library to load. Proxies are left to httpx2, see
@@ -113,7 +113,7 @@ class _Connection:
         return self._reader.at_eof() or self._writer.is_closing()
 
     def can_be_used_again(self) -> bool:
-        """Whether the response was read to its end and another may follow; then one can."""
+        """Whether the response was read to its end; then the connection is made ready for more."""
         http = self._http
         if (http.our_state, http.their_state) != (h11.DONE, h11.DONE) or http.trailing_data[0]:
             return False
@@ -190,7 +190,7 @@ class DirectResponse:
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        """The body, decoded."""
+        """The body, decompressed."""
         decoder = _decoder(self.headers.get("content-encoding", "").lower())
         while (piece := await self.connection.read()) is not None:
             if data := piece if decoder is None else _unpacked(decoder, piece):
@@ -239,7 +239,7 @@ def _unpacked(decoder: Any, piece: bytes) -> bytes:
 
 
 def _tls_context() -> ssl.SSLContext:
-    """The certificates of SSL_CERT_FILE and SSL_CERT_DIR, else those that the system trusts."""
+    """A TLS context with SSL_CERT_FILE and SSL_CERT_DIR, else with the system's certificates."""
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         context = ssl.create_default_context()
     else:

@@ -1,4 +1,4 @@
-"""Requests to one endpoint: a connection that is kept, repeated when nothing had begun."""
+"""Requests to one endpoint, over kept connections; repeated when no reply had begun."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from toolrest.wire.provider import Provider
 
 _LONGEST_ERROR: Final = 64 << 10
 _LONGEST_ANSWER: Final = 64 << 20
-# Some servers keep the connection open after their last event; more is not waited for the rest.
+# Some servers keep the connection open after their last event: the longest wait for its end.
 _GOODBYE: Final = 0.02
 
 
 @dataclass(slots=True)
 class Opened:
-    """A stream has begun; `headers` are in lower case."""
+    """The start of a stream; `headers` are in lower case."""
 
     headers: Mapping[str, str]
 
@@ -59,10 +59,10 @@ class Http:
     async def post(
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> AsyncGenerator[Part, None]:
-        """`Opened`, then the bytes of the answer; `Retrying` before each repetition.
+        """Send a request: `Opened`, then the reply's bytes; `Retrying` before each repetition.
 
-        5xx and failed connections are repeated while nothing has come; everything else is the
-        caller's to decide.
+        5xx and failed connections are repeated while no reply has begun; the caller decides about
+        all other errors.
         """
         provider = self.provider
         attempt = 0
@@ -119,19 +119,19 @@ class Http:
 
     def _unreachable(self, path: str, error: TransportError) -> ModelError:
         where = self.provider.shown_url(path)
-        words = str(error) or type(error).__name__
+        problem = str(error) or type(error).__name__
         if isinstance(error, Idle):
             idle = self.provider.idle_timeout
             return ModelError("stream", f"idle timeout: nothing from {where} for {idle:g} s")
         if isinstance(error, Broken):
-            return ModelError("stream", f"the connection to {where} broke: {words}")
+            return ModelError("stream", f"the connection to {where} broke: {problem}")
         hint = f"check base_url of the provider {self.provider.id!r} and that the server is up"
         if isinstance(error, ProxyFailed):
             hint = "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
-        return ModelError("unreachable", f"cannot reach {where}: {words}; {hint}")
+        return ModelError("unreachable", f"cannot reach {where}: {problem}; {hint}")
 
     async def get_json(self, path: str, headers: Mapping[str, str]) -> Any:
-        """One small document."""
+        """Get one small JSON document."""
         import json
 
         try:
@@ -155,7 +155,7 @@ class Http:
 
 
 def transport_for(connect_timeout: float, idle_timeout: float) -> Transport:
-    """A direct one, unless the environment names a proxy."""
+    """The direct transport, unless the environment names a proxy."""
     # Each loads a library of its own (h11, httpx2), and a session needs one of them.
     if _has_proxy():
         from toolrest.wire.http.proxied import Proxied

@@ -1,7 +1,4 @@
-"""What a server's error means, whichever of their many shapes it comes in.
-
-What a server's headers say about how much may still be asked of it.
-"""
+"""A server's errors, in their many shapes, as ModelError; and the rate limits in its headers."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ _STATUSES: Final[dict[int, ModelErrorKind]] = {
     429: "rate_limit",
     529: "overloaded",
 }
-# Servers without codes say it in words: OpenAI, Anthropic, vLLM, llama.cpp, Ollama, LM Studio.
+# Messages of servers without codes: OpenAI, Anthropic, vLLM, llama.cpp, Ollama, LM Studio.
 _FULL: Final = re.compile(
     r"maximum context length|context window|context length|prompt is too long"
     r"|exceeds? the (available )?context|context[_ ]size|input is too long|too many tokens",
@@ -63,14 +60,14 @@ _VAGUE: Final = frozenset({"invalid_request", "server"})
 
 
 class ErrorBody(NamedTuple):
-    """What the body of an error says."""
+    """The message and codes in the body of an error."""
 
     message: str
     codes: tuple[str, ...] = ()
 
 
 def read_error(body: bytes | str | Any) -> ErrorBody:
-    """The words and codes in an error's body; plain text is its own words."""
+    """The message and codes in an error's body; plain text is its own message."""
     value = body
     if isinstance(body, bytes | str):
         text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
@@ -78,12 +75,12 @@ def read_error(body: bytes | str | Any) -> ErrorBody:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return ErrorBody(_short(text))
-    return _told(value)
+    return _parsed(value)
 
 
-def _told(value: Any) -> ErrorBody:
+def _parsed(value: Any) -> ErrorBody:
     if isinstance(value, list) and value:
-        return _told(value[0])
+        return _parsed(value[0])
     if not isinstance(value, Mapping):
         return ErrorBody(_short(value if isinstance(value, str) else json.dumps(value)))
     inner = value.get("error")
@@ -92,9 +89,9 @@ def _told(value: Any) -> ErrorBody:
     source = inner if isinstance(inner, Mapping) else value
     codes = tuple(c for key in ("code", "type") if isinstance(c := source.get(key), str))
     for key in ("message", "detail", "msg", "title"):
-        words = source.get(key)
-        if words:
-            return ErrorBody(_short(words if isinstance(words, str) else json.dumps(words)), codes)
+        text = source.get(key)
+        if text:
+            return ErrorBody(_short(text if isinstance(text, str) else json.dumps(text)), codes)
     return ErrorBody(_short(json.dumps(value, ensure_ascii=False)), codes)
 
 
@@ -104,34 +101,34 @@ def _short(text: str) -> str:
 
 
 def error_in_stream(body: Any, wire: Wire) -> ModelError:
-    """A failure that came inside a stream that had begun well."""
-    told = read_error(body)
-    kind = _kind(told, "stream")
-    wait = _wait_in(told.message) if kind == "rate_limit" else None
+    """The ModelError for a failure inside a stream that had begun."""
+    found = read_error(body)
+    kind = _kind(found, "stream")
+    wait = _wait_in(found.message) if kind == "rate_limit" else None
     retryable = kind in ("stream", "rate_limit", "server")
     if kind == "overloaded" and wire != "responses":
         retryable = True
-    message = told.message or "the server reported a failure without a reason"
+    message = found.message or "the server reported a failure without a reason"
     return ModelError(kind, message, retryable=retryable, retry_after=wait)
 
 
 def error_of_status(
     status: int, headers: Mapping[str, str], body: bytes, url: str, wire: Wire
 ) -> ModelError:
-    """A refused request as an error that says who refused it and in which words."""
-    told = read_error(body)
-    kind = _kind(told, _STATUSES.get(status, "server"))
+    """The ModelError for a refused request, with its URL and the server's message."""
+    found = read_error(body)
+    kind = _kind(found, _STATUSES.get(status, "server"))
     wait = retry_after(headers)
     if wait is None and kind == "rate_limit":
-        wait = _wait_in(told.message)
-    words = told.message or "(no reason given)"
+        wait = _wait_in(found.message)
+    message = found.message or "(no reason given)"
     request_id = next(
         (headers[key] for key in ("x-request-id", "request-id", "cf-ray") if headers.get(key)), ""
     )
     where = f"{url}, request id {request_id}" if request_id else url
     return ModelError(
         kind,
-        f"HTTP {status} from {where}: {words}",
+        f"HTTP {status} from {where}: {message}",
         status=status,
         retryable=_is_retryable(kind, wait, wire),
         retry_after=wait,
@@ -140,18 +137,18 @@ def error_of_status(
 
 def _is_retryable(kind: ModelErrorKind, wait: float | None, wire: Wire) -> bool:
     if kind in ("rate_limit", "overloaded"):
-        # OpenAI's API says when to come back if that can help; the others often do not.
+        # OpenAI's API gives a time to wait if retrying can help; the others often do not.
         return wait is not None or wire != "responses"
     return kind == "server"
 
 
-def _kind(told: ErrorBody, otherwise: ModelErrorKind) -> ModelErrorKind:
-    kinds = [_CODES[code] for code in told.codes if code in _CODES]
+def _kind(found: ErrorBody, otherwise: ModelErrorKind) -> ModelErrorKind:
+    kinds = [_CODES[code] for code in found.codes if code in _CODES]
     kind = next((kind for kind in kinds if kind not in _VAGUE), kinds[0] if kinds else otherwise)
     if kind in ("invalid_request", "server", "stream", "not_found"):
-        if _FULL.search(told.message):
+        if _FULL.search(found.message):
             return "context_window"
-        if _BAD_IMAGE in told.message:
+        if _BAD_IMAGE in found.message:
             return "invalid_image"
     return kind
 
@@ -165,7 +162,7 @@ def _wait_in(message: str) -> float | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks to wait: seconds, milliseconds or a date."""
+    """The seconds that the server asks to wait, given as seconds, milliseconds or a date."""
     import time
 
     millis = headers.get("retry-after-ms", "")
@@ -188,7 +185,7 @@ def _until(date: str, now: float) -> float:
 
 
 def rate_limits(headers: Mapping[str, str]) -> JSONObject:
-    """The snapshot of a response's headers; empty when they say nothing."""
+    """The rate-limit snapshot in a response's headers; empty when they have none."""
     snapshot: JSONObject = {}
     for window in ("primary", "secondary"):
         found = _window(headers, f"x-codex-{window}-")

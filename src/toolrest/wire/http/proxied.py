@@ -1,4 +1,4 @@
-"""Requests through a proxy, by httpx2: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
+"""The transport through a proxy, by httpx2: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolrest.wire.http.transport import (
 
 
 class Proxied:
-    """A pool of connections that goes where the environment says."""
+    """A pool of connections through the proxies of the environment."""
 
     def __init__(self, connect_timeout: float, idle_timeout: float) -> None:
         timeout = httpx2.Timeout(None, connect=connect_timeout, read=idle_timeout)

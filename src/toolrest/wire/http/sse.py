@@ -1,4 +1,4 @@
-"""Server-sent events: from bytes as they come to the data of each event."""
+"""Server-sent events: a stream of bytes into the data of each event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class TooLarge(ValueError):
 
 
 class Events:
-    """Takes bytes in any pieces. Only `data` counts: what an event is, its JSON says."""
+    """The parser of a stream in any pieces. Only `data` counts: its JSON has the event's type."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -47,7 +47,7 @@ class Events:
             self._data.append(value)
 
     def flush(self) -> list[bytes]:
-        """What is left when the stream ends; some servers leave out the last empty line."""
+        """The last event when the stream ends; some servers leave out the last empty line."""
         done: list[bytes] = []
         self._take(bytes(self._line).removesuffix(b"\r"), done)
         self._take(b"", done)

@@ -1,4 +1,4 @@
-"""What `Http` needs of a transport, and the errors that every transport raises."""
+"""The interface of a transport, and the errors that every transport raises."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Protocol
 
 
 class TransportError(Exception):
-    """A request failed below HTTP."""
+    """A request that failed below HTTP."""
 
 
 class Unreachable(TransportError):
-    """There was no connection."""
+    """The server could not be connected to."""
 
 
 class ProxyFailed(Unreachable):
-    """The proxy did not let it through."""
+    """The proxy refused the request."""
 
 
 class Broken(TransportError):
@@ -24,7 +24,7 @@ class Broken(TransportError):
 
 
 class Idle(TransportError):
-    """Nothing came for too long."""
+    """No byte came within the idle time limit."""
 
 
 class HttpResponse(Protocol):
@@ -43,7 +43,7 @@ class HttpResponse(Protocol):
 
 
 class Transport(Protocol):
-    """Sends requests, one at a time or several, over connections that it keeps."""
+    """A transport of requests, one at a time or several, over connections that it keeps."""
 
     def stream(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]

@@ -1,8 +1,8 @@
-"""Which tool calls are in what a model's server sent.
+"""Decode the tool calls in a model's reply.
 
-The wire is read off the shape. Whatever is a call by its type becomes exactly one item: when it
-cannot be used, one that says what is wrong with it. Only what a model said is read: calls inside
-tool outputs, user messages or hosted tools' items are text, not calls.
+The shape shows the wire. Each call by type becomes exactly one item; an unusable one becomes a
+`MalformedCall` with its problem. Only the model's own items are read: calls inside tool outputs,
+user messages or hosted tools' items are text, not calls.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _view_image(value: Object) -> CallItem:
 
 
 def _web_search(value: Object) -> Iterator[CallItem]:
-    """A search that the server does itself has no call_id or is finished: nothing to answer."""
+    """The search to run, if any: one that the server does has no call_id or is finished."""
     if value.get("status") in ("completed", "failed"):
         return
     if "call_id" not in value and "query" not in value:
@@ -206,7 +206,7 @@ def _tool_use(value: Object) -> CallItem:
 
 
 def _mcp_call(params: Object, request_id: object) -> CallItem:
-    """MCP answers a request by its connection, so a call needs no id of its own."""
+    """A call by MCP, whose connection pairs requests and replies, so it needs no id."""
     call_id = str(request_id) if isinstance(request_id, int | str) else ""
     name, problem = _string(params, "name", _MAX_NAME)
     if len(call_id) > _MAX_ID:
@@ -219,7 +219,7 @@ def _mcp_call(params: Object, request_id: object) -> CallItem:
 
 
 class _Head(NamedTuple):
-    """Who is called, for whom, and what is wrong with that."""
+    """The id and name of a call, its wire, and what is wrong with them."""
 
     what: str
     wire: Wire
@@ -254,7 +254,7 @@ def _function_call(head: _Head, body: Object, key: str = "arguments") -> CallIte
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         arguments = "{}"
     elif not isinstance(arguments, str | Mapping):
-        # The tool's own check has the better words for an array or a number.
+        # The tool's own check has the better message for an array or a number.
         try:
             arguments = json.dumps(arguments)
         except (TypeError, ValueError, RecursionError):
@@ -305,7 +305,7 @@ def _string(value: Object, key: str, limit: int | None) -> tuple[str, str | None
         return "", f"`{key}` must be a string, not {_kind(text)}"
     if limit is not None and len(text) > limit:
         problem = f"`{key}` is {len(text)} characters long, and {limit} is the most"
-        # An id goes back as it came: an answer to nobody would fail the whole request.
+        # An id goes back as it came: an output without its call would fail the whole request.
         return text if limit == _MAX_ID else "", problem
     return text, None
 

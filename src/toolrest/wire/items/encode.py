@@ -1,4 +1,4 @@
-"""How outputs go back: each in the wire its call came on, in call order."""
+"""Encode outputs, each in the wire its call came on, in call order."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _tool_message(answer: Answered, shown: list[JSONObject] | None) -> JSONObjec
     if images and shown is None:
         content = [_chat_part(part) for part in parts]
     elif images and shown is not None:
-        # OpenAI takes images from users only; the label tells whose these are.
+        # OpenAI takes images from users only; the label names the call.
         label = f"Image from the tool {utf8(answer.item.name)} (call {_call_id(answer)}):"
         shown.append({"type": "text", "text": label})
         shown.extend(_chat_part(image) for image in images)
@@ -178,7 +178,7 @@ def _tool_result(answer: Answered) -> JSONObject:
 
 
 def anthropic_block(part: Content) -> JSONObject:
-    """A part of an output or message as this API takes it; what it cannot take, in words."""
+    """A part of an output or message as this API takes it; a text for images it cannot take."""
     if isinstance(part, Text):
         return {"type": "text", "text": utf8(part.text)}
     if part.url.startswith(("https://", "http://")):

@@ -1,7 +1,7 @@
 """A history as the bytes of a request, of which only the new end is made anew.
 
-Sessions send their whole history with every request. What lies before the last thing the model
-said cannot change any more, so its bytes are kept: the work of one request stays the same however
+Sessions send their whole history with every request. What lies before the model's last items
+cannot change any more, so its bytes are kept: the work of one request stays the same however
 long the session is.
 """
 
@@ -28,7 +28,7 @@ from toolrest.wire.items.pairing import (
 from toolrest.wire.items.parts import is_blank
 
 Messages: TypeAlias = Callable[[Sequence[JSONObject]], list[JSONObject]]
-"""Paired items as a wire's messages. Called for stretches that begin where a model speaks."""
+"""Paired items as a wire's messages. Called for stretches that begin with a model's item."""
 
 
 @dataclass(slots=True)
@@ -45,10 +45,10 @@ class Rendered:
 
 
 class EncodedHistory:
-    """Renders a growing list of items. Give it the same item objects, unchanged, every time.
+    """The renderer of a growing list of items. Pass the same item objects, unchanged, every time.
 
-    `speaks` says which of the model's items make a message on the wire at all. `forgets` is for
-    wires on which reasoning is sent back only until the user speaks again.
+    `speaks` is true for the model's items that make a message on the wire. `forgets` is for
+    wires on which reasoning is sent back only until the next user message.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class EncodedHistory:
         self._last_size = 0
 
     def render(self, items: Sequence[JSONObject]) -> Rendered:
-        """The history's messages. What is settled is valid until the next call."""
+        """The history's messages. `settled` is valid until the next call."""
         end = self._unsettled_from(items)
         if end == 0 and self._settled:
             self._reset()
@@ -93,7 +93,7 @@ class EncodedHistory:
     def _unsettled_from(self, items: Sequence[JSONObject]) -> int:
         """How many of the items are the settled ones; 0 when everything has to be made anew."""
         count = len(self._settled)
-        # The same objects are compared by where they are, so this takes no time to speak of.
+        # Lists compare the same objects by identity, so this is quick.
         if list(items[:count]) != self._settled:
             return 0
         new = items[count:]
@@ -104,7 +104,7 @@ class EncodedHistory:
     def _last_group(self, made: Sequence[tuple[JSONObject, int]]) -> int:
         """Where, in the original, the last stretch of the model's own items begins; 0 for none.
 
-        What says nothing does not divide: the messages on both sides of it become one.
+        Blank items do not divide: the messages on both sides of them become one.
         """
         at = len(made) - 1
         while at >= 0 and not self._speaks(made[at][0]):
@@ -132,7 +132,7 @@ class EncodedHistory:
         self._settled += items
 
     def _fresh(self, items: list[JSONObject], *, spoken: bool) -> list[JSONObject]:
-        """Without the reasoning that the user has since spoken after."""
+        """The items without reasoning before the last user message, where the wire forgets it."""
         if not self._forgets:
             return items
         last = len(items) if spoken else _last_user(items)
@@ -140,7 +140,7 @@ class EncodedHistory:
 
 
 def _late(items: Sequence[JSONObject], at: int) -> bool:
-    """Whether an output after that place belongs to a call before it."""
+    """Whether an output after that position belongs to a call before it."""
     later = {id(item) for item in items[at:] if is_output(item)}
     if not later:
         return False

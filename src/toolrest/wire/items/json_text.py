@@ -1,4 +1,4 @@
-"""JSON and text that every server can read: compact, valid UTF-8, nothing that is not JSON."""
+"""JSON text that every server can read: compact, valid UTF-8, nothing that is not JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def utf8(text: str) -> str:
 
 
 def plain_json(value: Any) -> Any:
-    """A copy that JSON can hold: odd keys and values as text, circles and the very deep cut."""
+    """A copy that JSON can hold: other keys and values as text, cycles and deep nesting cut."""
     return _copy(value, ())
 
 

@@ -1,6 +1,6 @@
-"""The invariant of every request: each call has exactly one output, right after its group.
+"""Pairing of calls and outputs: in a request each call has exactly one output, after its group.
 
-A group is what a model said in one go: reasoning, text and calls, up to the first item that is
+A group is one reply of a model: reasoning, text and calls, up to the first item that is
 not the model's. All three APIs take a history in which the outputs of a group's calls follow the
 group in call order, so that is what is made of any history, however it was broken off.
 """
@@ -33,7 +33,7 @@ Legal: TypeAlias = Callable[[str], str]
 
 
 def is_call(item: JSONObject) -> bool:
-    """Whether somebody has to answer this item. A search that the server does itself is not."""
+    """Whether this item needs an output. A search that the server does itself needs none."""
     kind = item.get("type")
     if kind == "web_search_call":
         waiting = item.get("status") not in ("completed", "failed")
@@ -42,13 +42,13 @@ def is_call(item: JSONObject) -> bool:
 
 
 def is_output(item: JSONObject) -> bool:
-    """Whether this item answers a call."""
+    """Whether this item is the output of a call."""
     kind = item.get("type")
     return isinstance(kind, str) and kind in OUTPUTS
 
 
 def is_models(item: JSONObject) -> bool:
-    """Whether a model said this: its reasoning, its text, its calls."""
+    """Whether this is a model's own item: reasoning, text or a call."""
     kind = item.get("type")
     if kind == "message":
         return item.get("role") == "assistant"
@@ -65,7 +65,7 @@ def call_id_of(item: JSONObject) -> str:
 
 
 def printable_id(call_id: str) -> str:
-    """Ids go back as they came unless no API would take them."""
+    """The id as it came, unless no API would take it."""
     return call_id if _PRINTABLE.fullmatch(call_id) else word_id(call_id)
 
 
@@ -86,7 +86,7 @@ class _Open(NamedTuple):
 
 
 class CallIds:
-    """Gives every call its own id: servers that count from zero in each answer repeat theirs."""
+    """Unique ids of calls: servers that count from zero in each reply repeat theirs."""
 
     def __init__(self, legal: Legal = printable_id, before: CallIds | None = None) -> None:
         self._legal = legal
@@ -95,7 +95,7 @@ class CallIds:
         self._next: dict[str, int] = {}
 
     def copy(self) -> CallIds:
-        """Names that continue from here and leave no trace."""
+        """A copy that continues from here without changing this one."""
         return CallIds(self._legal, self)
 
     def _is_taken(self, name: str) -> bool:
@@ -120,7 +120,7 @@ class CallIds:
 
 
 def answers(items: Sequence[JSONObject]) -> dict[int, JSONObject]:
-    """Which output belongs to which call, by the call's position. The first output counts.
+    """The output of each call, by the call's position. The first output counts.
 
     Of several calls with one id, an output belongs to the oldest open one of the latest group:
     siblings are answered in order, and a call of long ago is no longer waiting.
@@ -152,7 +152,7 @@ def paired(items: Sequence[JSONObject], names: CallIds | None = None) -> list[JS
 
 
 def traced(items: Sequence[JSONObject], names: CallIds) -> list[tuple[JSONObject, int]]:
-    """What `paired` makes, each with its position in the original; -1 for outputs."""
+    """The items of `paired`, each with its position in the original; -1 for outputs."""
     found = answers(items)
     made: list[tuple[JSONObject, int]] = []
     owed: list[tuple[JSONObject, int]] = []

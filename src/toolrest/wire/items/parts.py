@@ -1,7 +1,4 @@
-"""Parts of canonical items that every wire needs: texts, images, calls as functions, outputs.
-
-Images in items: for models that cannot see, words stand in their place.
-"""
+"""Parts of canonical items that every wire needs: texts, images, calls as functions, outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class FunctionForm(NamedTuple):
 
 
 def parts_of(value: Any) -> list[Content]:
-    """The parts of a message's content or of an output; what is neither text nor image is not."""
+    """The texts and images of a message's content or of an output; other parts are dropped."""
     if isinstance(value, str):
         return [Text(value)]
     parts: list[Content] = []
@@ -42,7 +39,7 @@ def parts_of(value: Any) -> list[Content]:
 
 
 def is_blank(item: JSONObject) -> bool:
-    """Whether an item has nothing to say to a model: a message without words or images."""
+    """Whether an item is empty for a model: a message without text or images."""
     kind = item.get("type")
     if kind == "message":
         parts = parts_of(item.get("content"))
@@ -63,23 +60,23 @@ def text_of(parts: list[Content]) -> str:
 
 
 def output_parts(item: JSONObject) -> list[Content]:
-    """What an output item says, whichever of the kinds it is."""
+    """The parts of an output item of any kind."""
     kind = item.get("type")
     if kind == "view_image_call_output":
         image, metadata = item.get("image_data"), item.get("metadata")
-        words = metadata.get("error") if isinstance(metadata, dict) else None
+        error = metadata.get("error") if isinstance(metadata, dict) else None
         if isinstance(image, str):
             return [Image(image)]
-        return [Text(words if isinstance(words, str) else "no image")]
+        return [Text(error if isinstance(error, str) else "no image")]
     if kind == "web_search_call_output":
         return [Text(item.get("error") or dumps(item.get("results") or []))]
     return parts_of(item.get("output"))
 
 
 def as_function(item: JSONObject) -> FunctionForm:
-    """Any call as a function's: freeform input under `input`, the hosted shell as `shell`.
+    """Any call as a function call: freeform input under `input`, the hosted shell as `shell`.
 
-    Hosted items carry no name; the functions are those that `wire/specs.py` offers in their place.
+    Hosted items have no name; the functions are those that `wire/specs.py` offers in their place.
     """
     kind, call_id = item.get("type"), str(item.get("call_id"))
     if kind == "custom_tool_call":
@@ -104,7 +101,7 @@ def _shell(action: Any) -> JSONObject:
 
 
 def legal_name(name: Any) -> str:
-    """A tool's name as the APIs take it: a model may have called what no tool can be called."""
+    """A tool's name as the APIs take it; a model may have called an impossible name."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     word = _NOT_NAME.sub("_", name)[:64] if isinstance(name, str) else ""
@@ -134,7 +131,7 @@ def without_images(item: JSONObject) -> JSONObject:
     for key in ("content", "output"):
         parts = item.get(key)
         if isinstance(parts, list) and any(map(is_image, parts)):
-            return {**item, key: [_words(part) if is_image(part) else part for part in parts]}
+            return {**item, key: [_left_out(part) if is_image(part) else part for part in parts]}
     if item.get("type") == "view_image_call_output" and item.get("image_data"):
         return {**item, "image_data": None, "metadata": {"error": LEFT_OUT}}
     return item
@@ -145,5 +142,5 @@ def is_image(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "input_image"
 
 
-def _words(part: JSONObject) -> JSONObject:
+def _left_out(part: JSONObject) -> JSONObject:
     return {"type": "input_text", "text": LEFT_OUT}

@@ -1,8 +1,7 @@
-"""Arguments that are almost JSON: what can be put right without guessing, and what was done.
+"""Repair of arguments that are almost JSON, without guessing, and with a note for each repair.
 
-Nothing is invented: a text that ends too early stays broken, and so does one whose meaning could
-be another. Whoever uses the result must know that it is not what the model wrote, so every repair
-has words.
+Nothing is invented: a text that ends too early stays broken, and so does an ambiguous one. The
+notes show that the result is not exactly what the model wrote.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ _CLOSERS: Final = re.compile(r"[\s}\])`;]*(?:</?[\w:|]+>[\s`]*)*")
 
 
 class Arguments(NamedTuple):
-    """The text of one JSON object, and what had to be done to get it."""
+    """The text of one JSON object, and the notes on its repairs."""
 
     text: str
     notes: tuple[str, ...] = ()
 
 
 def repaired(text: str, schema: Mapping[str, Any] | None = None) -> list[Arguments]:
-    """The objects that a call's arguments hold: usually one, as it came.
+    """The objects in a call's arguments: usually one, as it came.
 
-    Several come of objects that a server ran together. Empty when nothing can be done.
+    Several when a server ran objects together. Empty when they cannot be repaired.
     """
     if len(text) > _MOST_CHARS:
         return []
@@ -72,7 +71,7 @@ def _parsed(text: str) -> Any:
 
 
 def _candidates(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    """The text with ever more put right."""
+    """The text with more and more repairs."""
     made: list[tuple[str, tuple[str, ...]]] = [(text, ())]
     for mend, note in (
         (_mend_escapes, "a backslash that escapes nothing was doubled"),
@@ -122,7 +121,7 @@ def _objects(text: str, notes: tuple[str, ...]) -> list[Arguments]:
 
 
 def _typed(made: Arguments, value: JSONObject, schema: Mapping[str, Any] | None) -> Arguments:
-    """Values that are the JSON of what the schema wants, in quotes, without the quotes."""
+    """Unquote strings whose content is JSON of the type that the schema wants."""
     properties = schema.get("properties") if schema else None
     if not isinstance(properties, Mapping):
         return made
@@ -138,7 +137,7 @@ def _typed(made: Arguments, value: JSONObject, schema: Mapping[str, Any] | None)
 
 
 def _wanted(schema: Any) -> tuple[str, ...]:
-    """The JSON types a value may have; none when text is as good."""
+    """The JSON types a value may have; none when it may be a string."""
     if not isinstance(schema, Mapping):
         return ()
     kinds = schema.get("type")
