@@ -40,6 +40,7 @@ FORBIDDEN = {
     "approval alias": '[tool_config]\napproval_policy = "none"',
     "approval other alias": '[tool_security]\napproval_policy = "sandbox"',
     "sandbox": 'sandbox_mode = "danger-full-access"',
+    "unhide": 'paths.unhide = [".env"]',
     "sandbox backend": 'sandbox_policy = "docker"',
     "sandbox backend alias": '[tool_config]\nsandbox_policy = "chroot"',
     "answers": 'on_ask = "allow"',

@@ -34,6 +34,7 @@ def path_policy(config: Config, workspace: str, exceptions: tuple[str, ...] = ()
         writable_roots=settings.sandbox_workspace_write.writable_roots,
         read_roots=settings.read_roots,
         hidden=settings.hidden_paths,
+        unhide=settings.paths.unhide,
         toolrest_home=config.home,
         exceptions=exceptions,
         protected=kept_from_writing(config, os.path.realpath(workspace)),

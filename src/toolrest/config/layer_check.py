@@ -31,6 +31,7 @@ LayerKind: TypeAlias = Literal[
 
 USER_FILE_ONLY = frozenset({"projects", "profiles"})
 _PATH_LISTS = (("sandbox_workspace_write", "writable_roots"), ("read_roots",))
+_GLOB_LISTS = (("hidden_paths",), ("paths", "unhide"))
 _PATHS = (("tool_security", "audit_log_path"), ("model_instructions_file",))
 
 
@@ -214,8 +215,9 @@ def _expand_paths(values: dict[Key, Any], place: LayerSource) -> None:
     for key in _PATHS:
         if values.get(key) is not None:
             values[key] = _absolute(values[key], key, place)
-    if values.get(("hidden_paths",)):
-        values["hidden_paths",] = tuple(expand_user(p, place.home) for p in values["hidden_paths",])
+    for key in _GLOB_LISTS:
+        if values.get(key):
+            values[key] = tuple(expand_user(glob, place.home) for glob in values[key])
 
 
 def _absolute(path: str, key: Key, place: LayerSource) -> str:

@@ -18,6 +18,7 @@ from toolrest.policy.paths.hidden import home_folders
 from toolrest.policy.paths.names import inside, unique
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.policy.paths.protected import ProtectedPlaces
+from toolrest.private_files import make_private
 from toolrest.records import dataclass, field, replace
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access", "external"]
@@ -140,7 +141,7 @@ class SandboxPolicy:
             writable_roots=roots,
             read_roots=paths.read_roots,
             hidden=paths.hidden_paths() if paths.mode != "danger-full-access" else (),
-            exceptions=paths.exceptions,
+            exceptions=paths.shown,
             protected=[place for root in roots for place in paths.protected_paths(root)],
             network=network,
             allowed_hosts=allowed_hosts,
@@ -196,7 +197,7 @@ def _depth(path: str) -> tuple[int, str]:
 def _private(path: str, key: str, roots: Sequence[str]) -> str:
     """A folder of ours: created 0700 when missing, refused when a root lies inside."""
     real = _absolute(path, key, os.getcwd())
-    os.makedirs(real, mode=0o700, exist_ok=True)
+    make_private(real)
     info = os.lstat(real)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
         raise ConfigError(f"{key}: {real} must be a folder that belongs to you")

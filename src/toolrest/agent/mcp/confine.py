@@ -104,6 +104,7 @@ class ServerBoxes:
             writable_roots=tuple(os.path.expanduser(root) for root in roots),
             read_roots=settings.read_roots,
             hidden=settings.hidden_paths,
+            unhide=settings.paths.unhide,
             toolrest_home=self._config.home,
             protected=kept_from_writing(self._config, self._files.workspace),
             max_file_size=settings.tool_security.max_file_access_size,

@@ -65,6 +65,12 @@ class SandboxSettings(Table):
     require: tuple[Control, ...] = ("writes", "network", "own_files")
 
 
+class PathSettings(Table):
+    """`[paths]`: globs of what is neither hidden nor protected after all. Not for projects."""
+
+    unhide: Patterns = ()
+
+
 class CommandLimits(Table):
     """`[limits]`: how much commands may take. Sizes are bytes or `"2GB"`; unset means no limit."""
 

@@ -11,6 +11,7 @@ from toolrest.config.schema.security import (
     CommandLimits,
     CommandRules,
     HookSettings,
+    PathSettings,
     Redact,
     SandboxSettings,
     SandboxWorkspaceWrite,
@@ -87,6 +88,7 @@ class Settings(Table):
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     read_roots: Texts | None = None
     hidden_paths: Patterns = ()
+    paths: PathSettings = PathSettings()
     legacy_encoding: Encoding | None = None
     tool_output_token_limit: Count | None = None
     tool_result_max_chars: Count | None = None

@@ -94,6 +94,11 @@ class Approvals:
                 f"{request.tool} needs approval ({request.reason}), and on_ask is `fail`",
                 kind="approval_denied",
             )
+        if self.unasked == "allow" and request.protected:
+            raise Rejected(
+                f'not run: {request.protected}; on_ask = "allow" approves no such thing',
+                kind="approval_denied",
+            )
         if self.unasked != "allow":
             raise Rejected(_no_approver(request), kind="approval_denied")
         return Review("approved")

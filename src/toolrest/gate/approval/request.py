@@ -110,6 +110,8 @@ class ApprovalRequest:
     changes: dict[str, Any] = field(default_factory=dict)
     parsed_cmd: tuple[dict[str, Any], ...] = ()
     """What the parts of the command are for."""
+    protected: str = ""
+    """The protected name that the call writes, with the rule: no setting approves that."""
     exact: Exact | None = field(default=None, repr=False)
 
     def choice(self, answer: ReviewDecision) -> Choice | None:

@@ -94,8 +94,18 @@ def _request_for(
         purpose=redact(shown.purpose),
         changes=walk.gate.services.redactor.redact_json(shown.changes),
         exact=exact,
+        protected=_protected(call),
         parsed_cmd=tuple(walk.gate.services.redactor.redact_json(part) for part in shown.parsed),
     )
+
+
+def _protected(call: ResolvedCall) -> str:
+    """Why only a person may approve the call: the protected name that it writes, with the rule."""
+    tool, files = call.tool, call.ctx.files
+    rules = [files.protected_rule(path) for path in call.effects.writes]
+    for path in tool.known_writes(call.args, call.effects, call.ctx):
+        rules.append(files.protected_rule(path, command=True))
+    return next(filter(None, rules), "")
 
 
 def _choices(walk: Walk, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:

@@ -167,6 +167,10 @@ class Tool:
         """The effects of this very call. Must be quick and change nothing."""
         return self.typical
 
+    def known_writes(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
+        """What a call is known to write besides what its effects name."""
+        return ()
+
     def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
         """The names of what a call may send data to outside of this machine."""
         # A sub-agent's own calls are judged when it makes them.

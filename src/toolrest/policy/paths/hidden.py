@@ -207,6 +207,30 @@ def is_env_name(folded: str) -> bool:
     return folded.startswith(".env") and not folded.endswith(TEMPLATES)
 
 
+class Unhidden:
+    """The user's `paths.unhide`: globs of what is neither hidden nor protected after all.
+
+    `named` are those without wildcards, which the sandbox can show inside of a hidden folder.
+    """
+
+    def __init__(
+        self, globs: Sequence[str] = (), roots: Sequence[str] = (), homes: Sequence[str] = ()
+    ) -> None:
+        self._patterns = [_compiled(glob, roots, homes, "paths.unhide") for glob in globs]
+        plain = (glob for glob in globs if "/" in glob and not _MAGIC.search(glob))
+        workspace = roots[0] if roots else "/"
+        self.named = unique(
+            path
+            for glob in plain
+            for form in _absolute(glob, workspace, homes)
+            for path in both_forms(form)
+        )
+
+    def covers(self, folded: str) -> bool:
+        """Whether one of the globs matches a folded path, or a folder above it."""
+        return any(pattern.match(folded) for pattern in self._patterns)
+
+
 class HiddenList:
     """Answers whether a path is hidden, and by which rule. Built once, never changes."""
 
@@ -218,9 +242,12 @@ class HiddenList:
         globs: Sequence[str] = (),
         toolrest_home: str | None = None,
         exceptions: Sequence[str] = (),
+        unhidden: Unhidden | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        labels = dict(_places(homes, roots, os.environ if env is None else env))
+        self._unhidden = unhidden or Unhidden()
+        places = _places(homes, roots, os.environ if env is None else env)
+        labels = {path: label for path, label in places if not self._unhidden.covers(fold(path))}
         for form in both_forms(toolrest_home) if toolrest_home else ():
             labels[form] = ("toolrest", "$TOOLREST_HOME")
         self.fixed: tuple[str, ...] = tuple(labels)
@@ -236,10 +263,12 @@ class HiddenList:
         """The rule that hides this absolute, normalised path, or None."""
         folded = fold(path)
         found = self._built_in(folded)
+        if found is not None and found.kind != "toolrest" and self._unhidden.covers(folded):
+            return None
         if found is not None and not (path + "/").startswith(self._exceptions):
             return found
         for glob, pattern in self._globs:
-            if pattern.match(folded):
+            if pattern.match(folded) and not self._unhidden.covers(folded):
                 return Hit("glob", glob)
         return None
 
@@ -327,13 +356,15 @@ def _worth_entering(entry: os.DirEntry[str]) -> bool:
     )
 
 
-def _compiled(glob: str, roots: Sequence[str], homes: Sequence[str]) -> re.Pattern[str]:
+def _compiled(
+    glob: str, roots: Sequence[str], homes: Sequence[str], setting: str = "hidden_paths"
+) -> re.Pattern[str]:
     if len(_INSIDE.findall(glob)) > 1:
-        raise ConfigError(f"hidden_paths: {glob!r} has several `**/` inside of names; write `/**/`")
+        raise ConfigError(f"{setting}: {glob!r} has several `**/` inside of names; write `/**/`")
     try:
         return re.compile(pattern_of(glob, roots[0] if roots else "/", homes), re.DOTALL)
     except re.error as error:
-        raise ConfigError(f"hidden_paths: {glob!r} is not a usable glob: {error}") from None
+        raise ConfigError(f"{setting}: {glob!r} is not a usable glob: {error}") from None
 
 
 def _places(

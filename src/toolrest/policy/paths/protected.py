@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from toolrest.own_code import own_places
+from toolrest.policy.paths.hidden import Unhidden
 from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import both_forms, fold, inside, prefixes, unique
 
@@ -53,21 +54,21 @@ _NAMES = frozenset(NAMES)
 _GIT_PARTS = frozenset(GIT_PARTS)
 
 
-def protected_part(relative: str) -> str | None:
+def protected_part(relative: str, *, command: bool = False) -> str | None:
     """The protected name that a path relative to its root runs through, or None.
 
-    At the top of a root all of `.git` is protected; in nested repositories the parts that make
-    git run something, and the `.git` entry itself.
+    At the top of a root all of `.git` is protected, but from commands only as in nested
+    repositories: the parts that make git run something, and the `.git` entry itself.
     """
     names = fold(relative).split("/")
     for index, name in enumerate(names):
         if name in _NAMES:
             return name
         if name == ".git":
-            if index == 0:
+            if index == 0 and not command:
                 return ".git"
             part = names[index + 1] if index + 1 < len(names) else ""
-            if part in _GIT_PARTS or not part:
+            if part in _GIT_PARTS or not (part or command):
                 return f".git/{part}".rstrip("/")
     return None
 
@@ -76,8 +77,15 @@ class ProtectedPlaces:
     """The absolute places: start-up files, Toolrest's code, git folders kept elsewhere."""
 
     def __init__(
-        self, *, roots: Sequence[str], homes: Sequence[str], extra: Sequence[str] = ()
+        self,
+        *,
+        roots: Sequence[str],
+        homes: Sequence[str],
+        extra: Sequence[str] = (),
+        reach: Sequence[str] | None = None,
+        unhidden: Unhidden | None = None,
     ) -> None:
+        self._unhidden = unhidden or Unhidden()
         places = [
             *(form for path in extra for form in both_forms(path)),
             *(form for home in homes for name in HOME_FILES for form in _in_home(home, name)),
@@ -85,7 +93,9 @@ class ProtectedPlaces:
             *own_places(),
         ]
         self.places = tuple(
-            place for place in unique(places) if any(inside(place, root) for root in roots)
+            place
+            for place in unique(places)
+            if any(inside(place, root) for root in reach or roots) and not self.is_unhidden(place)
         )
         self.places = unique((*self.places, *self._behind_links(roots)))
         self._prefixes = prefixes(fold(place) for place in self.places)
@@ -107,6 +117,12 @@ class ProtectedPlaces:
             if kept and not any(inside(root, end) for root in roots):
                 yield end
 
+    def is_unhidden(self, path: str) -> bool:
+        """Whether the user's `paths.unhide` takes the protection away; never from our own code."""
+        return self._unhidden.covers(fold(path)) and not any(
+            inside(path, own) for own in own_places()
+        )
+
     def covers(self, path: str) -> bool:
         """Whether a real path is one of these places or beneath one."""
         return (fold(path) + "/").startswith(self._prefixes)
@@ -114,6 +130,7 @@ class ProtectedPlaces:
     def within(self, root: str) -> list[str]:
         """What the sandbox keeps read-only in `root`, existing or not."""
         named = (os.path.join(root, name) for name in (*READ_ONLY_GIT, *NAMES))
+        named = (name for name in named if not self.is_unhidden(name))
         return [*named, *(place for place in self.places if inside(place, root))]
 
 

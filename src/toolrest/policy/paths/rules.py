@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 from toolrest.errors import ConfigError, Rejected
 from toolrest.policy.paths import kernel_files as pseudo
-from toolrest.policy.paths.hidden import HiddenList, Hit, home_folders
+from toolrest.policy.paths.hidden import HiddenList, Hit, Unhidden, home_folders
 from toolrest.policy.paths.locate import PATH_MAX, link_steps, real_path
 from toolrest.policy.paths.names import fold, inside, prefixes, unique
 from toolrest.policy.paths.protected import ProtectedPlaces, protected_part
@@ -20,6 +20,7 @@ from toolrest.policy.paths.protected import ProtectedPlaces, protected_part
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
 AnyPath: TypeAlias = "str | os.PathLike[str]"
 MAX_FILE_SIZE = 100_000_000
+EXCEPTION = "the user's paths.unhide makes exceptions"
 
 
 class PathRules:
@@ -27,7 +28,8 @@ class PathRules:
 
     Roots have their symlinks followed once, here: nothing that a model says moves them.
     `exceptions` stay readable although a built-in rule hides them; `protected` are more places
-    that may not be written inside a root.
+    that may not be written inside a root. `unhide` are the user's globs: what they match is
+    neither hidden nor protected, but for Toolrest's own home and code.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class PathRules:
         writable_roots: Sequence[AnyPath] = (),
         read_roots: Sequence[AnyPath] | None = None,
         hidden: Sequence[str] = (),
+        unhide: Sequence[str] = (),
         toolrest_home: AnyPath | None = None,
         exceptions: Sequence[AnyPath] = (),
         protected: Sequence[AnyPath] = (),
         max_file_size: int = MAX_FILE_SIZE,
         homes: Sequence[str] | None = None,
+        approved: bool = False,
     ) -> None:
         self._given: dict[str, Any] = {
             "workspace": workspace,
@@ -51,6 +55,7 @@ class PathRules:
             "writable_roots": writable_roots,
             "read_roots": read_roots,
             "hidden": hidden,
+            "unhide": unhide,
             "toolrest_home": toolrest_home,
             "exceptions": exceptions,
             "protected": protected,
@@ -65,7 +70,7 @@ class PathRules:
         self.mode: SandboxMode = mode
         self.max_file_size = max_file_size
         self.toolrest_home = _rooted(toolrest_home or _default_home(users))
-        self.exceptions = tuple(_rooted(path) for path in exceptions)
+        self._approved = approved
         granted = unique((self.workspace, *(_rooted(r, self.workspace) for r in writable_roots)))
         self.tool_roots = granted
         """Where tools of this session or of another may write, whatever its mode: what lies there
@@ -75,6 +80,8 @@ class PathRules:
             "workspace-write": granted,
             "danger-full-access": ("/",),
         }[mode]
+        unhidden = Unhidden(unhide, granted, users)
+        self.exceptions = tuple(_rooted(path) for path in exceptions)
         self.read_roots: tuple[str, ...] | None = None
         if read_roots is not None:
             extra = (_rooted(path, self.workspace) for path in read_roots)
@@ -85,18 +92,34 @@ class PathRules:
             globs=hidden,
             toolrest_home=self.toolrest_home,
             exceptions=self.exceptions,
+            unhidden=unhidden,
         )
+        self._inner_roots = unique((*granted, *self.writable_roots))
         self._protected = ProtectedPlaces(
-            roots=granted, homes=users, extra=[os.fspath(path) for path in protected]
+            roots=granted,
+            homes=users,
+            extra=[os.fspath(path) for path in protected],
+            reach=self._inner_roots,
+            unhidden=unhidden,
         )
         self._granted = prefixes(granted)
         self._own = prefixes([fold(self.toolrest_home)])
+        hidden_folders = prefixes(self._hidden.fixed)
+        self.shown = (
+            *self.exceptions,
+            *(
+                path
+                for path in unhidden.named
+                if path.startswith(hidden_folders) and self._hidden.hit(path) is None
+            ),
+        )
+        """What the sandbox shows although it lies in a hidden folder."""
 
     def let_out(self) -> Self:
-        """The same rules for a call that somebody let out of the roots: only Toolrest's own
-        home stays closed to it, and what is hidden stays unreadable.
+        """The same rules for a call that was approved to leave the roots: protected names are
+        open to it; what is hidden, and Toolrest's own home, stay closed.
         """
-        return type(self)(**{**self._given, "mode": "danger-full-access"})
+        return type(self)(**{**self._given, "mode": "danger-full-access", "approved": True})
 
     def read_only(self) -> Self:
         """The same rules for what only looks."""
@@ -131,7 +154,7 @@ class PathRules:
             return error.message
         real = real_path(full) if follow else full
         rule = self.write_rule(real)
-        if rule is None and real != full and self.mode != "danger-full-access":
+        if rule is None and real != full:
             rule = next(filter(None, map(self._inner_rule, steps_of(full))), None)
         return None if rule is None else unwritable(full, real, rule)
 
@@ -171,8 +194,6 @@ class PathRules:
         """The rule that a real path runs into when it is written."""
         if (fold(real) + "/").startswith(self._own):
             return "it is in Toolrest's own home; no setting allows it"
-        if self.mode == "danger-full-access":
-            return None
         if not self.writable_roots:
             return 'sandbox_mode is "read-only"; "workspace-write" allows it in the workspace'
         if not any(inside(real, root) for root in self.writable_roots):
@@ -189,16 +210,36 @@ class PathRules:
         # A new .env shows nothing; an existing one must not be overwritten unseen.
         if hit is not None and (hit.kind != "env" or os.path.lexists(path)):
             return _hidden_rule(hit)
+        return None if self._approved else self._protected_rule(path)
+
+    def _protected_rule(self, path: str, *, command: bool = False) -> str | None:
         # Of nested roots the innermost was granted on purpose, so it decides.
-        root = max((r for r in self.writable_roots if inside(path, r)), key=len, default=None)
-        if root is None:
+        root = max((r for r in self._inner_roots if inside(path, r)), key=len, default=None)
+        if root is None or self._protected.is_unhidden(path):
             return None
-        part = protected_part(path[len(root) :].lstrip("/"))
+        part = protected_part(path[len(root) :].lstrip("/"), command=command)
         if part is None and self._protected.covers(path):
             part = "a start-up file, a git folder or Toolrest's own code"
-        if part is None:
-            return None
-        return f'{part} is protected; edit it by hand, or use sandbox_mode "danger-full-access"'
+        return None if part is None else f"{part} is protected; {EXCEPTION}"
+
+    def hidden_rule(self, path: AnyPath) -> str | None:
+        """Why a command that names this path is denied, in every mode; None when it is not."""
+        full = self.resolve(path)
+        for spelling in unique((full, real_path(full))):
+            hit = self._hidden.hit(spelling)
+            if hit is not None and (hit.kind != "env" or os.path.lexists(spelling)):
+                return f"{full}: {_hidden_rule(hit)}"
+        return None
+
+    def protected_rule(self, path: AnyPath, *, command: bool = False) -> str | None:
+        """Why writing this path takes a person's approval, also where settings answer; or None.
+
+        A command may write most of `.git`, as it may in the sandbox.
+        """
+        full = self.resolve(path)
+        rules = (self._protected_rule(p, command=command) for p in (full, real_path(full)))
+        rule = next(filter(None, rules), None)
+        return None if rule is None else f"{full}: {rule}"
 
 
 def steps_of(full: str) -> Iterator[str]:
@@ -235,7 +276,7 @@ def _default_home(homes: Sequence[str]) -> str:
 
 def _hidden_rule(hit: Hit) -> str:
     if hit.kind == "glob":
-        return f'it is hidden from tools by "{hit.rule}" in hidden_paths'
+        return f'it is hidden from tools by "{hit.rule}" in hidden_paths; {EXCEPTION}'
     if hit.kind == "toolrest":
         return "it is in Toolrest's own home, which is hidden from tools; no setting allows it"
-    return f"it is hidden from tools by the built-in rule {hit.rule}; no setting allows it"
+    return f"it is hidden from tools by the built-in rule {hit.rule}; {EXCEPTION}"

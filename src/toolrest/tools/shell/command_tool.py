@@ -198,6 +198,10 @@ class CommandTool(Tool):
             ctx.memo["verdict"] = found
         return found
 
+    def known_writes(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
+        """What its words name as written."""
+        return self.verdict(args, ctx).writes if effects.runs else ()
+
     def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
         """The hosts that its words name, and programs that are there to send something."""
         if not effects.runs:

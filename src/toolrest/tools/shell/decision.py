@@ -78,6 +78,9 @@ def setting_of(launch: Launch, ctx: Context) -> Setting:
 def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Context) -> Decision:
     """The decision on a command line."""
     setting = setting_of(launch, ctx)
+    closed = _closed(verdict, ctx)
+    if closed is not None:
+        return closed
     found = outcome(verdict, ctx.rules, setting, prefix_rule=args.prefix_rule)
     required = found.requirement
     if required.answer == Answer.DENY:
@@ -98,6 +101,22 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
         )
         return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
     return _asked(verdict, launch, found, setting, args, ctx)
+
+
+def _closed(verdict: Judgement, ctx: Context) -> Decision | None:
+    """The denial of a command that names a hidden path, or that would write a protected one
+    where no sandbox keeps it from doing so.
+    """
+    files = ctx.files
+    for path in (*verdict.reads, *verdict.writes):
+        rule = files.hidden_rule(path)
+        if rule is not None:
+            return Decision(Answer.DENY, "path.hidden", rule)
+    for path in verdict.writes if files.mode == "danger-full-access" else ():
+        rule = files.protected_rule(path, command=True)
+        if rule is not None:
+            return Decision(Answer.DENY, "path.protected", rule)
+    return None
 
 
 def _is_writable(program: Program | None) -> bool:
