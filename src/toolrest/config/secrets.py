@@ -1,6 +1,7 @@
 """Secrets: variables and settings that hold keys of model providers and tokens of MCP servers.
 
-One list of secret names serves the environment policy and redaction.
+One list of secret names, and of what secret values look like, serves the environment policy and
+redaction.
 """
 
 from __future__ import annotations
@@ -92,6 +93,12 @@ SECRET_NAMES: tuple[str, ...] = (
     "*PASSPHRASE*",
     "*CREDENTIAL*",
     "*_PAT",
+    "*_PASS",
+    "*_PWD",
+    "*_DSN",
+    "*DATABASE_URL",
+    "SSHPASS",
+    "REDISCLI_AUTH",
     "BW_SESSION",
     "*_AUTH_SOCK",
     "DOCKER_HOST",
@@ -111,3 +118,107 @@ def _matcher(patterns: tuple[str, ...]) -> re.Pattern[str]:
     if not patterns:
         return re.compile(r"(?!)")
     return re.compile("|".join(fnmatch.translate(glob) for glob in patterns), re.IGNORECASE)
+
+
+_WORD = r"(?=[\w-]{0,100}[0-9])(?=[\w-]{0,100}[A-Z])(?=[\w-]{0,100}[a-z])[\w-]"
+_AWS = r"(?=[A-Z]{0,15}[0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"
+_SLACK = r"(?=[A-Za-z-]{0,60}[0-9])[A-Za-z0-9-]{10,255}"
+_KEY_KIND = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----"
+_KEY_LINES = r"(?:(?:\\[rn]|[\s\"'+,])*+[A-Za-z0-9+/=]{16,100})++"
+_WHOLE_KEY = (
+    rf"(?=[\s\S]{{0,400}}?[A-Za-z0-9+/]{{40}})(?:[^-]|-(?!----)){{0,16384}}-----END {_KEY_KIND}"
+)
+TOKENS: dict[str, str] = {
+    **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"[A-Za-z0-9]{36,255}"),
+    "github_pat_": r"[A-Za-z0-9_]{50,255}",
+    "glpat-": _WORD + "{20,255}",
+    "AKIA": _AWS,
+    "ASIA": _AWS,
+    "sk-": rf"(?:[0-9a-f]{{32,64}}(?![\w-])|{_WORD}{{20,255}})",
+    **dict.fromkeys(("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-"), _SLACK),
+    "AIza": r"[\w-]{35}(?![\w-])",
+    **dict.fromkeys(("sk_live_", "rk_live_"), r"[A-Za-z0-9]{20,255}"),
+    "npm_": r"[A-Za-z0-9]{36}(?!\w)",
+    "pypi-AgEI": r"[\w-]{50,255}",
+    "eyJ": r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{20,1000}",
+    "-----BEGIN ": rf"{_KEY_KIND}(?:{_WHOLE_KEY}|{_KEY_LINES})",
+}
+"""Beginnings of tokens, and what has to follow for one to be sure of it."""
+SHORTEST_TOKEN = 15
+_PARTS = frozenset(prefix[:size] for prefix in TOKENS for size in range(1, len(prefix) + 1))
+_LONGEST_PART = max(map(len, TOKENS))
+_IN_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+_BEFORE = frozenset(_IN_TOKENS) - {"."}
+_KEY, _KEY_HEADER = "-----BEGIN ", 60
+_LONGEST_TOKEN, _LONGEST_KEY = 8192, 20_000
+# Only looked at behind `://`, so it takes no longer for a long text.
+_URL_PASSWORD = re.compile(r"(?<=://)[^\s/?#:@]{0,256}:([^\s/?#@]{1,512})@")
+
+
+@lru_cache(maxsize=64)
+def _token(prefix: str) -> re.Pattern[str]:
+    return re.compile(TOKENS[prefix], re.ASCII)
+
+
+def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
+    """Where tokens of well-known shapes begin and end; `before` is the character before the text.
+
+    Linear: a place where a token may begin is looked at once, and not much further than its end.
+    """
+    found: list[tuple[int, int]] = []
+    for prefix in TOKENS:
+        at = text.find(prefix)
+        while at >= 0:
+            end = at + len(prefix)
+            if _may_begin(text, at, before):
+                match = _token(prefix).match(text, end)
+                if match is not None:
+                    end = match.end()
+                    found.append((at, end))
+            at = text.find(prefix, end)
+    return found
+
+
+def open_token(text: str, before: str = "") -> int:
+    """Where the earliest token may begin that the text leaves unfinished."""
+    length = hold = len(text)
+    for size in range(min(_LONGEST_PART, length), 0, -1):
+        if text[length - size :] in _PARTS and _may_begin(text, length - size, before):
+            hold = length - size
+            break
+    run = max(len(text.rstrip(_IN_TOKENS)), length - _LONGEST_TOKEN)
+    for prefix in TOKENS:
+        at = text.find(prefix, run, hold)
+        if at >= 0 and _may_begin(text, at, before):
+            hold = at
+    at = text.rfind(_KEY, max(0, length - _LONGEST_KEY), hold)
+    if at >= 0 and _is_open_key(text, at):
+        hold = at
+    return hold
+
+
+def _is_open_key(text: str, at: int) -> bool:
+    header = text[at : at + _KEY_HEADER]
+    if len(header) == _KEY_HEADER and "PRIVATE KEY-----" not in header:
+        return False
+    end = text.find("-----END ", at)
+    footer = text[end : end + _KEY_HEADER] if end >= 0 else ""
+    return len(footer) < _KEY_HEADER and "KEY-----" not in footer
+
+
+def _may_begin(text: str, at: int, before: str) -> bool:
+    if text[at] == "-":
+        return True
+    return (text[at - 1] if at else before) not in _BEFORE
+
+
+def url_password(value: str) -> str | None:
+    """The password in a URL, if there is one."""
+    found = _URL_PASSWORD.search(value) if "://" in value else None
+    return None if found is None else found[1]
+
+
+@lru_cache(maxsize=1024)  # the same values come with every command of a session
+def is_secret_value(value: str) -> bool:
+    """Say whether a variable's value is a secret by its looks: a URL with a password, a token."""
+    return url_password(value) is not None or bool(find_tokens(value))

@@ -145,4 +145,5 @@ def test_everything_is_either_passed_or_named(source: dict[str, str]) -> None:
 
 
 def test_withhold_judges_single_names() -> None:
-    assert withhold(EnvironmentPolicy(exclude=("X*",)), ["XA", "B", "B_TOKEN"]) == {"XA", "B_TOKEN"}
+    found = {"XA": "", "B": "", "B_TOKEN": "", "C": "http://me:secret@host"}
+    assert withhold(EnvironmentPolicy(exclude=("X*",)), found) == {"XA", "B_TOKEN", "C"}

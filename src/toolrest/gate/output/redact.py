@@ -11,10 +11,19 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolrest.config.secrets import SECRET_NAMES, is_secret_name
+from toolrest.config.secrets import (
+    SECRET_NAMES,
+    SHORTEST_TOKEN,
+    find_tokens,
+    is_secret_name,
+    is_secret_value,
+    open_token,
+    url_password,
+)
 from toolrest.gate.output.secret_values import PatternStage, compile_pattern, label, spellings
 
 _PROBE = 8
+_TOKEN = label("token")
 # Python refuses to spell integers of more than 4,300 digits.
 _LARGEST_SPELLED = 10**4000
 
@@ -23,17 +32,21 @@ class Redactor:
     """Replaces secret values by `[redacted:NAME]`; with nothing to look for it costs nothing.
 
     Values shorter than eight characters and paths are not looked for. A value spelled in
-    another way than plain, JSON-escaped, URL-encoded or base64 is not found.
+    another way than plain, JSON-escaped, URL-encoded or base64 is not found. With `tokens`, what
+    has the shape of a well-known service's token, or is a private key, is replaced too.
     """
 
-    def __init__(self, secrets: Mapping[str, str], patterns: Iterable[str] = ()) -> None:
+    def __init__(
+        self, secrets: Mapping[str, str], patterns: Iterable[str] = (), *, tokens: bool = False
+    ) -> None:
+        self._tokens = tokens
         self._secrets = dict(secrets)
         self._patterns = tuple(
             (compile_pattern(pattern), label(f"pattern-{number}"))
             for number, pattern in enumerate(patterns, 1)
         )
         self._set(spellings(secrets))
-        self.active = bool(self._texts or self._patterns)
+        self.active = bool(self._texts or self._patterns or tokens)
 
     def _set(self, labels: dict[str, str]) -> None:
         texts = tuple(sorted(labels, key=len))
@@ -43,7 +56,8 @@ class Redactor:
         # Labels first: another thread may be at work, and must find one for every text.
         self._labels = labels
         lengths = [len(form) for form in texts] or [0]
-        self.shortest = 0 if self._patterns else lengths[0]
+        shortest = min(lengths[0] or SHORTEST_TOKEN, SHORTEST_TOKEN) if self._tokens else lengths[0]
+        self.shortest = 0 if self._patterns else shortest
         """Texts that have fewer characters hold no secret."""
         self._texts = texts
         self._lengths = lengths
@@ -52,7 +66,7 @@ class Redactor:
         """Redact these values too from now on, except those that `can_hide` refuses."""
         self._secrets |= secrets
         self._set(spellings(self._secrets))
-        self.active = bool(self._texts or self._patterns)
+        self.active = bool(self._texts or self._patterns or self._tokens)
 
     @classmethod
     def from_env(
@@ -62,15 +76,22 @@ class Redactor:
         names: Sequence[str] = SECRET_NAMES,
         patterns: Iterable[str] = (),
     ) -> Redactor:
-        """A redactor for the values of variables whose names count as secret."""
+        """A redactor for variables that are secret by name or value, and for tokens."""
         names = tuple(names)
-        return cls({k: v for k, v in environ.items() if is_secret_name(k, names)}, patterns)
+        secrets: dict[str, str] = {}
+        for name, value in environ.items():
+            password = url_password(value)
+            if password is not None:
+                secrets[f"{name}.password"] = password
+            if is_secret_name(name, names) or is_secret_value(value):
+                secrets[name] = value
+        return cls(secrets, patterns, tokens=True)
 
     def redact(self, text: str) -> str:
         """Return the text with every secret replaced."""
         if not self.active:
             return text
-        if len(text) >= self._lengths[0]:
+        if len(text) >= (self.shortest or self._lengths[0]):
             found = self._find(text)
             if found:
                 text, _, _ = _cover(text, found, len(text), 0, "")
@@ -118,15 +139,19 @@ class Redactor:
             return item if (redacted := self.redact(text)) == text else redacted
         return item
 
-    def _find(self, text: str) -> list[tuple[int, int, str]]:
-        """All occurrences as (start, -end, label) in order of start, the longest first."""
+    def _find(self, text: str, before: str = "") -> list[tuple[int, int, str]]:
+        """All occurrences as (start, -end, label) in order of start, the longest first.
+
+        `before` is the character that the text follows on.
+        """
         forms = self._texts
         if len(text) < self._lengths[-1]:
             forms = forms[: bisect_right(self._lengths, len(text))]
         present = [form for form in forms if form in text]
-        if not present:
+        tokens = find_tokens(text, before) if self._tokens else []
+        if not present and not tokens:
             return []
-        found: list[tuple[int, int, str]] = []
+        found = [(start, -end, _TOKEN) for start, end in tokens]
         for form in present:
             at = text.find(form)
             while at >= 0:
@@ -135,8 +160,12 @@ class Redactor:
         found.sort()
         return found
 
-    def _open_end(self, text: str) -> int:
+    def _open_end(self, text: str, before: str) -> int:
         """Where the earliest secret may begin that the text leaves unfinished."""
+        hold = self._open_value(text)
+        return min(hold, open_token(text, before)) if self._tokens else hold
+
+    def _open_value(self, text: str) -> int:
         length = len(text)
         hold = length
         for size in range(min(_PROBE - 1, length), 0, -1):
@@ -161,6 +190,7 @@ class StreamRedactor:
         self._redactor = redactor
         self._stages = [PatternStage(*pattern) for pattern in redactor._patterns]
         self._held = ""
+        self._before = ""
         self._covered = 0
         self._label = ""
 
@@ -169,7 +199,7 @@ class StreamRedactor:
         if not self._redactor.active:
             return chunk
         text = self._held + chunk
-        out = self._advance(text, self._redactor._open_end(text))
+        out = self._advance(text, self._redactor._open_end(text, self._before))
         for stage in self._stages:
             out = stage.feed(out)
         return out
@@ -179,15 +209,16 @@ class StreamRedactor:
         if not self._redactor.active:
             return ""
         out = self._advance(self._held, len(self._held))
-        self._covered, self._label = 0, ""
+        self._covered, self._label, self._before = 0, "", ""
         for stage in self._stages:
             out = stage.feed(out) + stage.flush()
         return out
 
     def _advance(self, text: str, until: int) -> str:
-        found = self._redactor._find(text)
+        found = self._redactor._find(text, self._before)
         out, self._covered, self._label = _cover(text, found, until, self._covered, self._label)
         self._held = text[until:]
+        self._before = text[until - 1] if until else self._before
         return out
 
 

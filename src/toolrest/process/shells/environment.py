@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name
+from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name, is_secret_value
 from toolrest.records import dataclass, field
 
 Inherit: TypeAlias = Literal["all", "core", "none"]
@@ -91,6 +91,8 @@ def build(
     """
     rule = (policy.inherit, policy.ignore_default_excludes, policy.exclude)
     kept = {name: value for name, value in source.items() if _inherited(name, *rule)}
+    if not policy.ignore_default_excludes:
+        kept = {name: value for name, value in kept.items() if not is_secret_value(value)}
     kept.update(policy.set)
     if policy.include_only:
         kept = {name: kept[name] for name in kept if matches(name, policy.include_only)}
@@ -124,12 +126,11 @@ def forced(
 
 
 def withhold(
-    policy: EnvironmentPolicy, names: Iterable[str], *, never: Iterable[str] = ()
+    policy: EnvironmentPolicy, variables: Mapping[str, str], *, never: Iterable[str] = ()
 ) -> set[str]:
     """The names that this policy withholds from a child, wherever their values come from."""
-    names = tuple(names)
-    passed = build(policy, dict.fromkeys(names, ""), never=never).variables
-    return set(names) - set(passed)
+    passed = build(policy, variables, never=never).variables
+    return set(variables) - set(passed)
 
 
 @lru_cache(maxsize=4096)

@@ -165,7 +165,7 @@ class LoginShells:
             if name in env:
                 variables[name] = env[name]
         new = {name for name in variables.keys() - env.keys() if not name.startswith(_FUNCTION)}
-        dropped = withhold(self._policy, new, never=self._never)
+        dropped = withhold(self._policy, {name: variables[name] for name in new}, never=self._never)
         kept = {name: value for name, value in variables.items() if name not in dropped}
         second = await self._look(shell, kept, cwd, login=False)
         if second is None or not _same((kept, state), second, dropped | _SHELLS_OWN):

@@ -1,0 +1,161 @@
+"""Secrets by the looks of their values: passwords in URLs, tokens, private keys.
+
+Failed before: only the names of variables counted, and of those not `DATABASE_URL` and the like.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolrest.config.secrets import find_tokens, is_secret_name, is_secret_value
+from toolrest.gate.output.redact import Redactor
+from toolrest.process.shells.environment import EnvironmentPolicy, build
+
+_some = random.Random(7)
+
+
+def letters(count: int, alphabet: str = string.ascii_letters + string.digits) -> str:
+    return "aB3" + "".join(_some.choice(alphabet) for _ in range(count - 3))
+
+
+KEY_BODY = "\n".join(letters(64) for _ in range(6))
+KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{KEY_BODY}\n-----END OPENSSH PRIVATE KEY-----"
+TOKENS = {
+    "ghp": "ghp_" + letters(36),
+    "github_pat": "github_pat_" + letters(82),
+    "aws": "AKIA" + "IOSFODNN7EXAMPLE",
+    "openai": "sk-proj-" + letters(48),
+    "deepseek": "sk-" + "0123456789abcdef" * 2,
+    "slack": "xoxb-1234567890-" + letters(24),
+    "google": "AIza" + letters(35),
+    "jwt": f"eyJ{letters(30)}.eyJ{letters(60)}.{letters(43)}",
+    "key": KEY,
+    "key in JSON": KEY.replace("\n", "\\n"),
+    "key cut off": KEY[:200],
+}
+NAMES = ("DATABASE_URL", "DB_PASS", "MYSQL_PWD", "SSHPASS", "PGPASSWORD", "SENTRY_DSN", "db_pass")
+ORDINARY = (
+    "PWD",
+    "OLDPWD",
+    "SSH_ASKPASS",
+    "GIT_ASKPASS",
+    "COMPASS",
+    "PATH",
+    "DSN_FORMAT",
+    "BYPASS",
+)
+
+
+def test_names() -> None:
+    """Failed before: none of the first five but PGPASSWORD counted."""
+    assert [name for name in NAMES if not is_secret_name(name)] == []
+    assert [name for name in ORDINARY if is_secret_name(name)] == []
+
+
+@pytest.mark.parametrize("kind", TOKENS)
+def test_tokens_are_withheld_and_redacted(kind: str) -> None:
+    """Failed before: a token in a variable of another name, or in a file, was passed on."""
+    token = TOKENS[kind]
+    built = build(EnvironmentPolicy(), {"HARMLESS": token, "A": "b"})
+    assert (built.variables, built.withheld) == ({"A": "b"}, ("HARMLESS",))
+    redacted = Redactor.from_env({}).redact(f'x = "{token}";\nmore')
+    assert redacted == 'x = "[redacted:token]";\nmore'
+
+
+def test_a_password_in_a_url() -> None:
+    """Failed before: only the names of variables counted."""
+    source = {
+        "HTTPS_PROXY": "http://me:hunter2hunter@proxy.test:3128",
+        "SITE": "http://a.test/x:y@z",
+    }
+    built = build(EnvironmentPolicy(), source)
+    assert built.withheld == ("HTTPS_PROXY",)
+    assert "HTTPS_PROXY" in build(EnvironmentPolicy(ignore_default_excludes=True), source).variables
+    redacted = Redactor.from_env(source).redact(
+        "the password is hunter2hunter, at http://a.test/x:y@z"
+    )
+    assert redacted == "the password is [redacted:HTTPS_PROXY.password], at http://a.test/x:y@z"
+
+
+@given(
+    st.lists(st.sampled_from([*TOKENS.values(), "di", "sk-", "gh", " ", "-----", "\n", "ey"])),
+    st.data(),
+)
+def test_a_stream_gives_the_same_as_the_whole(parts: list[str], data: st.DataObject) -> None:
+    redactor = Redactor.from_env({"MY_SECRET": "sk-is-a-secret"})
+    text = "".join(parts)
+    stream = redactor.stream()
+    out, at = "", 0
+    while at < len(text):
+        size = data.draw(st.integers(1, 200))
+        out += stream.feed(text[at : at + size])
+        at += size
+    assert out + stream.flush() == redactor.redact(text)
+
+
+def test_a_stream_holds_back_no_ordinary_words() -> None:
+    stream = Redactor.from_env({}).stream()
+    for text in ("Password: ", "Continue? [y/N] ", ">>> ", "50 %", "task-list done", "disk-usage."):
+        assert stream.feed(text) == text
+
+
+WORDS = st.text(string.ascii_letters + "-_./:@ \n", max_size=60)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            WORDS, st.sampled_from(["sk-", "task-", "AKIA", "npm_config_", "eyJ", "https://"])
+        )
+    )
+)
+def test_ordinary_words_are_no_tokens(parts: list[str]) -> None:
+    text = " ".join(parts)
+    assert find_tokens(text) == []
+
+
+def test_the_manual_and_code_about_keys_are_no_keys() -> None:
+    for text in (
+        'if "-----BEGIN PRIVATE KEY-----" in text:\n    return "-----END PRIVATE KEY-----"',
+        "-----BEGIN CERTIFICATE-----\n" + KEY_BODY + "\n-----END CERTIFICATE-----",
+        "sk-learn-is-a-long-name-of-1-package",
+        "postgres://localhost/db and user:pass@host",
+        "ghp_short npm_config_registry xoxb-words-only AKIAISNOTENOUGH",
+    ):
+        assert find_tokens(text) == [], text
+        assert not is_secret_value(text)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "sk-",
+        "eyJa",
+        "-----BEGIN ",
+        "-----BEGIN PRIVATE KEY-----\n",
+        "://a:",
+        "ghp_a",
+        " AKIA0",
+        "\\n",
+    ],
+)
+def test_linear_time(piece: str) -> None:
+    """Ten times the text takes about ten times as long, not a hundred."""
+
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece))
+        taken = []
+        for _ in range(3):
+            started = time.process_time()
+            find_tokens(text)
+            is_secret_value.__wrapped__(text)
+            taken.append(time.process_time() - started)
+        return min(taken)
+
+    assert seconds(400_000) < 40 * seconds(40_000) + 0.05
