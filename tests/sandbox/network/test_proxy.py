@@ -277,3 +277,89 @@ def test_any_bytes_are_survived(tmp_path_factory: pytest.TempPathFactory) -> Non
         assert set(asyncio.run(many(blobs))) <= {"ok.test"}
 
     check()
+
+
+class Patient:
+    """A server that keeps its connection open and remembers everything that comes."""
+
+    def __init__(self) -> None:
+        self.seen = b""
+        self.port = 0
+        self.ended = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.seen += head
+        if b"Upgrade: odd" in head:
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: odd\r\n\r\n")
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        while not self.seen.endswith(b"bye") and (data := await reader.read(65536)):
+            self.seen += data
+        writer.close()
+        self.ended.set()
+
+
+@asynccontextmanager
+async def patient() -> AsyncIterator[Patient]:
+    made = Patient()
+    server = await asyncio.start_server(made.answer, "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield made
+
+
+SMUGGLED = b"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("extra", "body"),
+    [
+        ("", b""),
+        ("Content-Length: 4\r\n", b"body"),
+        ("Transfer-Encoding: chunked\r\n", b"4\r\nbody\r\n0\r\n\r\n"),
+        ("Upgrade: websocket\r\n", b""),
+    ],
+)
+async def test_no_second_request_on_a_connection(tmp_path: Path, extra: str, body: bytes) -> None:
+    """Failed before: what followed the first request went to the same server unread."""
+    async with patient() as server, running(tmp_path, "ok.test", LOCAL) as r:
+        reader, writer = await asyncio.open_unix_connection(r.proxy.socket_path)
+        writer.write(get("ok.test", server.port, extra) + body + SMUGGLED)
+        assert (await reader.readuntil(b"hi")).startswith(b"HTTP/1.1 200")
+        writer.write(SMUGGLED)
+        await writer.drain()
+        writer.close()
+        await r.proxy.aclose()
+        await asyncio.wait_for(server.ended.wait(), 60)
+    assert server.seen.endswith(b"\r\n\r\n" + body)
+    assert b"evil" not in server.seen
+    assert server.seen.count(b"HTTP/1.1") == 1
+
+
+async def test_a_protocol_that_the_server_switches_to_goes_both_ways(tmp_path: Path) -> None:
+    async with patient() as server, running(tmp_path, "ok.test", LOCAL) as r:
+        reader, writer = await asyncio.open_unix_connection(r.proxy.socket_path)
+        writer.write(get("ok.test", server.port, "Upgrade: odd\r\n"))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+        writer.write(b"hello and bye")
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()
+    assert server.seen.endswith(b"hello and bye")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "Content-Length: 1\r\nContent-Length: 2\r\n",
+        "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Content-Length: +1\r\n",
+    ],
+)
+async def test_a_body_of_two_lengths_is_refused(tmp_path: Path, site: Site, extra: str) -> None:
+    """Failed before: it was passed on, for the server to choose."""
+    async with running(tmp_path, "ok.test", LOCAL) as r:
+        answer = await r.ask(get("ok.test", site.port, extra))
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert site.seen == []

@@ -1,4 +1,8 @@
-"""HTTP through a proxy: CONNECT tunnels, and requests that name a whole URL."""
+"""HTTP through a proxy: CONNECT tunnels, and requests that name a whole URL.
+
+Of a request that names a URL the header and the body are passed on, and nothing after: a second
+request on the same connection would reach the judged server under any other host's name.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 import json
 import re
 
-from toolrest.sandbox.network.tunnel import Dial, Refusal, carry
+from toolrest.sandbox.network.tunnel import Dial, Refusal, Stream, carry, closing, pump
 
 MOST_HEADER = 1 << 16
 _PATIENCE = 30.0
@@ -14,6 +18,10 @@ _REQUEST = re.compile(r"([A-Z]{1,20}) (\S{1,8000}) HTTP/1\.[01]")
 _URL = re.compile(r"http://(\[[0-9A-Fa-f:.]+\]|[^/?#\[\]@:]*)(?::([0-9]{1,5}))?([/?#].*)?")
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]@:/]*):([0-9]{1,5})")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*")
+_LENGTH = re.compile("[0-9]{1,18}")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n\Z")
+_SWITCHED = re.compile(rb"HTTP/1\.1 101 ")
+_CHUNKED = -1
 _HOP = ("proxy-", "connection:", "keep-alive:", "te:", "host:")
 """Header lines that concern this hop, or that this hop writes itself."""
 
@@ -36,7 +44,8 @@ async def serve(
     lines = head[:-4].decode("latin-1").split("\r\n")
     request = _REQUEST.fullmatch(lines[0])
     target = _target(request[1], request[2]) if request else None
-    if request is None or target is None or _malformed(lines[1:]):
+    length = _body_length(lines[1:])
+    if request is None or target is None or _malformed(lines[1:]) or length is None:
         _answer(writer, 400, "Bad Request", "not a request that a proxy can carry")
         return
     host, port, path = target
@@ -48,9 +57,89 @@ async def serve(
         return
     if tunnel:
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    else:
+        await carry((reader, writer), server)
+        return
+    async with closing(server):
         server[1].write(_rewritten(request[1], path, host, port, lines[1:]))
-    await carry((reader, writer), server)
+        await _exchange((reader, writer), server, length, _upgrades(lines[1:]))
+
+
+async def _exchange(client: Stream, server: Stream, length: int, upgrades: bool) -> None:
+    """The body of one request, and its answer; more only where the server changes protocols."""
+    answer = asyncio.create_task(_answered(client, server, upgrades))
+    sending = asyncio.create_task(_send_body(client[0], server[1], length))
+    try:
+        if await answer:  # it may come before the whole body is sent
+            await sending
+            await asyncio.gather(pump(client[0], server[1]), pump(server[0], client[1]))
+    finally:
+        answer.cancel()
+        sending.cancel()
+        await asyncio.gather(answer, sending, return_exceptions=True)
+
+
+async def _answered(client: Stream, server: Stream, upgrades: bool) -> bool:
+    """Pass the server's answer on; True when it is a switch to another protocol."""
+    if upgrades:
+        head = await server[0].readuntil(b"\r\n\r\n")
+        client[1].write(head)
+        if _SWITCHED.match(head):
+            return True
+    await pump(server[0], client[1])
+    return False
+
+
+async def _send_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, length: int) -> None:
+    if length == _CHUNKED:
+        while size := await _chunk(source, sink):
+            await _copy(source, sink, size + 2)
+        while (line := await source.readuntil(b"\r\n")) != b"\r\n":
+            sink.write(line)
+        sink.write(line)
+    else:
+        await _copy(source, sink, length)
+    await sink.drain()
+
+
+async def _chunk(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> int:
+    """The size of the next chunk, whose line is passed on; ValueError when it has none."""
+    line = await source.readuntil(b"\r\n")
+    size = _CHUNK_SIZE.match(line)
+    if size is None:
+        sink.close()
+        raise ValueError("not the size of a chunk")
+    sink.write(line)
+    return int(size[1], 16)
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, count: int) -> None:
+    while count > 0:
+        data = await source.read(min(count, MOST_HEADER))
+        if not data:
+            return
+        count -= len(data)
+        sink.write(data)
+        await sink.drain()
+
+
+def _body_length(headers: list[str]) -> int | None:
+    """How long the request's body is; None where two readers could disagree about that."""
+    lengths = {line.split(":", 1)[1].strip() for line in headers if _is(line, "content-length")}
+    codings = [line.split(":", 1)[1].strip() for line in headers if _is(line, "transfer-encoding")]
+    if codings:
+        return _CHUNKED if [c.lower() for c in codings] == ["chunked"] and not lengths else None
+    if not lengths:
+        return 0
+    only = lengths.pop()
+    return None if lengths or not _LENGTH.fullmatch(only) else int(only)
+
+
+def _upgrades(headers: list[str]) -> bool:
+    return any(_is(line, "upgrade") for line in headers)
+
+
+def _is(line: str, name: str) -> bool:
+    return line.lower().startswith(f"{name}:")
 
 
 def _target(method: str, text: str) -> tuple[str, int, str] | None:
@@ -73,10 +162,9 @@ def _malformed(headers: list[str]) -> bool:
 def _rewritten(method: str, path: str, host: str, port: int, headers: list[str]) -> bytes:
     """The request as the server wants it; the Host header says what was judged."""
     kept = [line for line in headers if not line.lower().startswith(_HOP)]
-    upgrading = any(line.lower().startswith("upgrade:") for line in kept)
     authority = host if port == 80 else f"{host}:{port}"
     head = [f"{method} {path} HTTP/1.1", f"Host: {authority}"]
-    head += [*kept, "Connection: Upgrade" if upgrading else "Connection: close"]
+    head += [*kept, "Connection: Upgrade" if _upgrades(kept) else "Connection: close"]
     return "\r\n".join([*head, "", ""]).encode("latin-1")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal, TypeAlias
 
 from toolrest.records import dataclass
@@ -38,15 +38,23 @@ class Refusal(Exception):
 
 async def carry(client: Stream, server: Stream) -> None:
     """Bytes both ways until both sides have finished."""
+    async with closing(server):
+        await asyncio.gather(pump(client[0], server[1]), pump(server[0], client[1]))
+
+
+@contextlib.asynccontextmanager
+async def closing(server: Stream) -> AsyncIterator[None]:
+    """Close the connection at the end, however that comes."""
     try:
-        await asyncio.gather(_pump(client[0], server[1]), _pump(server[0], client[1]))
+        yield
     finally:
         server[1].close()
         with contextlib.suppress(OSError):
             await server[1].wait_closed()
 
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Bytes one way until the source ends."""
     try:
         while data := await source.read(_CHUNK):
             sink.write(data)
