@@ -8,6 +8,7 @@ around. Nothing here needs libseccomp; a filter is generated once per kind and k
 
 from __future__ import annotations
 
+import os
 from errno import EAFNOSUPPORT, ENOSYS, EPERM
 from functools import cache
 from typing import Literal, TypeAlias
@@ -113,24 +114,46 @@ _TYPE_BITS = 0xF
 _CLONE_NEW = 0x7E020000  # every CLONE_NEW* that clone() can carry
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _PRIO_USER = 2
+_SET_ID = 0o6000  # S_ISUID, S_ISGID
+_MAKES = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE
+_MODES = {
+    "chmod": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "mknod": 1,
+    "mknodat": 2,
+    "creat": 1,
+    "open": 2,
+    "openat": 3,
+}
+"""Which argument is a file's mode. For `open` and `openat` the one before are the flags."""
 _X32_BIT = 0x40000000
 _SKIPPED = 0xFFFFFFFF  # a tracer cancelled the call
 
 
-def program(kind: Kind, machine: Machine | None = None) -> bytes | None:
-    """The filter for this machine; None where the call numbers are not known."""
+def program(
+    kind: Kind, machine: Machine | None = None, *, root: bool | None = None
+) -> bytes | None:
+    """The filter for this machine; None where the call numbers are not known.
+
+    What `root` runs can make no setuid or setgid file: it would be root's on the host, too.
+    """
     chosen = machine or this_machine()
-    return None if chosen is None else _build(kind, chosen)
+    as_root = os.geteuid() == 0 if root is None else root
+    return None if chosen is None else _build(kind, chosen, as_root)
 
 
 @cache
-def _build(kind: Kind, machine: Machine) -> bytes:
+def _build(kind: Kind, machine: Machine, root: bool) -> bytes:
     asm = Assembler()
     _check_entry(asm, machine)
     for name in _refused(kind):
         if name in machine.calls:
             asm.equal(machine.calls[name], "eperm")
     asm.equal(machine.calls["clone3"], "enosys")
+    if root:
+        _no_set_id(asm, machine)
     _clone(asm, machine)
     _ioctl(asm, machine)
     _sockets(asm, machine, inet=kind != "landlock")
@@ -166,6 +189,22 @@ def _check_entry(asm: Assembler, machine: Machine) -> None:
     if machine.x32:
         asm.equal(_SKIPPED, "allow")
         asm.at_least(_X32_BIT, "kill")
+
+
+def _no_set_id(asm: Assembler, machine: Machine) -> None:
+    """No mode with setuid or setgid; openat2() hides its mode in memory and does not exist."""
+    asm.equal(machine.calls["openat2"], "enosys")
+    for name, place in _MODES.items():
+        if name not in machine.calls:
+            continue
+        after = asm.fresh()
+        asm.equal(machine.calls[name], None, after)
+        if name in ("open", "openat"):
+            asm.argument(place - 1)
+            asm.any_bit(_MAKES, None, "allow")
+        asm.argument(place)
+        asm.any_bit(_SET_ID, "eperm", "allow")
+        asm.label(after)
 
 
 def _clone(asm: Assembler, machine: Machine) -> None:
