@@ -7,6 +7,8 @@ import io
 import os
 import struct
 import sys
+import threading
+import time
 import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,9 +20,11 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from toolrest import Toolrest
+from toolrest.errors import RespondToModel
 from toolrest.events import Event, ViewImageToolCall
 from toolrest.items import Image, ToolOutput
-from toolrest.tools.images.pictures import MOST_PATCHES, MOST_SENT_BYTES, fitted
+from toolrest.tools.images import pictures
+from toolrest.tools.images.pictures import MOST_PATCHES, MOST_SENT_BYTES, PixelBudget, fitted
 
 Call = Callable[..., Awaitable[ToolOutput]]
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
@@ -275,3 +279,40 @@ async def test_every_wire(work: Path) -> None:
         messages = await rest.answer({"role": "assistant", "tool_calls": [call]})
         assert [message["role"] for message in messages] == ["tool", "user"]
         assert messages[1]["content"][-1] == {"type": "image_url", "image_url": {"url": url}}
+
+
+def test_all_calls_share_one_budget_of_pixels() -> None:
+    """Failed before: as many pictures were decoded at once as there were calls."""
+    budget = PixelBudget(100)
+    together: list[int] = []
+    inside: list[int] = []
+
+    def decode(pixels: int) -> None:
+        with budget.taken(pixels, lambda: False):
+            inside.append(pixels)
+            together.append(sum(inside))
+            time.sleep(0.01)
+            inside.remove(pixels)
+
+    threads = [threading.Thread(target=decode, args=(size,)) for size in (60, 30, 70, 100, 10, 50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(together) == len(threads)
+    assert max(together) <= 100
+
+
+def test_a_call_that_waits_for_pixels_can_be_cancelled() -> None:
+    """Failed before: nothing waited."""
+    asked = 0
+
+    def stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 1
+
+    taken = pictures._budget.taken(pictures.MOST_PIXELS, lambda: False)
+    with taken, pytest.raises(RespondToModel, match="cancelled"):
+        pictures.prepare(picture("PNG"), stopped)
+    assert pictures.prepare(picture("PNG")).width == 40

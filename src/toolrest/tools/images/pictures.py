@@ -7,7 +7,9 @@ that the picture is of a sane size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +29,8 @@ MOST_PIXELS = 64_000_000
 MOST_SENT_BYTES = 3_750_000
 """5 MB as base64, the least that the model APIs take."""
 QUALITY = 85
+_GLANCE = 0.1
+"""Seconds after which a call that waits looks whether it was cancelled."""
 
 NOT_AN_IMAGE = "unable to process image: invalid or unsupported image data"
 NO_PILLOW = (
@@ -119,10 +123,10 @@ def prepare(data: bytes, stopped: Callable[[], bool] = lambda: False) -> Prepare
             f"unable to process image: {width}x{height} is more than "
             f"{MOST_PIXELS:,} pixels; make it smaller first"
         )
-    if stopped():
-        raise RespondToModel("cancelled", kind="aborted")
+    _refuse_if(stopped)
     try:
-        return _ready(picture, data, kind)
+        with _budget.taken(width * height, stopped):
+            return _ready(picture, data, kind)
     except RespondToModel:
         raise
     except Exception:
@@ -130,6 +134,43 @@ def prepare(data: bytes, stopped: Callable[[], bool] = lambda: False) -> Prepare
     finally:
         picture.close()
 
+
+class PixelBudget:
+    """How many pixels all calls of the process may have decoded at once; others wait in turn."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._left = most
+        self._first = threading.Lock()
+        self._freed = threading.Condition()
+
+    @contextmanager
+    def taken(self, pixels: int, stopped: Callable[[], bool]) -> Iterator[None]:
+        """Wait until there is room; RespondToModel when the call is cancelled meanwhile."""
+        while not self._first.acquire(timeout=_GLANCE):
+            _refuse_if(stopped)
+        try:
+            with self._freed:
+                while self._left < pixels:
+                    self._freed.wait(_GLANCE)
+                    _refuse_if(stopped)
+                self._left -= pixels
+        finally:
+            self._first.release()
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._left += pixels
+                self._freed.notify()
+
+
+def _refuse_if(stopped: Callable[[], bool]) -> None:
+    if stopped():
+        raise RespondToModel("cancelled", kind="aborted")
+
+
+_budget = PixelBudget(MOST_PIXELS)
 
 _DECODERS: Final = {"png": "Png", "jpeg": "Jpeg", "gif": "Gif", "webp": "WebP"}
 
