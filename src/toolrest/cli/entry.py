@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -18,6 +19,7 @@ def main() -> None:
     from toolrest.cli.interrupts import leave_when_interrupted
 
     leave_when_interrupted()
+    _hide_memory()
     from toolrest.cli.app import run
 
     run()
@@ -43,6 +45,19 @@ def _import_nothing_from_here() -> None:
         import_only_own(filter(os.path.isdir, (os.getcwd(), *filter(None, words))))
     except FileNotFoundError:  # the current folder is gone: the command will say so
         import_only_own(())
+
+
+def _hide_memory() -> None:
+    """What runs beside us as the same user may not read keys out of our memory or environment.
+
+    Only the command line does this: the library leaves its host's process as it is.
+    """
+    if sys.platform != "linux":
+        return
+    from toolrest.process.helper.kernel import hide_memory
+
+    with contextlib.suppress(OSError):
+        hide_memory()
 
 
 def _fill_standard_files() -> None:

@@ -21,15 +21,21 @@ _PADDING = 8
 _BLANK_LINES = 2
 
 
-def display_safe(text: str, *, keep_newlines: bool = False) -> str:
+def display_safe(text: str, *, keep_newlines: bool = False, keep_layout: bool = False) -> str:
     """Show every control, bidi, zero-width or private character, and long padding, in words.
 
     With `keep_newlines` a newline still breaks the line, though a run of three or more is
-    counted instead of shown. Nothing is cut: that is for the caller to do, and to say.
+    counted instead of shown. With `keep_layout` newlines,
+    tabs and spaces stay, however many. Nothing is cut: that is for the caller to do, and to say.
     """
     if text.isprintable() and " " * (_PADDING + 1) not in text and _HIDDEN.search(text) is None:
         return text
-    return "".join(_shown(char, sum(1 for _ in run), keep_newlines) for char, run in groupby(text))
+    kept = "\n\t " if keep_layout else ""
+    return "".join(
+        char * count if char in kept else _shown(char, count, keep_newlines)
+        for char, run in groupby(text)
+        for count in (sum(1 for _ in run),)
+    )
 
 
 def _shown(char: str, count: int, keep_newlines: bool) -> str:

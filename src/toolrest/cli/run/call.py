@@ -33,15 +33,16 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
     """
     from_stdin = arguments == "-"
     text = sys.stdin.read() if from_stdin else arguments
-    from toolrest.cli.terminal.terminal import is_terminal
+    from toolrest.cli.terminal.terminal import is_terminal, safe_for
 
     answered = asyncio.run(_call(choices, name, text, ask=not from_stdin and is_terminal()))
     if as_json:
         from toolrest.wire.items.encode import dumps, encode
 
-        click.echo(dumps(encode([answered])[0]))
+        click.echo(safe_for(sys.stdout, dumps(encode([answered])[0])))
     else:
-        click.echo(answered.output.text)
+        # With `color` click leaves raw text as it is where stdout is no terminal.
+        click.echo(safe_for(sys.stdout, answered.output.text), color=True)
     sys.exit(0 if answered.output.success is not False and not answered.output.failed else 1)
 
 

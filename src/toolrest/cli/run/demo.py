@@ -70,7 +70,9 @@ async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> Tu
             timeline.head(f"> {PROMPT}\n")
         result = await session.run(PROMPT)
     if not as_json:
-        click.echo(f"\n{result.text or result.error}")
+        from toolrest.cli.terminal.terminal import safe_for
+
+        click.echo(safe_for(sys.stdout, f"\n{result.text or result.error}"))
         _print_diff(diffs[-1] if diffs else "")
     return result
 

@@ -17,6 +17,7 @@ import click
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.tokens import usage_json
 from toolrest.agent.reports.exec_json import ThreadEvents
+from toolrest.cli.terminal.terminal import safe_for
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import read_named
@@ -76,7 +77,7 @@ class Output:
         if self.broken or sys.stdout is None:  # started with it closed
             return
         try:
-            sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+            sys.stdout.buffer.write(safe_for(sys.stdout, text).encode("utf-8", "replace") + b"\n")
             sys.stdout.buffer.flush()
         except BrokenPipeError:
             self.broken = True

@@ -64,7 +64,8 @@ def show_command(session: str) -> None:
     from toolrest.cli.terminal.timeline import visible
 
     rollout = read_rollout(find_session(_home(), session).path)
-    click.echo(f"# {rollout.thread_id}\n\n{rollout.meta.get('cwd')}, {rollout.meta['timestamp']}\n")
+    meta = f"{rollout.meta.get('cwd')}, {rollout.meta['timestamp']}"
+    click.echo(f"# {rollout.thread_id}\n\n{visible(meta, 2000)}\n")
     for block in markdown(rollout.items):
         click.echo("\n".join(visible(line, 2000) for line in block.splitlines()) + "\n")
 
@@ -85,6 +86,7 @@ def export_command(session: str, layout: str, output: str) -> None:
     from toolrest.agent.conversation.transcript import markdown
     from toolrest.agent.history.rollout import read_rollout
     from toolrest.agent.history.stored_sessions import find_session
+    from toolrest.cli.terminal.terminal import safe_for
     from toolrest.errors import ConfigError
     from toolrest.policy.paths.named_files import write_named
 
@@ -101,7 +103,8 @@ def export_command(session: str, layout: str, output: str) -> None:
             blocks = (f"# Session {rollout.thread_id}", *markdown(rollout.items))
             text = "\n\n".join(blocks) + "\n"
     if output == "-":
-        click.echo(text, nl=False)
+        # With `color` click leaves raw text as it is where stdout is no terminal.
+        click.echo(safe_for(sys.stdout, text), nl=False, color=True)
         return
     try:
         write_named(output, text.encode("utf-8", "replace"), _roots())

@@ -58,16 +58,17 @@ def list_(everything: bool, as_json: bool) -> None:
 def show(id_: str) -> None:
     """Show everything about the question ID."""
     from toolrest.cli.terminal.approve import describe
-    from toolrest.cli.terminal.terminal import shown
+    from toolrest.cli.terminal.terminal import Terminal, shown
 
     store = _store()
     pending = store.get(id_)
+    say = Terminal(out=sys.stdout).say
     for line in describe(pending.request):
-        click.echo(line)
-    click.echo(f"  workspace: {shown(pending.workspace)} ({pending.sandbox_mode})")
+        say(line)
+    say(f"  workspace: {shown(pending.workspace)} ({pending.sandbox_mode})")
     for choice in pending.request.choices:
-        click.echo(f"  --scope {choice.scope}: {shown(choice.sentence)}")
-    click.echo(f"  state:     {store.state(pending)}")
+        say(f"  --scope {choice.scope}: {shown(choice.sentence)}")
+    say(f"  state:     {store.state(pending)}")
 
 
 @command.command("approve")

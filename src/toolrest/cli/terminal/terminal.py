@@ -9,10 +9,12 @@ import sys
 import termios
 from collections.abc import Iterator
 from typing import TextIO
+from unicodedata import east_asian_width
 
 from toolrest.policy.terminal_safe import display_safe
 
 _MOST_LINE = 65_536
+_ENDLESS = 1 << 30
 
 
 class Terminal:
@@ -30,7 +32,9 @@ class Terminal:
 
     def say(self, text: str = "") -> None:
         """Print a line of our own words; what others wrote goes through `shown` first."""
-        print(text, file=self._out or sys.stderr, flush=True)
+        out = self._out or sys.stderr
+        for row in rows(text, _columns(out)):
+            print(row, file=out, flush=True)
 
     async def line(self, prompt: str, *, secret: bool = False) -> str | None:
         """What the person types next, without the newline; None at the end of input.
@@ -68,6 +72,13 @@ class Terminal:
             loop.remove_reader(self._fd)
 
 
+def _columns(out: TextIO) -> int:
+    try:
+        return os.get_terminal_size(out.fileno()).columns or 80
+    except (OSError, ValueError):
+        return _ENDLESS  # there is no edge
+
+
 @contextlib.contextmanager
 def _echo_off(fd: int) -> Iterator[None]:
     before = termios.tcgetattr(fd)
@@ -85,9 +96,51 @@ def shown(text: str) -> str:
     return display_safe(text)
 
 
+BAR = "  | "
+
+
 def block(text: str) -> list[str]:
     """Several lines of somebody else's text, each behind a bar so that none looks like ours."""
-    return [f"  | {line}" for line in display_safe(text, keep_newlines=True).split("\n")]
+    return [BAR + line for line in display_safe(text, keep_newlines=True).split("\n")]
+
+
+def rows(line: str, width: int) -> list[str]:
+    """A line as rows that fit the terminal, every one behind the bar, or indented, as it is.
+
+    Left to itself a terminal breaks a long line at its edge, and what a model wrote would go on
+    in the first column, where only our own words begin.
+    """
+    lead = BAR if line.startswith(BAR) else " " * len(BAR)
+    room = max(width - len(BAR) - 1, 16)
+    rest = line.removeprefix(BAR)
+    if text_width(rest) <= room:
+        return [line]
+    found = [""]
+    used = 0
+    for char in rest:
+        size = text_width(char)
+        if used + size > room:
+            found.append("")
+            used = 0
+        found[-1] += char
+        used += size
+    return [line[: len(line) - len(rest)] + found[0], *(lead + row for row in found[1:])]
+
+
+def text_width(text: str) -> int:
+    """How many columns a text may take; where terminals differ, the larger number."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(char) in "WFA" else 1 for char in text)
+
+
+def safe_for(out: TextIO | None, text: str) -> str:
+    """Somebody else's text as it is written: made safe where that is a terminal, raw elsewhere."""
+    try:
+        on_terminal = out is not None and out.isatty()
+    except ValueError:
+        return text  # closed
+    return display_safe(text, keep_layout=True) if on_terminal else text
 
 
 def is_terminal() -> bool:
