@@ -19,12 +19,28 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def make_private(path: str) -> None:
+    """Make a folder and what is missing above it, each 0700 whatever the umask is."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    if not os.path.lexists(parent):
+        make_private(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    else:
+        os.chmod(path, 0o700)
+
+
 def private_folder(base: str, *names: str) -> int:
     """Open `base/names…` as a descriptor, making what is missing; each name is 0700 and ours.
 
     A folder that belongs neither to us nor to the owner of `base` is refused (OSError).
     """
-    os.makedirs(base, mode=0o700, exist_ok=True)
+    make_private(base)
     folder = os.open(base, _FOLDER)
     try:
         trusted = {os.geteuid(), os.fstat(folder).st_uid}

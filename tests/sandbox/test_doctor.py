@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,3 +81,14 @@ def test_counting_stops_somewhere(tmp_path: Path) -> None:
     assert count_hard_links([str(tmp_path)]) == 0
     assert count_hard_links([str(tmp_path)], most=3) == -1
     assert count_hard_links([str(tmp_path / "none")]) == 0
+
+
+@pytest.mark.needs("landlock")
+@pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
+def test_reads_under_landlock_are_partial(tmp_path: Path, mode: Any) -> None:
+    """Failed before: without a writable root they were called full, and names can be listed."""
+    (tmp_path / "ws").mkdir()
+    policy = SandboxPolicy.build(str(tmp_path / "ws"), str(tmp_path / "session"), mode=mode)
+    report = examine(policy, str(tmp_path / "registry"))
+    text = "\n".join(lines(report)).split("\nlandlock: ")[1]
+    assert "  reads: partial (" in text.split("\n  network:")[0]

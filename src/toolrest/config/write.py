@@ -17,6 +17,7 @@ from toolrest.config.layers import parse_value
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.validate import check_table
 from toolrest.errors import ConfigError
+from toolrest.private_files import make_private
 
 LOCK_PATIENCE = 5.0
 
@@ -97,7 +98,7 @@ def _change(document: Any, key: Key, value: Any, new_table: Any) -> None:
 
 def _make_private(home: str) -> None:
     try:
-        os.makedirs(home, mode=0o700, exist_ok=True)
+        make_private(home)
         info = os.stat(home)
         if info.st_uid == os.geteuid() and info.st_mode & 0o077:
             os.chmod(home, 0o700)

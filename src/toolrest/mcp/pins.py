@@ -17,6 +17,7 @@ from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, digest
 from toolrest.mcp.json_files import variables_in
+from toolrest.private_files import make_private
 from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Pins:
 
         rows = {key: {"launch": p.launch, "tools": p.tools} for key, p in self._pins.items()}
         text = json.dumps({"version": _VERSION, "servers": rows}, indent=1, sort_keys=True)
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(self.path))
         replace_file(self.path, text)
 
 

@@ -15,6 +15,7 @@ from toolrest.config.files import read_text
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, digest, read_definitions
+from toolrest.private_files import make_private
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class ToolCache:
 
         text = json.dumps({"version": _VERSION, "toolsByServer": rows})
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(self.path))
             replace_file(self.path, text)
         except (OSError, ConfigError):
             return

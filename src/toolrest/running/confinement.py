@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolrest.errors import RespondToModel
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.private_files import make_private
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.process.owner import Owner
@@ -129,7 +130,7 @@ class Enclosure:
             return
         from toolrest.sandbox.network.proxy import NetworkProxy
 
-        os.makedirs(self._session_dir, mode=0o700, exist_ok=True)
+        make_private(self._session_dir)
         path = os.path.join(self._session_dir, "proxy.sock")
         proxy = NetworkProxy(
             self._confinement.allowed_hosts,

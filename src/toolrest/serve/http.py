@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from toolrest.errors import ConfigError
+from toolrest.private_files import make_private
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -52,7 +53,7 @@ def token_from(environ: Any) -> str | None:
 def new_token(path: str) -> str:
     """Make a token and keep it in a file that only the user can read, for clients to pick up."""
     token = secrets.token_urlsafe(32)
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    make_private(os.path.dirname(path))
     fresh = f"{path}.{os.getpid()}.tmp"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as file:

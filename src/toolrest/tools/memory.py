@@ -22,6 +22,7 @@ from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.private_files import make_private
 
 Scope: TypeAlias = Literal["project", "global"]
 SCOPES: tuple[Scope, ...] = ("project", "global")
@@ -175,7 +176,7 @@ def _add(path: str, text: str) -> bool:
     known = read_memory(path) or ""
     if any(entry.partition(") ")[2] == body for entry in entries(known)):
         return False
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    make_private(os.path.dirname(path))
     line = f"- ({date.today().isoformat()}) {body}\n".encode("utf-8", "replace")
     fd = os.open(path, _ADD, 0o600)
     try:

@@ -25,7 +25,7 @@ from toolrest.policy.paths.named_files import (
     read_named,
     write_named,
 )
-from toolrest.private_files import write_all
+from toolrest.private_files import make_private, write_all
 from toolrest.records import dataclass, field
 
 _STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
@@ -166,7 +166,7 @@ class Batch:
         self._overrides = [word for one in overrides for word in ("-c", one)]
         self._roots = roots
         self._home = toolrest_home(None, os.environ)
-        os.makedirs(self._home, mode=0o700, exist_ok=True)
+        make_private(self._home)
         self._env = child_environment(os.environ, roots) | {"TOOLREST_HOME": self._home}
         if log := self._env.get("TOOLREST_LOG"):
             self._env["TOOLREST_LOG"] = os.path.abspath(os.path.expanduser(log))

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 from toolrest.errors import ConfigError
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.paths.names import inside
-from toolrest.private_files import reason, write_all
+from toolrest.private_files import make_private, reason, write_all
 from toolrest.records import dataclass, replace
 
 GrantScope: TypeAlias = Literal["session", "project", "user"]
@@ -240,7 +240,7 @@ def _write(file: str, grants: Sequence[Grant]) -> None:
 def _locked(file: str) -> Iterator[None]:
     """Lock the grants file against other writers, in all processes of the user."""
     try:
-        os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(file))
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(f"{file}.lock", flags, 0o600)
     except OSError as error:

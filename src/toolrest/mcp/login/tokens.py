@@ -12,6 +12,7 @@ from toolrest.config.files import read_text
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.errors import McpError
+from toolrest.private_files import make_private
 
 StoreMode: TypeAlias = Literal["auto", "keyring", "file"]
 SERVICE = "toolrest.mcp.login.oauth"
@@ -100,7 +101,7 @@ class FileStore:
         from toolrest.config.write import replace_file
 
         folder = os.path.dirname(self.path)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private(folder)
         os.chmod(folder, 0o700)
         replace_file(self.path, json.dumps({"version": 1, "servers": entries}))
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from toolrest.errors import ConfigError
 from toolrest.policy.rules.amendment import is_banned
 from toolrest.policy.rules.rules import Rules
+from toolrest.private_files import make_private
 
 FOLDER = "rules"
 SUFFIX = ".rules"
@@ -95,7 +96,7 @@ def append_line(path: str, line: str) -> None:
     The file is locked meanwhile and must be valid with the line in it. Raises ConfigError.
     """
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be opened: {error.strerror}") from None

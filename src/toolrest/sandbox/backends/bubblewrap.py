@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 from toolrest.policy.paths.links import Links
+from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
 from toolrest.records import dataclass
 from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
@@ -82,7 +83,7 @@ class BubblewrapEngine:
         self._launcher = (program, *namespaces(policy))
         self._blanks = Blanks.make(os.path.realpath(registry), overlays=self.overlays)
         self._tmp = os.path.join(policy.session_dir, "tmp")
-        os.makedirs(self._tmp, mode=0o700, exist_ok=True)
+        make_private(self._tmp)
         self._own = own_files_in(policy.roots)
         self._hidden = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
         deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
@@ -106,7 +107,7 @@ class BubblewrapEngine:
                 remedy="Choose another workspace, or install Toolrest elsewhere.",
             )
         if policy.cache_dir is not None:
-            os.makedirs(policy.cache_dir, mode=0o700, exist_ok=True)
+            make_private(policy.cache_dir)
 
     @property
     def within_reach(self) -> tuple[str, ...]:

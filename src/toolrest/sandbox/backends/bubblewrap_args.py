@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 from toolrest.policy.paths.names import inside
+from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
 from toolrest.records import dataclass
 from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
@@ -58,7 +59,7 @@ class Blanks:
         names = ("folder", "file", "empty", "other")
         folder, file, empty, other = (os.path.join(base, name) for name in names)
         blanks = cls(folder, file, _system_empty() or empty, other, overlays)
-        os.makedirs(base, mode=0o700, exist_ok=True)
+        make_private(base)
         os.makedirs(blanks.folder, mode=0, exist_ok=True)
         for path in (empty, other):
             os.makedirs(path, mode=0o555, exist_ok=True)

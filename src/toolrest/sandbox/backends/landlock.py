@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from toolrest.policy.paths.names import inside
+from toolrest.private_files import make_private
 from toolrest.process.command import Command
 from toolrest.records import replace
 from toolrest.sandbox.backends.engine import Enforced, PreparedCommand, all_full
@@ -37,9 +38,9 @@ class LandlockEngine:
         self.policy = policy
         self._filter = program
         self._tmp = os.path.join(policy.session_dir, "tmp")
-        os.makedirs(self._tmp, mode=0o700, exist_ok=True)
+        make_private(self._tmp)
         if policy.cache_dir is not None:
-            os.makedirs(policy.cache_dir, mode=0o700, exist_ok=True)
+            make_private(policy.cache_dir)
         setpriv = find_program("setpriv", policy.roots) if os.geteuid() == 0 else None
         self._drop = () if setpriv is None else (setpriv, *_DROP)
 
@@ -63,6 +64,7 @@ def controls(policy: SandboxPolicy) -> dict[Control, Enforced]:
     found["writes"] = Enforced(
         "partial", "mode, owner, times and extended attributes of files outside can be changed"
     )
+    found["reads"] = Enforced("partial", "names of hidden files can be listed")
     if policy.roots:
         found["reads"] = Enforced(
             "partial",

@@ -27,6 +27,8 @@ from itertools import count
 from secrets import token_hex
 from typing import NamedTuple
 
+from toolrest.private_files import make_private
+
 _FIRST = 1_000_000_000
 _COUNT = 1 << 20
 _SECOND = 10**9
@@ -83,7 +85,7 @@ class FolderPool:
     """A folder full of empty folders, shared by every session of this user."""
 
     def __init__(self, home: str, mark: int) -> None:
-        os.makedirs(home, mode=0o700, exist_ok=True)
+        make_private(home)
         self._mark = mark
         self._home = os.fsencode(home)
         self._device = os.stat(home).st_dev

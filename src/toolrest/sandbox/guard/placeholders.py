@@ -24,6 +24,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from toolrest.policy.paths.names import inside
+from toolrest.private_files import make_private
 from toolrest.sandbox.guard.placeholder_folders import FolderPool, mark, placeholder_mtime
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -50,7 +51,7 @@ class MountPoints:
     """
 
     def __init__(self, registry: str, root: str, folder: str | None = None) -> None:
-        os.makedirs(registry, mode=0o700, exist_ok=True)
+        make_private(registry)
         name = sha256(os.fsencode(folder or root)).hexdigest()[:32]
         self._root = root
         self._mark = placeholder_mtime(registry)
