@@ -136,7 +136,7 @@ class Redactor:
         return found
 
     def _open_end(self, text: str) -> int:
-        """Where the earliest secret may begin that the text leaves unfinished."""
+        """The position where the earliest unfinished secret may begin."""
         length = len(text)
         hold = length
         for size in range(min(_PROBE - 1, length), 0, -1):
