@@ -57,7 +57,7 @@ class UserRules(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """What all calls of one session share. No globals: two sessions never meet here."""
+    """The services that all calls of one session share; two sessions share none."""
 
     session_id: str
     files: PathPolicy
@@ -171,7 +171,7 @@ class Context:
 
     @property
     def limit(self) -> Limit:
-        """How much of an output the model is shown."""
+        """The limit of an output that the model is shown."""
         from toolrest.gate.output.limiter import DEFAULT_LIMIT
 
         return self._services.limit or DEFAULT_LIMIT
@@ -240,7 +240,7 @@ class Context:
         return self.files.resolve(os.fspath(path))
 
     def write_denied(self, path: str | os.PathLike[str]) -> str | None:
-        """Why this path may not be written, or None."""
+        """The reason why this path may not be written, or None."""
         return self.files.write_denied(os.fspath(path))
 
     async def read_bytes(self, path: str | os.PathLike[str]) -> bytes:

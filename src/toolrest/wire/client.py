@@ -76,7 +76,7 @@ class HttpModel(ABC):
 
     @property
     def stream_max_retries(self) -> int:
-        """How often to ask again after a broken stream."""
+        """The number of retries after a broken stream."""
         return self.provider.stream_max_retries
 
     async def aclose(self) -> None:

@@ -33,7 +33,7 @@ ModelErrorKind: TypeAlias = Literal[
     "policy",
     "script",
 ]
-"""Why a model gave no reply. `stream`: it broke off; `incomplete`: the server cut it on purpose;
+"""The kinds of ModelError. `stream`: a reply broke off; `incomplete`: the server cut it on purpose;
 `script`: a scripted model got a request that is not in its script."""
 
 RETRYABLE: Final = frozenset[ModelErrorKind](
@@ -205,11 +205,11 @@ class Model(Protocol):
 
     @property
     def context_window(self) -> int | None:
-        """How many tokens a request may have."""
+        """The most tokens of a request."""
 
     @property
     def stream_max_retries(self) -> int:
-        """How often to ask again after a broken stream."""
+        """The number of retries after a broken stream."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """The reply as it comes, ending with `Completed`; `ModelError` if it does not.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolrest.agent.subagents.roles import Role
 
 CLOSE_SECONDS = 1.5
-"""How long closing waits for a child; after that it ends in the background."""
+"""The time that closing waits for a child; after that it ends in the background."""
 
 
 class AgentStatus(Event):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolrest.gate.context import Context
 
 Unasked: TypeAlias = Literal["deny", "allow", "fail", "defer"]
-"""What happens to a call that needs approval when there is no approver."""
+"""The answer to a request for approval when there is no approver."""
 OnAsk: TypeAlias = "Unasked | Approver"
 
 

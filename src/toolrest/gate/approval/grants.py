@@ -82,7 +82,7 @@ class Grants:
         self._stored: tuple[Grant, ...] = ()
         self._seen: tuple[int, ...] | None = None
         self.problem: str | None = None
-        """Why the stored grants do not count, if they do not."""
+        """The reason why the stored grants do not count, if they do not."""
 
     def covering(self, need: GrantKey, cwds: Sequence[str] = ()) -> Grant | None:
         """The grant that covers this need, if there is one."""

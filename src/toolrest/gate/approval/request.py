@@ -28,7 +28,7 @@ SCOPES: dict[Scope, ReviewDecision] = {
     "user": "approved_for_user",
     "rule": "approved_with_rule",
 }
-"""How far an approval reaches, and the answer for it."""
+"""The scopes of an approval, each with its answer."""
 
 _SPELLINGS: dict[str, ReviewDecision] = {
     **dict(SCOPES.items()),
@@ -46,7 +46,7 @@ _SPELLINGS: dict[str, ReviewDecision] = {
 class Choice:
     """One way to approve: the answer that chooses it, and exactly what is then granted.
 
-    `stores` is what `sentence` says; a `rule` choice appends `prefix` to the user's rules file.
+    `stores` are the grants of `sentence`; a `rule` choice appends `prefix` to the rules file.
     """
 
     scope: Scope
@@ -106,7 +106,7 @@ class ApprovalRequest:
     agent: str = ""
     """The sub-agent that asks, as a path below the user's session."""
     purpose: str = ""
-    """What the call is for, as the model describes it, unchecked."""
+    """The purpose of the call as the model describes it, unchecked."""
     changes: dict[str, Any] = field(default_factory=dict)
     parsed_cmd: tuple[dict[str, Any], ...] = ()
     """What the parts of the command are for."""

@@ -88,7 +88,7 @@ async def judge(walk: Walk, call: ResolvedCall) -> None:
 
 
 async def ask_approver(walk: Walk, call: ResolvedCall) -> None:
-    """Ask where the decision says so; anything but an approval raises."""
+    """Ask for approval where the decision is ASK; a denial raises."""
     decision = walk.decision
     if decision is not None and decision.verdict == Answer.ASK:
         from toolrest.gate.call.ask import ask  # only where something is asked

@@ -93,7 +93,7 @@ class Walk:
     decision: Decision | None = None
     decided: bool = False
     changed: str = ""
-    """What differed, at the last moment, from what was judged before."""
+    """The difference, found at the last moment, from what was judged before."""
     looping: bool = False
     deadline: Deadline | None = None
     task: asyncio.Task[None] | None = None

@@ -27,7 +27,7 @@ class LoopWatch:
         self._seen: dict[str, _Seen] = {}
 
     def refusal(self, fingerprint: str) -> str | None:
-        """Why this call is not run once more, or None."""
+        """The reason why this call is not run once more, or None."""
         seen = self._seen.get(fingerprint)
         if seen is None or seen.times < STOP_AT - 1:
             return None

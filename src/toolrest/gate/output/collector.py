@@ -31,8 +31,8 @@ NOT_KEPT = "there is no spill folder"
 class CollectedOutput:
     """A collected output. Totals count the whole text as UTF-8, after decoding and redaction.
 
-    `spill_path` holds the whole text, or its first `spill_bytes` bytes when `spill_problem`
-    says why the rest is missing.
+    `spill_path` holds the whole text, or its first `spill_bytes` bytes when `spill_problem` is
+    set: the reason why the rest is missing.
     """
 
     text: str

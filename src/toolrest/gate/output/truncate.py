@@ -21,7 +21,7 @@ _CONTINUATION, _CONTINUATION_MASK = 0x80, 0xC0
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much of a text may be shown."""
+    """The limit of a text that is shown."""
 
     amount: int
     unit: Unit = "chars"
@@ -55,7 +55,7 @@ class Truncated:
 
     @property
     def shown_bytes(self) -> int:
-        """How much of the text itself is shown."""
+        """The bytes of the text itself that are shown."""
         return byte_length(self.head) + byte_length(self.tail)
 
 

@@ -175,7 +175,7 @@ def constraints(type_: str, raw: Mapping[str, Any]) -> JSONObject:
     return kept
 
 
-def spoken(raw: Mapping[str, Any], name: str) -> JSONObject:
+def annotations_of(raw: Mapping[str, Any], name: str) -> JSONObject:
     """The annotations of a schema. A title becomes the description unless it is the name."""
     kept: JSONObject = {}
     for source in ("description", "title"):

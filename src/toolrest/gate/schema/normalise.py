@@ -17,13 +17,13 @@ from toolrest.gate.schema.keywords import (
     ANNOTATIONS,
     KEYWORDS,
     TYPES,
+    annotations_of,
     clean_text,
     constraints,
     fits,
     hinted_type,
     is_clean_name,
     plain_values,
-    spoken,
 )
 from toolrest.gate.schema.merge import any_of, common_object, is_open, map_parts, merge
 from toolrest.gate.schema.references import BadReferenceError, Pointer, cut, follow, pointer
@@ -69,7 +69,7 @@ class _Unusable(Exception):
 
 
 class _Budget:
-    """How many more schema nodes may be read or written."""
+    """The number of schema nodes that may still be read or written."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -164,7 +164,7 @@ class _Normaliser:
 
     def _own(self, raw: JSONObject, at: _At) -> _Node:
         """The node of the schema itself, without references and alternatives."""
-        notes = spoken(raw, at.name)
+        notes = annotations_of(raw, at.name)
         types, nullable = _written_types(raw, at)
         listed = self._values(raw)
         values = [value for value in listed if value is not None]

@@ -54,7 +54,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     ```
 
     `reads`, `writes` and `connects` name the parameters that hold paths or URLs. `effects` is an
-    `Effects` value or a function of the arguments that returns one. `mutating=False` says that a
+    `Effects` value or a function of the arguments that returns one. `mutating=False` means that a
     call touches nothing, `parallel=` overrides the schedule. Declarations add up. A tool that
     declares none of these, or only `mutating=True`, runs alone and asks. `parameters` is a JSON
     Schema that replaces the signature; `grammar` or `input_format="freeform"` make it take raw

@@ -96,7 +96,7 @@ class Registry:
         self.quarantined[name] = reason
 
     def reason(self, name: str) -> str | None:
-        """Why the tool of this name or wire name was set aside, if it was."""
+        """The reason why the tool of this name or wire name is quarantined, if it is."""
         return self.quarantined.get(self._set_aside.get(name, name))
 
     def get(self, name: str, namespace: str | None = None) -> Tool | None:

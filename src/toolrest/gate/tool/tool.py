@@ -107,7 +107,7 @@ class Tool:
     polling: bool = False
     """Repeating the same call is normal, so loop detection ignores it."""
     only_reads: bool = False
-    """It asks another server, one that the user trusts, and changes nothing there."""
+    """A call only reads from another server, one that the user trusts."""
     rejects_unknown_fields: bool = False
     max_chars: int | None = None
     grammar: Grammar | None = None
@@ -124,7 +124,7 @@ class Tool:
     """(server, tool) when another MCP server runs it."""
 
     icon: Icon = "other"
-    """How an editor marks its calls."""
+    """The icon of its calls in editors."""
     exec_item: ExecItem = "mcp_tool_call"
     """The item type of its calls in `exec --json`, by default a tool of Toolrest's own server.
 

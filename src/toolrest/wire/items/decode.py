@@ -90,8 +90,8 @@ def _calls_in_message(value: Object, depth: int) -> Iterator[CallItem]:
         return
     choices = _plain(value.get("choices"))
     if isinstance(choices, list | tuple):
-        spoken = (list(_choice(choice)) for choice in choices)
-        yield from next(filter(None, spoken), [])
+        found = (list(_choice(choice)) for choice in choices)
+        yield from next(filter(None, found), [])
         return
     if value.get("type") not in (None, "message") or value.get("role") not in (None, "assistant"):
         return

@@ -23,7 +23,7 @@ from toolrest.wire.items.json_text import dumps, plain_json, utf8
 __all__ = ["NOTHING", "Images", "anthropic_block", "dumps", "encode"]
 
 Images: TypeAlias = Literal["inline", "user_message"]
-"""Where images of a Chat tool message go: into it, or into one user message after all of them."""
+"""The place of images of a Chat tool message: in it, or in one user message after all of them."""
 
 NOTHING: Final = "(no output)"
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^;,]*)*),(.*)", re.DOTALL)

@@ -84,14 +84,14 @@ class EncodedHistory:
         made = traced(tail, self._names.copy())
         at = self._last_group(made)
         if at > 0 and not _late(tail, at):
-            self._settle(tail[:at], followed_by_user=_speaks(tail[at:]))
+            self._settle(tail[:at], followed_by_user=_has_user_message(tail[at:]))
             made = traced(tail[at:], self._names.copy())
         rest = [item for item, _ in made]
-        rest = self._messages(self._fresh(rest, spoken=False))
+        rest = self._messages(self._fresh(rest, before_user=False))
         return Rendered(self._joined, rest, self._last, self._last_size)
 
     def _unsettled_from(self, items: Sequence[JSONObject]) -> int:
-        """How many of the items are the settled ones; 0 when everything has to be made anew."""
+        """The number of settled items; 0 when everything has to be made anew."""
         count = len(self._settled)
         # Lists compare the same objects by identity, so this is quick.
         if list(items[:count]) != self._settled:
@@ -99,10 +99,10 @@ class EncodedHistory:
         new = items[count:]
         if self._aborted and any(is_output(i) and call_id_of(i) in self._aborted for i in new):
             return 0
-        return 0 if self._remembers and _speaks(new) else count
+        return 0 if self._remembers and _has_user_message(new) else count
 
     def _last_group(self, made: Sequence[tuple[JSONObject, int]]) -> int:
-        """Where, in the original, the last stretch of the model's own items begins; 0 for none.
+        """The start, in the original, of the last stretch of the model's own items; 0 for none.
 
         Blank items do not divide: the messages on both sides of them become one.
         """
@@ -120,10 +120,10 @@ class EncodedHistory:
         self._aborted |= {
             call_id_of(item) for n, item in enumerate(items) if is_call(item) and n not in found
         }
-        fresh = self._fresh(paired(items, self._names), spoken=followed_by_user)
+        fresh = self._fresh(paired(items, self._names), before_user=followed_by_user)
         self._remembers = self._forgets and (
             any(item.get("type") == "reasoning" for item in fresh)
-            or (self._remembers and not _speaks(items))
+            or (self._remembers and not _has_user_message(items))
         )
         for message in self._messages(fresh):
             raw = dumps(message).encode()
@@ -131,11 +131,11 @@ class EncodedHistory:
             self._last, self._last_size = message, len(raw)
         self._settled += items
 
-    def _fresh(self, items: list[JSONObject], *, spoken: bool) -> list[JSONObject]:
+    def _fresh(self, items: list[JSONObject], *, before_user: bool) -> list[JSONObject]:
         """The items without reasoning before the last user message, where the wire forgets it."""
         if not self._forgets:
             return items
-        last = len(items) if spoken else _last_user(items)
+        last = len(items) if before_user else _last_user(items)
         return [item for n, item in enumerate(items) if n > last or item.get("type") != "reasoning"]
 
 
@@ -151,7 +151,7 @@ def _is_user(item: JSONObject) -> bool:
     return item.get("type") == "message" and item.get("role") == "user"
 
 
-def _speaks(items: Sequence[JSONObject]) -> bool:
+def _has_user_message(items: Sequence[JSONObject]) -> bool:
     return any(map(_is_user, items))
 
 
