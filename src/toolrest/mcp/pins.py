@@ -37,7 +37,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """How a server's tools differ from their pins."""
+    """The differences of a server's tools from their pins."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ def pin_key(server: Server) -> str:
 def launch_record(
     server: Server, program: str | None, files: Mapping[str, str] | None = None
 ) -> JSONObject:
-    """How a server is started or reached, as it is shown at approval and pinned.
+    """The record of how a server is started or reached, as shown for approval and pinned.
 
     `files` are hashes of what it runs that a tool could have written.
     """
