@@ -20,7 +20,7 @@ WIRES: tuple[Wire, ...] = ("responses", "chat", "anthropic", "mcp")
 JSONObject: TypeAlias = dict[str, Any]
 
 Provenance: TypeAlias = Literal["trusted", "workspace", "external"]
-"""Where the text of an output comes from: Toolrest itself, the user's files, or elsewhere."""
+"""Origin of an output's text: Toolrest itself, the user's files, or elsewhere."""
 
 
 @dataclass(slots=True)

@@ -135,7 +135,7 @@ def _is_empty(branch: list[_Item]) -> bool:
 
 @lru_cache(maxsize=256)
 def _letters(text: str) -> Letters:
-    """Which characters of the sample a character or class can be, under any flags."""
+    """The characters of the sample that a character or class can be, under any flags."""
     flags = (re.DOTALL, re.DOTALL | re.IGNORECASE, re.DOTALL | re.ASCII)
     found = {c for each in flags for c in re.findall(text, _SAMPLE, each)}
     is_plain = text.isascii() and not re.search(r"\\[xuUN0-9]", text)

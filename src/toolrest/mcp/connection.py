@@ -26,7 +26,7 @@ State: TypeAlias = Literal["configured", "starting", "ready", "degraded", "faile
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 30.0
 TRIES = 5
-"""How often a lost connection is made again by itself; then only on request."""
+"""Tries to reconnect by itself; after these only on request."""
 _STEADY = 30.0
 _HASTY = 2.0
 _CLOSING = 3.0

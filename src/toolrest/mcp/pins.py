@@ -38,7 +38,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """How a server's tools differ from their pins."""
+    """The differences of a server's tools from their pins."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ def launch_record(
     files: Mapping[str, str] | None = None,
     sources: Mapping[str, str] | None = None,
 ) -> JSONObject:
-    """How a server is started or reached, as it is shown at approval and pinned.
+    """The record of how a server is started or reached, as shown for approval and pinned.
 
     `files` are hashes of what it names and a tool could have written, `sources` those of folders
     that it may load code from. That there are none is pinned, too.

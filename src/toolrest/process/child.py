@@ -21,7 +21,7 @@ _ANSWER_LIMIT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the command itself ended; `background` are the pids of its tree that still ran then."""
+    """The end of the command itself; `background` are the pids of its tree that still ran then."""
 
     exit_code: int | None
     signal: int | None = None
@@ -96,7 +96,7 @@ class Child:
             raise self.failure
 
     async def wait(self, seconds: float | None = None) -> Ended | None:
-        """How the command ended; None when it did not within the time."""
+        """Wait for the command's end; None when it did not end within the time."""
         until = None if seconds is None else self._loop.time() + seconds
         while self.ended is None:
             remaining = None if until is None else until - self._loop.time()

@@ -58,7 +58,7 @@ class Limits:
 
 
 def _tasks_of(user: int) -> int:
-    """How many processes and threads a user has now, as the kernel counts them for its limit."""
+    """Number of processes and threads of a user now, as the kernel counts them for its limit."""
     count = 0
     with os.scandir("/proc") as entries:
         for entry in entries:

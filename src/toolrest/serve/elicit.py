@@ -78,7 +78,7 @@ def can_show(request: ApprovalRequest) -> bool:
 
 
 def once(request: ApprovalRequest, plain: str) -> str:
-    """What the least approval covers: for some tools it includes later calls."""
+    """The scope of the least approval: for some tools it includes later calls."""
     choice = request.choice("approved")
     return plain if choice is None or not choice.stores else choice.sentence
 

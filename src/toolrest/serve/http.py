@@ -125,7 +125,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(app: ASGIApp, sock: socket.socket) -> None:
-    """Serve until the process is told to stop."""
+    """Serve until the process is asked to stop."""
     import uvicorn
 
     config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")

@@ -17,7 +17,7 @@ TruncationMode: TypeAlias = Literal["bytes", "tokens"]
 
 
 class Truncation(NamedTuple):
-    """How much of one output a family is shown, and in which unit that is counted."""
+    """The limit of one output that a family is shown, and its unit."""
 
     mode: TruncationMode
     limit: int

@@ -11,7 +11,7 @@ from toolrest.items import Wire
 
 
 class TruncationRow(Table):
-    """How much of an output a model family is shown."""
+    """The limit of an output that a model family is shown."""
 
     mode: TruncationMode
     limit: Count

@@ -46,7 +46,7 @@ Sample = Callable[["Server", JSONObject], Awaitable[JSONObject]]
 
 @dataclass(slots=True)
 class Host:
-    """What connections need of the session. Nothing here comes from a server or a model."""
+    """The session as connections need it. Nothing here comes from a server or a model."""
 
     confine: Callable[[Server], Awaitable[Confined]]
     owner: Callable[[], Owner]

@@ -199,7 +199,7 @@ class StdioWire:
         return self._stderr.decode("utf-8", "replace").strip()
 
     async def ending(self) -> str:
-        """How the process ended and its last output: the reason that users see."""
+        """The reason that users see: how the process ended, and its last output."""
         ended = await self.child.wait(_EXIT_NEWS)
         if ended is None:
             how = "it closed its output"

@@ -45,7 +45,7 @@ def unquoted(name: str) -> str:
 
 
 def names_of_git_header(line: str) -> tuple[str | None, str | None]:
-    """Both names of `diff --git a/x b/x`, when they can be told apart."""
+    """Both names of `diff --git a/x b/x`, when they can be separated."""
     rest = line[len("diff --git ") :].rstrip("\r")
     if rest.startswith('"'):
         first, _, second = rest[1:].partition('" ')

@@ -53,7 +53,7 @@ ELSEWHERE = b"m"
 """Sent instead of a request that is in the memory file sent along."""
 
 MAX_FDS = 240
-"""How many descriptors one message carries at most (the kernel takes 253)."""
+"""Most descriptors that one message carries (the kernel takes 253)."""
 
 _MOST = 4000
 

@@ -136,7 +136,7 @@ def _is_prefix(data: bytes) -> bool:
 
 
 def _continuation(data: bytes) -> int:
-    """How many bytes at the start belong to a character whose beginning is missing."""
+    """Number of bytes at the start that belong to a character whose beginning is missing."""
     count = 0
     while count < min(3, len(data)) and data[count] & 0xC0 == 0x80:
         count += 1

@@ -85,7 +85,7 @@ class _Captured:
 
 
 class LoginStart(NamedTuple):
-    """How a login shell's command line is started, and the PATH that it then has, if known."""
+    """Arguments and environment of a login shell's command line, and its PATH, if known."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
