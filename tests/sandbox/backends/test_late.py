@@ -166,7 +166,7 @@ async def test_a_view_that_has_grown_too_long_is_not_sent_in_parts(
     sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confined = late(sandbox, "touch ran")
-    monkeypatch.setattr(ArgumentPipe, "give", lambda *_: False)
+    monkeypatch.setattr(ArgumentPipe, "send", lambda *_: False)
     with pytest.raises(SandboxBusy, match=r"[Cc]all again"):
         await run(owner, confined.command)
     confined.release()
