@@ -688,3 +688,30 @@ async def test_looking_at_a_running_command_is_not_asked_about_again(tmp_path: P
     rest = rest_in(tmp_path, approval_policy="untrusted")
     assert rest.explain("write_stdin", {"session_id": 1}).verdict == "allow"
     assert rest.explain("write_stdin", {"session_id": 1, "chars": "x\n"}).verdict == "ask"
+
+
+@pytest.mark.usefixtures("any_sandbox")
+async def test_a_long_script_is_judged_in_a_thread_and_keeps_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the tree before this the event loop stood still meanwhile."""
+    import threading
+
+    from toolrest.policy.verdict import command
+
+    judge, on_loop = command.judge, {}
+
+    def watched(line: str, **named: Any) -> Any:
+        on_loop[line] = threading.current_thread() is threading.main_thread()
+        return judge(line, **named)
+
+    monkeypatch.setattr(command, "judge", watched)
+    long = "echo first >f\n" + "true 'a b'; " * 1_000
+    async with rest_in(tmp_path) as rest:
+        written, read = await asyncio.gather(
+            rest.call("exec_command", {"cmd": long, "login": False}),
+            rest.call("exec_command", {"cmd": "cat f", "login": False}),
+        )
+    assert parsed(written)["code"] == "0"
+    assert "first" in read.text
+    assert on_loop == {long: False, "cat f": True}

@@ -19,6 +19,7 @@ from toolrest.policy.dangerous.flow import (
 )
 from toolrest.policy.dangerous.system import system_check
 from toolrest.policy.dangerous.targets import dangerous_write
+from toolrest.policy.shell.budget import Budget
 from toolrest.policy.shell.nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell.parse import parse
 from toolrest.policy.shell.place import CdTracker, WorkingDirs, variables_of
@@ -76,7 +77,10 @@ class _At:
 class Judge:
     """Judges one command line; `segments` fill up in the order of the source."""
 
-    def __init__(self, cwd: str, roots: tuple[str, ...], home: str) -> None:
+    def __init__(
+        self, cwd: str, roots: tuple[str, ...], home: str, budget: Budget | None = None
+    ) -> None:
+        self.budget = budget or Budget()
         self.place = WorkingDirs((cwd,), roots, home.rstrip("/"), cwd)
         self.segments: list[Segment] = []
         self.plain = True
@@ -99,7 +103,9 @@ class Judge:
 
     def script(self, text: str, place: WorkingDirs, depth: int) -> None:
         """The text of a script."""
-        script = self.scripts.get(text) or self.scripts.setdefault(text, parse(text))
+        script = self.scripts.get(text) or self.scripts.setdefault(
+            text, parse(text, self.budget)
+        )
         if script.too_big or depth > MAX_NESTING:
             why = script.too_big or f"scripts are nested more than {MAX_NESTING} deep"
             self._add((), CommandClass.REFUSED, "refused.size", why, depth)
@@ -169,7 +175,7 @@ class Judge:
         marks = tuple(simple.marks[index] for index in kept)
         argv = tuple(simple.argv[index] for index in kept)
         rest = replace(simple, argv=argv, marks=marks if any(marks) else ())
-        ghost = Judge(place.start, place.roots, place.home)
+        ghost = Judge(place.start, place.roots, place.home, self.budget)
         ghost._command(rest, place, at)
         for found in ghost.segments:
             if found.kind >= CommandClass.DANGEROUS:
@@ -278,7 +284,7 @@ class Judge:
 
     def _remote(self, inner: Inner, depth: int) -> None:
         """On another machine only the dangerous list counts, and no path is ours."""
-        elsewhere = Judge("/", (), "")
+        elsewhere = Judge("/", (), "", self.budget)
         elsewhere.place = replace(elsewhere.place, cwds=())
         if inner.script is not None:
             elsewhere.script(inner.script, elsewhere.place, depth)

@@ -124,6 +124,7 @@ class CommandTool(Tool):
     icon: Icon = "execute"
     exec_item: ExecItem = "command_execution"
     may_ask_to_leave = True
+    slow_effects = True
     introduction = ""
     escalation_verb = "should not"
     """In the refusal of a mode that cannot ask: Codex has another one for each of its tools."""
