@@ -128,6 +128,7 @@ async def take_steps(walk: Walk) -> ToolOutput:
             walk.changed = f"changed since it was judged: {changed}"
             call.ctx.outside = False
             call.ctx.memo.clear()
+            call.ctx.memo["changed"] = changed
             effects = await walk.find_effects(call.tool, call.args, call.ctx)
             await _take_effects(walk, call, effects)
     raise Rejected(f"not run: what it would do keeps changing: {walk.changed}")
