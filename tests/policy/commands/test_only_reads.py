@@ -27,25 +27,150 @@ RUNS = 8_000 if FULL else 250
 
 PROGRAMS = [
     name
-    for name in (
-        "cat nl paste rev tac wc stat cksum comm cmp join od hexdump strings fold expand fmt"
-        " realpath readlink ls du df head cut column grep jq sort uniq shuf base64 diff file"
-        " tree rg fd sed find date xxd numfmt basename seq tr which getconf printenv"
-    ).split()
+    for name in [
+        "cat",
+        "nl",
+        "paste",
+        "rev",
+        "tac",
+        "wc",
+        "stat",
+        "cksum",
+        "comm",
+        "cmp",
+        "join",
+        "od",
+        "hexdump",
+        "strings",
+        "fold",
+        "expand",
+        "fmt",
+        "realpath",
+        "readlink",
+        "ls",
+        "du",
+        "df",
+        "head",
+        "cut",
+        "column",
+        "grep",
+        "jq",
+        "sort",
+        "uniq",
+        "shuf",
+        "base64",
+        "diff",
+        "file",
+        "tree",
+        "rg",
+        "fd",
+        "sed",
+        "find",
+        "date",
+        "xxd",
+        "numfmt",
+        "basename",
+        "seq",
+        "tr",
+        "which",
+        "getconf",
+        "printenv",
+    ]
     if shutil.which(name)
 ]
-SUBCOMMANDS = (
-    "status diff log show whatchanged rev-list shortlog branch tag blame grep cat-file describe"
-    " rev-parse ls-files ls-tree merge-base show-ref name-rev count-objects check-ignore remote"
-    " stash worktree reflog config version"
-).split()
-VALUES = (
-    "a b.txt out -o -oout --output=out --output out1 1 2 -1 5p HEAD HEAD~1 HEAD:a v1 main x=y . ./sub"
-    " ./trap.sh sh=./trap.sh --pre=./trap.sh --compress-program=./trap.sh -exec ./trap.sh ;"
-    " -delete -d -D -m -f -i --ext-diff --textconv --list -l -n -U -- +%s %s /w/out -w list get-url"
-    " -name *.txt --get --unset user.name -c core.pager=./trap.sh 1,2p w wout 5w -e 1e -print -fprint"
-).split()
-TRAP = "#!/bin/sh\ntouch \"$(dirname \"$0\")/SPRUNG\"\n"
+SUBCOMMANDS = [
+    "status",
+    "diff",
+    "log",
+    "show",
+    "whatchanged",
+    "rev-list",
+    "shortlog",
+    "branch",
+    "tag",
+    "blame",
+    "grep",
+    "cat-file",
+    "describe",
+    "rev-parse",
+    "ls-files",
+    "ls-tree",
+    "merge-base",
+    "show-ref",
+    "name-rev",
+    "count-objects",
+    "check-ignore",
+    "remote",
+    "stash",
+    "worktree",
+    "reflog",
+    "config",
+    "version",
+]
+VALUES = [
+    "a",
+    "b.txt",
+    "out",
+    "-o",
+    "-oout",
+    "--output=out",
+    "--output",
+    "out1",
+    "1",
+    "2",
+    "-1",
+    "5p",
+    "HEAD",
+    "HEAD~1",
+    "HEAD:a",
+    "v1",
+    "main",
+    "x=y",
+    ".",
+    "./sub",
+    "./trap.sh",
+    "sh=./trap.sh",
+    "--pre=./trap.sh",
+    "--compress-program=./trap.sh",
+    "-exec",
+    "./trap.sh",
+    ";",
+    "-delete",
+    "-d",
+    "-D",
+    "-m",
+    "-f",
+    "-i",
+    "--ext-diff",
+    "--textconv",
+    "--list",
+    "-l",
+    "-n",
+    "-U",
+    "--",
+    "+%s",
+    "%s",
+    "/w/out",
+    "-w",
+    "list",
+    "get-url",
+    "-name",
+    "*.txt",
+    "--get",
+    "--unset",
+    "user.name",
+    "-c",
+    "core.pager=./trap.sh",
+    "1,2p",
+    "w",
+    "wout",
+    "5w",
+    "-e",
+    "1e",
+    "-print",
+    "-fprint",
+]
+TRAP = '#!/bin/sh\ntouch "$(dirname "$0")/SPRUNG"\n'
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +184,12 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trap.write_text(TRAP)
     trap.chmod(0o755)
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
-    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "1"], ["tag", "v1"]):
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["commit", "-qm", "1"],
+        ["tag", "v1"],
+    ):
         subprocess.run([*git, *words], cwd=folder, check=True)
     (folder / "a").write_text("one\nthree\n")
     subprocess.run([*git, "commit", "-qam", "2"], cwd=folder, check=True)

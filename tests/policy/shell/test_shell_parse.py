@@ -172,7 +172,7 @@ def test_what_is_too_big_is_refused_and_not_guessed(text: str) -> None:
     "piece",
     ["[[ a ]] ", "((a)) ", "${", "$(", "`", "`a` ", "{", "{ ", "cat <<E\nx\nE\n", "cat <<E;",
      '"${', "a\n\\b", "<(", "case x in a) ", "$x|", "x=$x;", "rm $a; ", "for x in $y; do z; done; ",
-     "ls;", "eval '$x'; ", "bash -c 'x=$x; y'; "],
+     "ls;", "a=1;b=2;x=$x$a$b;rm $a $b; ", "eval '$x'; ", "bash -c 'x=$x; y'; "],
 )  # fmt: skip
 def test_what_takes_too_much_work_to_read_is_asked_about(piece: str) -> None:
     """On the tree before this some took minutes for 250 kB; now 200 ms are 20 million steps."""

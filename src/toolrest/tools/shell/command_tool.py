@@ -192,6 +192,7 @@ class CommandTool(Tool):
                 cwd=launch.cwd,
                 writable_roots=(*ctx.files.writable_roots, *PRIVATE),
                 known_shell=program is None or not program.writable,
+                shell=launch.shell,
             )
             changed = ctx.memo.get("changed")
             if isinstance(changed, GitArmed):
