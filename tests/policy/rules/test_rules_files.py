@@ -118,9 +118,10 @@ OPEN = [
     "env -S bash", "sudo --user=root -- sh", "lua5.4", "awk -f",
 ]  # fmt: skip
 CLOSED = [
-    "make", "uv run pytest", "python3 -m pytest", "bash build.sh", "bash -x build.sh", "npm run test",
-    "sudo apt-get install", "timeout 5 make", "git status", "git -C x push", "npx eslint", "gcc-12",
-    "xargs wc", "ssh host uptime", "env CI=1 make", "cargo test", "rm build.log", "python3 setup.py",
+    "make", "uv run pytest", "python3 -m pytest", "bash build.sh", "bash -x build.sh",
+    "npm run test", "sudo apt-get install", "timeout 5 make", "git status", "git -C x push",
+    "npx eslint", "gcc-12", "xargs wc", "ssh host uptime", "env CI=1 make", "cargo test",
+    "rm build.log", "python3 setup.py",
 ]  # fmt: skip
 
 

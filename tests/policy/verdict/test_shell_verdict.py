@@ -259,10 +259,11 @@ ALIKE = [
     "grep -n 'a(b)' f && wc -l f", "rg \"x y\" src; echo done", "sed -n 1,5p a", "echo 'a=(b)'",
 ]  # fmt: skip
 OTHERWISE = [
-    "ls *(e:'touch x':)", "ls *(.)", "cat =ls", "echo ${(e)x}", "echo \"${(e)x}\"", "ls <->", "ls <1-9>",
-    "nocorrect ls", "noglob ls", "repeat 3 ls", "echo $x[1]", "echo $x:h", "echo ${x:h}", "echo $=x",
-    "echo ${=x}", "echo $~x", "ls >! x", "ls &! cat y", "<a", "> x", "cat ~[x]/y", "ls; - cat y",
-    "() { ls }", "ls (a|b)", "ls a(N)", "echo ${${x}}", "true; nocorrect cat a",
+    "ls *(e:'touch x':)", "ls *(.)", "cat =ls", "echo ${(e)x}", "echo \"${(e)x}\"", "ls <->",
+    "ls <1-9>", "nocorrect ls", "noglob ls", "repeat 3 ls", "echo $x[1]", "echo $x:h",
+    "echo ${x:h}", "echo $=x", "echo ${=x}", "echo $~x", "ls >! x", "ls &! cat y", "<a", "> x",
+    "cat ~[x]/y", "ls; - cat y", "() { ls }", "ls (a|b)", "ls a(N)", "echo ${${x}}",
+    "true; nocorrect cat a",
 ]  # fmt: skip
 
 

@@ -174,13 +174,7 @@ class Judge:
         if simple.marks and any(mark & MAY_BE_EMPTY for mark in simple.marks[1:]):
             self._emptied(simple, segment, place, at)
         if simple.marks and self._values:
-            for variant in expanded(simple, self._values):
-                self._raise_by(variant, segment, place, at)
-                self.budget.commands -= 1
-                if self.budget.commands < 0:
-                    why = "what its variables hold is too much to be read"
-                    segment.raise_to(CommandClass.UNKNOWN, "unknown.budget", why)
-                    break
+            self._split(simple, segment, place, at)
         if simple.redirects:
             self._redirects(simple, segment, place)
         if at.flow is not None:
@@ -197,6 +191,16 @@ class Judge:
         argv = tuple(simple.argv[index] for index in kept)
         rest = replace(simple, argv=argv, marks=marks if any(marks) else ())
         self._raise_by(rest, segment, place, at)
+
+    def _split(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
+        """What variables hold may be words of its own to the shell."""
+        for variant in expanded(simple, self._values):
+            self._raise_by(variant, segment, place, at)
+            self.budget.commands -= 1
+            if self.budget.commands < 0:
+                why = "what its variables hold is too much to be read"
+                segment.raise_to(CommandClass.UNKNOWN, "unknown.budget", why)
+                break
 
     def _raise_by(self, variant: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
         """What the command may turn out to be is as dangerous as that."""
