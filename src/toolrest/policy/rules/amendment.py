@@ -30,6 +30,7 @@ _RUNNERS: dict[str, frozenset[str]] = {
     "cmd": wordset("/c /k"),
 }
 """Programs with verbs behind which another program, or a script, is named."""
+_KNOWN = _OPEN | _ALWAYS | _WRAPPERS | _RUNNERS.keys() | {"git"}
 _GIT_RUNS = {("bisect", "run"), ("submodule", "foreach")}
 _TAKES = wordset("-W -X -I -r -o -O -Q --require --import --loader --rcfile --init-file -File")
 _VERSION = re.compile(r"(?:\.exe)?\Z|[-.]?\d[\d.]*(?:\.exe)?\Z")
@@ -53,10 +54,14 @@ def is_banned(prefix: Sequence[str]) -> bool:
     words = tuple(prefix)
     if not words:
         return True
+    name = words[0].lower()
+    if name.isalpha():
+        return name in _KNOWN and _is_open(name, words)
     return any(_is_open(name, words) for name in _names(words[0]))
 
 
 def _names(program: str) -> set[str]:
+    """The names of the program's file, by itself and behind links, without a version."""
     paths = {program, os.path.realpath(program)} if program.startswith("/") else {program}
     bases = {path.replace("\\", "/").rpartition("/")[2].lower() or path for path in paths}
     return {_VERSION.sub("", base, count=1) or base for base in bases}

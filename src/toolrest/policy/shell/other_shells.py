@@ -6,6 +6,8 @@ import re
 
 from toolrest.policy.shell.script import Script, UnreadPart
 
+UNLIKE = frozenset(("zsh", "powershell", "cmd"))
+
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
 _SINGLE = re.compile(r"\\.|'[^']*'|(\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
 
@@ -23,11 +25,9 @@ _WORDS = re.compile(
 
 
 def unread_in(shell: str, text: str, script: Script) -> UnreadPart | None:
-    """Why what is known of a line read by bash does not hold in another shell; None if it does."""
-    if shell in ("powershell", "cmd"):
-        return UnreadPart("unknown.shell", f"the language of {shell} is not understood")
+    """Why what is known of a line as bash reads it does not hold in a shell of UNLIKE, or None."""
     if shell != "zsh":
-        return None
+        return UnreadPart("unknown.shell", f"the language of {shell} is not understood")
     bare = _QUOTED.sub("x", text)
     if _EXPANSIONS.search(_SINGLE.sub(_kept, text)) or _WORDS.search(bare):
         return UnreadPart("unknown.shell", "zsh reads it otherwise than bash")

@@ -34,7 +34,7 @@ def judge(
     roots = (cwd, "/tmp") if writable_roots is None else tuple(writable_roots)  # noqa: S108
     judging = Judge(cwd, roots, _home(os.environ.get("HOME")) if home is None else home)
     if isinstance(command, str):
-        judging.script(command, judging.place, 0, shell or "bash")
+        judging.script(command, judging.place, 0, shell or "")
         argv: tuple[str, ...] = (command,)
     else:
         argv = tuple(command)

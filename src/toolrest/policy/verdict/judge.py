@@ -20,7 +20,7 @@ from toolrest.policy.dangerous.targets import dangerous_write
 from toolrest.policy.shell.budget import Budget
 from toolrest.policy.shell.constants import expanded, possible_values
 from toolrest.policy.shell.nested import SHELLS, Inner, Unwrapped, unwrap
-from toolrest.policy.shell.other_shells import unread_in
+from toolrest.policy.shell.other_shells import UNLIKE, unread_in
 from toolrest.policy.shell.parse import parse
 from toolrest.policy.shell.place import CdTracker, WorkingDirs, variables_of
 from toolrest.policy.shell.script import MAY_BE_EMPTY, Script, Simple
@@ -109,8 +109,10 @@ class Judge:
 
     def script(self, text: str, place: WorkingDirs, depth: int, shell: str = "") -> None:
         """The text of a script; `shell` reads it, if not the one that reads what is around it."""
-        outer = self._shell
-        self._shell = shell or outer
+        if not shell or shell == self._shell:
+            self._script(text, place, depth)
+            return
+        outer, self._shell = self._shell, shell
         self._script(text, place, depth)
         self._shell = outer
 
@@ -119,8 +121,8 @@ class Judge:
         if script.too_big or depth > MAX_NESTING:
             why = script.too_big or f"scripts are nested more than {MAX_NESTING} deep"
             self._add((), CommandClass.REFUSED, "refused.size", why, depth)
-        unread = unread_in(self._shell, text, script) if self._shell else None
-        for problem in (*script.problems, *filter(None, (unread,))):
+        unread = unread_in(self._shell, text, script) if self._shell in UNLIKE else None
+        for problem in script.problems if unread is None else (*script.problems, unread):
             self._add((), CommandClass.UNKNOWN, problem.rule, problem.why, depth)
         for shape in sorted(script.constructs):
             self._add((), CommandClass.RUNS, f"shape.{shape}", _SHAPES[shape], depth)
@@ -134,8 +136,9 @@ class Judge:
 
     def _commands(self, script: Script, text: str, place: WorkingDirs, depth: int) -> None:
         self._scripts.append(script)
-        for name, values in possible_values(script).items():
-            self._values.setdefault(name, []).extend(values)
+        if script.constructs:
+            for name, values in possible_values(script).items():
+                self._values.setdefault(name, []).extend(values)
         flow = Flow(script) if may_flow(text) else None
         known: dict[str, str] = {}
         if "$" in text:
