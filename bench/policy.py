@@ -1,4 +1,4 @@
-"""µs per shell verdict over the command table, and ms for ten thousand segments.
+"""µs per shell verdict over the command table; ms for ten thousand segments, for 250 kB of tangle.
 
 A verdict is everything between a command line and its answer: reading, judging, and deciding
 in one mode. `python bench/policy.py [--json]`.
@@ -15,6 +15,7 @@ from pathlib import Path
 TABLE = Path(__file__).parents[1] / "tests" / "data" / "commands.jsonl"
 ROUNDS = 20
 JOINTS = ("; ", " && ", " | ", "\n")
+TANGLES = ("[[ a ]] ", "((a)) ", "${", "$(", "`", "{", "cat <<E\nx\nE\n", "rm $a; ")
 
 
 def verdicts() -> dict[str, float]:
@@ -58,10 +59,27 @@ def ten_thousand() -> dict[str, float]:
     return found
 
 
+def tangled() -> dict[str, float]:
+    """Milliseconds of processor time until 250 kB that no shell would take are given up."""
+    from toolrest.policy.verdict.command import judge
+
+    found = {}
+    for piece in TANGLES:
+        text = piece * (250_000 // len(piece))
+        start = time.process_time()
+        judge(text, cwd="/w", home="/h")
+        found[piece.strip()] = (time.process_time() - start) * 1e3
+    return found
+
+
 def main() -> None:
-    row, long = verdicts(), ten_thousand()
+    row, long, tangles = verdicts(), ten_thousand(), tangled()
     if "--json" in sys.argv:
-        print(json.dumps({"verdicts": row, "ten_thousand_segments_ms": long}))
+        print(
+            json.dumps(
+                {"verdicts": row, "ten_thousand_segments_ms": long, "tangled_250_kb_ms": tangles}
+            )
+        )
         return
     print(f"{row['commands']} commands of the table, quickest of {ROUNDS} rounds each")
     print(f"  median {row['median_us']:8.1f} µs")
@@ -70,6 +88,8 @@ def main() -> None:
     print(f"  first  {row['first_us']:8.1f} µs (loads the grammar)")
     for joint, milliseconds in long.items():
         print(f"10,000 segments joined by {joint:7} {milliseconds:8.1f} ms")
+    for piece, milliseconds in tangles.items():
+        print(f"250 kB of {piece!r:23} {milliseconds:8.1f} ms")
 
 
 if __name__ == "__main__":

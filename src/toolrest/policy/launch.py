@@ -22,6 +22,10 @@ class Changed(Exception):
     """Something differs from what was judged: the call is judged, and asked about, once more."""
 
 
+class GitArmed(Changed):
+    """Git may run what a repository's configuration names: it does more than look."""
+
+
 class Program(NamedTuple):
     """An executable file, and how to recognise it.
 

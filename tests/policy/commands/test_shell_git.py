@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolrest.policy.commands.git import disarmed_git
+from toolrest.policy.commands.git import LISTING, disarmed_git, listed_names
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.verdict import CommandClass
 
@@ -27,7 +27,10 @@ LOOKS = [
     "git blame a.trap",
     "git branch -a",
     "git stash list",
-    "git describe --always --dirty",
+    "git describe --always",
+    "git diff --ignore-submodules=dirty",
+    "git ls-files -m -o",
+    "git tag -n3",
     "git grep -n one",
     "git ls-files",
 ]
@@ -77,6 +80,19 @@ class Trapped:
         )
         return done.stdout
 
+    def disarmed(self) -> dict[str, str]:
+        """The environment for git that only looks, made as for a command."""
+        done = subprocess.run(
+            ["sh", "-c", LISTING],
+            cwd=self.folder,
+            env=self.env | (disarmed_git() or {}),
+            capture_output=True,
+            check=True,
+        )
+        env = disarmed_git(listed_names(done.stdout) or ())
+        assert env is not None
+        return env
+
     def sprung(self) -> set[str]:
         found = {marker.name for marker in self.markers.iterdir()}
         for marker in self.markers.iterdir():
@@ -120,8 +136,7 @@ def test_the_traps_are_real(trapped: Trapped) -> None:
 
 
 def test_nothing_runs_once_git_is_disarmed(trapped: Trapped) -> None:
-    names = trapped.git("config", "--list", "--name-only", "-z").split("\0")
-    env = disarmed_git(name for name in names if name)
+    env = trapped.disarmed()
     trapped.sprung()
     for line in LOOKS:
         verdict = judge(line, cwd=str(trapped.folder))
@@ -132,8 +147,7 @@ def test_nothing_runs_once_git_is_disarmed(trapped: Trapped) -> None:
 
 
 def test_disarmed_git_still_shows_what_there_is_to_see(trapped: Trapped) -> None:
-    names = trapped.git("config", "--list", "--name-only", "-z").split("\0")
-    env = disarmed_git(name for name in names if name)
+    env = trapped.disarmed()
     assert "a.trap" in trapped.git("status", "--short", env=env)
     assert "+two" in trapped.git("diff", env=env)
     assert "+one" in trapped.git("log", "-p", env=env)
@@ -144,12 +158,88 @@ def test_a_repository_without_traps_works_as_ever(trapped: Trapped) -> None:
     trapped.git("clone", "-q", str(trapped.folder), str(plain))
     trapped.folder = plain
     (plain / "a.trap").write_text("one\nthree\n")
-    assert "+three" in trapped.git("diff", env=disarmed_git())
-    assert "first" in trapped.git("log", env=disarmed_git())
-    assert "a.trap" in trapped.git("status", "-s", env=disarmed_git())
+    assert "+three" in trapped.git("diff", env=trapped.disarmed())
+    assert "first" in trapped.git("log", env=trapped.disarmed())
+    assert "a.trap" in trapped.git("status", "-s", env=trapped.disarmed())
 
 
 def test_folders_are_named_where_git_looks() -> None:
     verdict = judge("cd sub && git status; git log", cwd="/w")
     assert verdict.git_folders == ("/w/sub", "/w")
     assert judge("cd $X && git status", cwd="/w").kind == CommandClass.RUNS
+
+
+def _with_submodule(trapped: Trapped, tmp_path: Path) -> None:
+    """A submodule whose own configuration has the traps, and which wants to be looked into."""
+    (tmp_path / "inner").mkdir()
+    inner = Trapped(tmp_path / "inner")
+    trapped.git("-c", "protocol.file.allow=always", "submodule", "add", str(inner.folder), "sub")
+    trapped.git("commit", "-qm", "with a submodule")
+    shutil.copy(inner.folder / ".git/config", trapped.folder / ".git/modules/sub/config")
+    (trapped.folder / "sub/a.trap").write_text("one\nthree\n")
+    os.utime(trapped.folder / "sub/a.trap", (1, 1))
+    trapped.git("config", "-f", ".gitmodules", "submodule.sub.ignore", "none")
+    trapped.git("config", "diff.submodule", "diff")
+    trapped.git("config", "status.submoduleSummary", "true")
+    trapped.git("config", "submodule.recurse", "true")
+    trapped.markers = inner.markers
+
+
+@pytest.mark.parametrize("kept", ["worktree", "index"])
+def test_nothing_of_a_submodule_runs_once_git_is_disarmed(
+    trapped: Trapped, tmp_path: Path, kept: str
+) -> None:
+    """On the tree before this the filters that a submodule's own settings name were run."""
+    _with_submodule(trapped, tmp_path)
+    if kept == "index":
+        trapped.git("add", ".gitmodules")
+        (trapped.folder / ".gitmodules").unlink()
+    trapped.sprung()
+    trapped.git("status")
+    assert trapped.sprung(), "the traps are no traps"
+    env = trapped.disarmed()
+    for line in LOOKS:
+        assert judge(line, cwd=str(trapped.folder)).kind == CommandClass.SAFE
+        trapped.git(*line.split()[1:], env=env)
+        assert trapped.sprung() == set(), line
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["git diff --ignore-submodules=none", "git diff --submodule=diff", "git describe --dirty",
+     "git log --remerge-diff", "git log --diff-merges=remerge", "git ls-files --recurse-submodules",
+     "git diff -U --output=x", "git log -U --output=x", "git diff -U3x", "git tag -n -d v1",
+     "git tag -n -f v1", "git log --author --output=x", "git branch --contains -D"],
+)  # fmt: skip
+def test_what_looks_into_submodules_or_takes_its_words_otherwise_is_no_look(line: str) -> None:
+    """On the tree before this each of them counted as a look."""
+    assert judge(line, cwd="/w").kind == CommandClass.RUNS
+
+
+def test_a_missing_object_is_not_fetched(trapped: Trapped, tmp_path: Path) -> None:
+    """On the tree before this git asked a promisor remote, and ran what its settings name."""
+    marker = tmp_path / "fetched"
+    trapped.git("config", "remote.origin.url", str(tmp_path))
+    trapped.git("config", "remote.origin.uploadpack", f"touch {marker};")
+    trapped.git("config", "remote.origin.promisor", "true")
+    trapped.git("config", "core.repositoryFormatVersion", "1")
+    trapped.git("config", "extensions.partialClone", "origin")
+    blob = trapped.git("rev-parse", "HEAD:a.trap").strip()
+    (trapped.folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    trapped.git("cat-file", "-p", blob)
+    assert marker.exists()
+    marker.unlink()
+    env = trapped.disarmed()
+    assert env["GIT_NO_LAZY_FETCH"] == "1"
+    trapped.git("cat-file", "-p", blob, env=env)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("output", [b"core.bare\0", b"toolrest.disarmed\0filter.\xff.clean\0"])
+def test_a_listing_that_cannot_be_overruled_is_none(output: bytes) -> None:
+    """On the tree before this an old git, or a name that is no UTF-8, counted as disarmed."""
+    assert listed_names(output) is None
+
+
+def test_more_programs_than_an_environment_takes_cannot_be_overruled() -> None:
+    assert disarmed_git(f"filter.f{number}.clean" for number in range(5_000)) is None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from pathlib import Path
 
 import pytest
 
 from toolrest.errors import ConfigError
+from toolrest.policy.rules.book import rule_book
 from toolrest.policy.rules.files import (
     allow_line,
     append_allow,
@@ -102,6 +104,48 @@ def test_prefixes_that_allow_nearly_anything_are_refused(tmp_path: Path, prefix:
     with pytest.raises(ConfigError):
         append_allow(str(tmp_path), prefix)
     assert not (tmp_path / "rules").exists()
+
+
+OPEN = [
+    "/usr/bin/python3", "python3.12", "/usr/bin/python3.11 -u", "python3 -W ignore", "bash -x",
+    "bash -o pipefail", "/opt/bin/zsh -f", "sudo -n", "sudo -u root", "sudo -n bash", "env -i",
+    "/usr/bin/env", "/usr/bin/env python3", "env X=1", "env X=1 sh", "busybox sh", "busybox",
+    "timeout 5", "timeout 5 bash -c", "nice -n 5 python", "nohup sh", "command bash", "exec -a x",
+    "xargs -0", "xargs sh", "xargs -n 1 rm", "find . -name", "parallel -j2", "ssh host", "su root",
+    "ssh host bash", "git -C x", "git --no-pager", "git bisect run", "rm -rf", "node --inspect",
+    "perl -w -I lib", "uv run python", "uv run -q", "poetry run bash", "npm exec", "deno run -A",
+    "npx -y", "python.exe", "C:\\\\Python\\\\python.exe", "pwsh -NoProfile", "watch -n 1",
+    "env -S bash", "sudo --user=root -- sh", "lua5.4", "awk -f",
+]  # fmt: skip
+CLOSED = [
+    "make", "uv run pytest", "python3 -m pytest", "bash build.sh", "bash -x build.sh",
+    "npm run test", "sudo apt-get install", "timeout 5 make", "git status", "git -C x push",
+    "npx eslint", "gcc-12", "xargs wc", "ssh host uptime", "env CI=1 make", "cargo test",
+    "rm build.log", "python3 setup.py",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", OPEN)
+def test_the_program_is_known_however_it_is_spelled(tmp_path: Path, line: str) -> None:
+    """On the tree before this nearly all of them could become a rule."""
+    with pytest.raises(ConfigError):
+        append_allow(str(tmp_path), shlex.split(line))
+    with pytest.raises(ConfigError):
+        rule_book(None, commands={line: "allow"})
+    assert not (tmp_path / "rules").exists()
+
+
+@pytest.mark.parametrize("line", CLOSED)
+def test_a_prefix_that_names_what_it_runs_can_become_a_rule(tmp_path: Path, line: str) -> None:
+    append_allow(str(tmp_path), shlex.split(line))
+    assert rule_book(None, commands={line: "allow"}).rules.by_program
+
+
+def test_a_link_to_an_interpreter_is_one(tmp_path: Path) -> None:
+    """On the tree before this a rule went by the link's name."""
+    (tmp_path / "tool").symlink_to("/usr/bin/python3")
+    with pytest.raises(ConfigError):
+        append_allow(str(tmp_path), [str(tmp_path / "tool")])
 
 
 def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:

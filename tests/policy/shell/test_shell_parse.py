@@ -168,6 +168,29 @@ def test_what_is_too_big_is_refused_and_not_guessed(text: str) -> None:
     assert kinds == [CommandClass.REFUSED]
 
 
+@pytest.mark.parametrize(
+    "piece",
+    ["[[ a ]] ", "((a)) ", "${", "$(", "`", "`a` ", "{", "{ ", "cat <<E\nx\nE\n", "cat <<E;",
+     '"${', "a\n\\b", "<(", "case x in a) ", "$x|", "x=$x;", "rm $a; ", "for x in $y; do z; done; ",
+     "ls;", "a=1;b=2;x=$x$a$b;rm $a $b; ", "eval '$x'; ", "bash -c 'x=$x; y'; "],
+)  # fmt: skip
+def test_what_takes_too_much_work_to_read_is_asked_about(piece: str) -> None:
+    """On the tree before this some took minutes for 250 kB; now 200 ms are 20 million steps."""
+    text = piece * (250_000 // len(piece))
+    judge("ls $x", cwd="/w")
+    kinds: list[CommandClass] = []
+    assert effort(lambda: kinds.append(judge(text, cwd="/w").kind)) < 40
+    assert kinds[0] >= CommandClass.UNKNOWN
+
+
+def test_the_budget_holds_for_all_scripts_of_a_command_line_together() -> None:
+    """On the tree before this each nested script had as much time as the first."""
+    scripts = [f"eval '$x{number} [[ a ]]'" for number in range(2_000)]
+    assert judge(scripts[0], cwd="/w").segments[0].rule != "unknown.budget"
+    rules = {segment.rule for segment in judge("; ".join(scripts), cwd="/w").segments}
+    assert "unknown.budget" in rules
+
+
 def test_scripts_nested_too_deep_are_refused() -> None:
     script = "rm -rf /"
     for _ in range(10):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from toolrest.policy.effects import Risk
@@ -230,3 +232,60 @@ def test_of_plainly_dangerous_and_plainly_safe_commands_only_the_safe_run_unaske
     assert len(dangerous) >= 33
     assert [c for c in dangerous if look(c).kind == CommandClass.SAFE] == []
     assert [c for c in SAFE if look(c).kind != CommandClass.SAFE] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a='-rf /'; rm $a", "a=/; rm -rf $a", "a='-rf'; b=/; rm $a $b", "a='rm -rf /'; $a",
+     "a=x; a='-rf /'; rm $a", "export a='-rf /'; rm ${a}", "for i in 1; do a='-rf /'; rm $a; done",
+     "f() { a='-r /'; rm $a; }; f", "a='-rf /'; sudo rm $a", "a='f /'; rm -r$a", "a='-rf *'; rm $a",
+     "a='rm -rf /'; sudo $a", "d=/etc; a='-rf'; rm $a $d"],
+)  # fmt: skip
+def test_the_words_that_a_variable_is_split_into_hide_no_danger(line: str) -> None:
+    """On the tree before this most of them ran in the sandbox unasked."""
+    assert look(line).kind == CommandClass.DANGEROUS
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a='x y'; rm $a", "a='-f x'; rm $a", "m='fix / clean'; git commit -m \"$m\"", "a=/; ls $a"],
+)
+def test_words_that_do_no_harm_are_no_danger(line: str) -> None:
+    assert look(line).kind == CommandClass.RUNS
+
+
+ALIKE = [
+    "ls -la src", "git diff HEAD~1", "git log --format='%h %s' | head -5", "cat a 2>/dev/null",
+    "grep -n 'a(b)' f && wc -l f", "rg \"x y\" src; echo done", "sed -n 1,5p a", "echo 'a=(b)'",
+]  # fmt: skip
+OTHERWISE = [
+    "ls *(e:'touch x':)", "ls *(.)", "cat =ls", "echo ${(e)x}", "echo \"${(e)x}\"", "ls <->",
+    "ls <1-9>", "nocorrect ls", "noglob ls", "repeat 3 ls", "echo $x[1]", "echo $x:h",
+    "echo ${x:h}", "echo $=x", "echo ${=x}", "echo $~x", "ls >! x", "ls &! cat y", "<a", "> x",
+    "cat ~[x]/y", "ls; - cat y", "() { ls }", "ls (a|b)", "ls a(N)", "echo ${${x}}",
+    "true; nocorrect cat a",
+]  # fmt: skip
+
+
+def in_shell(line: str, shell: str) -> Judgement:
+    return judge(line, cwd="/home/u/proj", home="/home/u", shell=shell)
+
+
+@pytest.mark.parametrize("line", ALIKE)
+def test_zsh_and_bash_read_these_alike(line: str) -> None:
+    assert in_shell(line, "zsh").kind == in_shell(line, "bash").kind == CommandClass.SAFE
+
+
+@pytest.mark.parametrize("line", OTHERWISE)
+def test_what_zsh_reads_otherwise_is_not_understood(line: str) -> None:
+    """On the tree before this every line was judged as one of bash."""
+    assert in_shell(line, "zsh").kind >= CommandClass.UNKNOWN
+    assert look(["zsh", "-c", line]).kind >= CommandClass.UNKNOWN
+    assert look(f"zsh -c {shlex.quote(line)}").kind >= CommandClass.UNKNOWN
+
+
+@pytest.mark.parametrize("shell", ["powershell", "cmd"])
+def test_lines_of_other_shells_are_not_understood(shell: str) -> None:
+    """On the tree before this every line was judged as one of bash."""
+    assert in_shell("ls", shell).kind == CommandClass.UNKNOWN
+    assert look([f"{shell}.exe", "/c", "dir"]).kind == CommandClass.UNKNOWN

@@ -688,3 +688,63 @@ async def test_looking_at_a_running_command_is_not_asked_about_again(tmp_path: P
     rest = rest_in(tmp_path, approval_policy="untrusted")
     assert rest.explain("write_stdin", {"session_id": 1}).verdict == "allow"
     assert rest.explain("write_stdin", {"session_id": 1, "chars": "x\n"}).verdict == "ask"
+
+
+@pytest.mark.usefixtures("any_sandbox")
+async def test_a_long_script_is_judged_in_a_thread_and_keeps_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the tree before this the event loop stood still meanwhile."""
+    import threading
+
+    from toolrest.policy.verdict import command
+
+    judge, on_loop = command.judge, {}
+
+    def watched(line: str, **named: Any) -> Any:
+        on_loop[line] = threading.current_thread() is threading.main_thread()
+        return judge(line, **named)
+
+    monkeypatch.setattr(command, "judge", watched)
+    long = "echo first >f\n" + "true 'a b'; " * 1_000
+    async with rest_in(tmp_path) as rest:
+        written, read = await asyncio.gather(
+            rest.call("exec_command", {"cmd": long, "login": False}),
+            rest.call("exec_command", {"cmd": "cat f", "login": False}),
+        )
+    assert parsed(written)["code"] == "0"
+    assert "first" in read.text
+    assert on_loop == {long: False, "cat f": True}
+
+
+def _git_says(folder: Path, *, size: int = 0, code: int = 0) -> None:
+    """A repository with so many bytes of settings, or with settings that git cannot read."""
+    import subprocess
+
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    lines = "".join(f"\tname{number}{'x' * 90} = 1\n" for number in range(size // 100))
+    end = "[broken\n" if code else ""
+    with (folder / ".git/config").open("a") as config:
+        config.write(f"[many]\n{lines}[diff]\n\texternal = ./trap.sh\n{end}")
+
+
+@pytest.mark.usefixtures("any_sandbox")
+@pytest.mark.parametrize("broken", [{"size": 1 << 21}, {"code": 1}])
+async def test_git_whose_settings_cannot_be_listed_is_not_taken_for_a_look(
+    tmp_path: Path, broken: dict[str, int]
+) -> None:
+    """On the tree before this a listing that was cut or failed counted as whole."""
+    _git_says(tmp_path, **broken)
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return False
+
+    settings = {"approval_policy": "untrusted"}
+    async with rest_in(tmp_path, on_ask=approver, settings=settings) as rest:
+        output = await rest.call("exec_command", {"cmd": "git diff", "login": False})
+    assert output.failure is not None
+    assert output.failure.kind == "approval_denied"
+    assert [request.command[-1] for request in asked] == ["git diff"]
+    assert "could not be listed" in asked[0].reason

@@ -83,14 +83,16 @@ def check_command(config: Config, command: str | Sequence[str], workspace: str) 
         network=network_of(settings) != "off",
     )
     roots = (*files.writable_roots, *PRIVATE)
-    verdict = judge(command, cwd=files.cwd, writable_roots=roots)
+    shell = Shells.of_this_user(os.environ, avoid=files.writable_roots).default()
+    verdict = judge(command, cwd=files.cwd, writable_roots=roots, shell=shell.kind)
 
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
         return known.memory.grants.covering(need, cwds) is not None
 
     found = outcome(verdict, known.book.rules, setting)
     if found.answer == Answer.ASK and setting.mode != "strict":
-        how = RunsHow(found.leaves, _resolver(files), _shell(command, files))
+        is_script = isinstance(command, str)
+        how = RunsHow(found.leaves, _resolver(files), shell.path if is_script else "")
         granted = granted_by(stored, how)
         again = outcome(verdict, known.book.rules, setting, granted=granted)
         found = again if again.answer == Answer.ALLOW else found
@@ -108,12 +110,6 @@ def _resolver(files: PathPolicy) -> Callable[[Segment], str]:
         return "" if program is None else program.path
 
     return resolve
-
-
-def _shell(command: str | Sequence[str], files: PathPolicy) -> str:
-    if not isinstance(command, str):
-        return ""
-    return Shells.of_this_user(os.environ, avoid=files.writable_roots).default().path
 
 
 _SHOWN = (

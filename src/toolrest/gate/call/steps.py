@@ -36,7 +36,8 @@ async def run_hooks(walk: Walk, call: ResolvedCall) -> None:
 async def wait_for_turn(walk: Walk, call: ResolvedCall) -> None:
     """Wait for the scheduler: calls that conflict run one after the other, in call order."""
     if not walk.is_part_of_another():
-        walk.ticket = walk.gate.scheduler.enter(call.effects)
+        if walk.ticket is None:
+            walk.ticket = walk.gate.scheduler.enter(call.effects)
         await walk.gate.scheduler.wait(walk.ticket)
 
 
@@ -71,6 +72,7 @@ async def _take_effects(walk: Walk, call: ResolvedCall, effects: Effects) -> Non
     call.risk = call.tool.level(effects)
     if walk.ticket is not None:
         walk.gate.scheduler.release(walk.ticket)
+        walk.ticket = None
         await wait_for_turn(walk, call)
 
 
@@ -126,5 +128,7 @@ async def take_steps(walk: Walk) -> ToolOutput:
             walk.changed = f"changed since it was judged: {changed}"
             call.ctx.outside = False
             call.ctx.memo.clear()
-            await _take_effects(walk, call, call.tool.effects(call.args, call.ctx))
+            call.ctx.memo["changed"] = changed
+            effects = await walk.find_effects(call.tool, call.args, call.ctx)
+            await _take_effects(walk, call, effects)
     raise Rejected(f"not run: what it would do keeps changing: {walk.changed}")

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _NOTHING = Effects.none()
 _LARGE = 1 << 20
+_LONG = 1 << 13
 
 
 @dataclass(slots=True)
@@ -132,7 +133,7 @@ class Walk:
         self.parent = outer if outer is not None and outer.gate is self.gate else None
         token = _current.set(self)
         try:
-            self.call = self._enter()
+            self.call = await self._enter()
             output = await self._finished(await take_steps(self))
             if self.aborting and output.failure is None:
                 output = self.aborted("the work finished all the same")
@@ -177,7 +178,7 @@ class Walk:
 
     # 1: which tool, which arguments, what will it touch
 
-    def _enter(self) -> ResolvedCall:
+    async def _enter(self) -> ResolvedCall:
         gate = self.gate
         unknown: tuple[str, ...] = ()
         try:
@@ -189,7 +190,21 @@ class Walk:
             raise RespondToModel("arguments are nested too deeply", kind="input_invalid") from None
         finally:
             emit_begin(self, unknown)
-        return self._understood(found.tool, decoded.args)
+        tool, args = found.tool, decoded.args
+        if self._takes_long(tool) and not self.is_part_of_another():
+            # Its place in the queue is taken before; a call of that size runs alone.
+            self.ticket = gate.scheduler.enter(Effects.unknown())
+        ctx = self._context(tool)
+        return self._resolved(tool, args, ctx, await self.find_effects(tool, args, ctx))
+
+    def _takes_long(self, tool: Tool) -> bool:
+        return tool.slow_effects and self.route is not None and len(self.route.text) > _LONG
+
+    async def find_effects(self, tool: Tool, args: Any, ctx: Context) -> Effects:
+        """What the call will touch; worked out in a thread where that may take long."""
+        if self._takes_long(tool):
+            return await ctx.in_thread(tool.effects, args, ctx)
+        return tool.effects(args, ctx)
 
     def _decode(self, found: Route) -> Decoded:
         self.route, self.tool = found, found.tool
@@ -197,9 +212,12 @@ class Walk:
         self.fingerprint = fingerprint_of(found)
         return found.decode()
 
-    def _understood(self, tool: Tool, args: Any) -> ResolvedCall:
-        ctx = self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
-        self.effects = canonical_effects(tool.effects(args, ctx), ctx)
+    def _context(self, tool: Tool) -> Context:
+        self.ctx = Context(self.gate.services, self.call_id, tool.name, self.turn.id)
+        return self.ctx
+
+    def _resolved(self, tool: Tool, args: Any, ctx: Context, effects: Effects) -> ResolvedCall:
+        self.effects = canonical_effects(effects, ctx)
         if getattr(self.item, "repaired", ()):
             from toolrest.gate.call.understand import refuse_repaired
 
@@ -211,7 +229,8 @@ class Walk:
         if self.route is None:
             raise RespondToModel("there is no call to change")
         found = self.route.with_input(values)
-        return self._understood(found.tool, self._decode(found).args)
+        args, ctx = self._decode(found).args, self._context(found.tool)
+        return self._resolved(found.tool, args, ctx, found.tool.effects(args, ctx))
 
     def _count(self) -> None:
         gate = self.gate

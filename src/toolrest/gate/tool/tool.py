@@ -106,6 +106,8 @@ class Tool:
     """A second call with the same arguments changes nothing more (MCP's `idempotentHint`)."""
     polling: bool = False
     """Repeating the same call is normal, so loop detection ignores it."""
+    slow_effects: bool = False
+    """Working out what a long call touches takes long: `effects` is then called in a thread."""
     only_reads: bool = False
     """A call only reads from another server, one that the user trusts."""
     rejects_unknown_fields: bool = False

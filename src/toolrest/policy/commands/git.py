@@ -17,11 +17,11 @@ _DIFF = wordset(
     "--stat --shortstat --numstat --dirstat --summary --name-only --name-status --patch --no-patch"
     " --raw --cached --staged --check --quiet --exit-code --color --no-color --word-diff"
     " --color-words --color-moved --ignore-all-space --ignore-space-change --ignore-blank-lines"
-    " --ignore-space-at-eol --ignore-cr-at-eol --ignore-submodules --minimal --patience"
+    " --ignore-space-at-eol --ignore-cr-at-eol --minimal --patience"
     " --histogram --no-renames --find-renames --find-copies --find-copies-harder --full-index"
     " --binary --text --abbrev --unified --diff-filter --relative --no-ext-diff --no-textconv"
     " --no-index --merge-base --function-context --inter-hunk-context --pickaxe-all --no-prefix"
-    " --submodule --compact-summary --patch-with-stat --diff-algorithm"
+    " --compact-summary --patch-with-stat --diff-algorithm"
 )
 _LOG = _DIFF | wordset(
     "--oneline --graph --all --decorate --no-decorate --max-count --skip --since --after --until"
@@ -32,7 +32,7 @@ _LOG = _DIFF | wordset(
     " --left-right --cherry-pick"
     " --cherry-mark --cherry --full-history --ancestry-path --no-walk --walk-reflogs --notes"
     " --no-notes --parents --children --boundary --source --no-pager --count --not --cc"
-    " --diff-merges --remerge-diff --clear-decorations --min-parents --max-parents"
+    " --clear-decorations --min-parents --max-parents"
 )  # fmt: skip
 _LIST = wordset(
     "--list --all --remotes --verbose --show-current --contains --no-contains --merged --no-merged"
@@ -41,22 +41,33 @@ _LIST = wordset(
 )
 
 
+_WHOLE = wordset("--ignore-submodules --ignore-submodules=all --ignore-submodules=dirty")
+"""Options that may be there as they stand, with no other value: what lies in a submodule has a
+configuration of its own."""
+
+
 class _Form(NamedTuple):
-    """`operands` None: any; else only when one of the listed options asks for a listing."""
+    """How a subcommand takes its words.
+
+    `takes` and `long_takes` are options that need a value, here or in the next word; the value of
+    those in `attached` is a number in the same word, or there is none. `operands` None: any; else
+    only when one of the listed options asks for a listing.
+    """
 
     flags: str
     longs: frozenset[str] | None
     takes: str = ""
     long_takes: frozenset[str] = frozenset()
     operands: frozenset[str] | None = None
+    attached: str = ""
 
 
 _LOG_TAKES = wordset(
     "--since --after --until --before --author --committer --grep --max-count --skip"
 )
 _LIST_TAKES = wordset("--contains --no-contains --merged --no-merged --sort --format --points-at")
-_DIFF_FORM = _Form("abpsuwzMCBRDW0123456789", _DIFF, "SGUOl")
-_LOG_FORM = _Form("abpsuwzMCBRDWciEFPgm0123456789", _LOG, "SGUOlnL", _LOG_TAKES)
+_DIFF_FORM = _Form("abpsuwzMCBRDW0123456789", _DIFF, "SGOl", attached="U")
+_LOG_FORM = _Form("abpsuwzMCBRDWciEFPgm0123456789", _LOG, "SGOlnL", _LOG_TAKES, attached="U")
 _ANY = _Form("", None)
 _FORMS: dict[str, _Form] = {
     "status": _Form(
@@ -73,7 +84,7 @@ _FORMS: dict[str, _Form] = {
     "rev-list": _LOG_FORM,
     "shortlog": _Form("sneczw0123456789", _LOG | wordset("--summary --numbered --email")),
     "branch": _Form("avrli", _LIST, "", _LIST_TAKES, wordset("--list")),
-    "tag": _Form("li", _LIST, "n", _LIST_TAKES, wordset("--list -l -n")),
+    "tag": _Form("li", _LIST, "", _LIST_TAKES, wordset("--list -l -n"), "n"),
     "blame": _Form("lsfnpwetcCM0123456789", wordset("--porcelain --line-porcelain --show-name"
         " --show-number --show-email --date --abbrev"), "L"),
     "grep": _Form(
@@ -87,10 +98,18 @@ _FORMS: dict[str, _Form] = {
         "ABCemf",
     ),
     "cat-file": _Form("tsep", frozenset()),
-    "describe": _Form("", wordset("--tags --always --dirty --long --all --abbrev --match"
+    "describe": _Form("", wordset("--tags --always --long --all --abbrev --match"
         " --exact-match --contains --first-parent")),
     "rev-parse": _ANY,
-    "ls-files": _ANY,
+    "ls-files": _Form(
+        "zdcmoiuktvsf",
+        wordset(
+            "--cached --deleted --modified --others --ignored --stage --unmerged --killed --exclude"
+            " --exclude-standard --directory --no-empty-directory --error-unmatch --full-name"
+            " --deduplicate --eol --abbrev --debug --format"
+        ),
+        "x",
+    ),
     "ls-tree": _ANY,
     "merge-base": _ANY,
     "show-ref": _ANY,
@@ -146,8 +165,11 @@ def _only_looks(words: tuple[str, ...], form: _Form) -> bool:
         if word == "--":
             operands = operands or next(rest, None) is not None
             break
-        value_follows = _option(word, form, form.longs, given)
-        if value_follows is None or (value_follows and _SIGNED.search(next(rest, ""))):
+        value_follows = word not in _WHOLE and _option(word, form, form.longs, given)
+        if value_follows is None:
+            return False
+        # A value that looks like an option may be one to another version of git.
+        if value_follows and ((value := next(rest, "-"))[:1] == "-" or _SIGNED.search(value)):
             return False
     return not operands or form.operands is None or bool(given & form.operands)
 
@@ -170,6 +192,8 @@ def _letters(word: str, form: _Form, given: set[str]) -> bool | None:
         given.add(f"-{letter}")
         if letter in form.takes:
             return place == len(word)
+        if letter in form.attached:
+            return None if word[place:].strip("0123456789") else False
         # What follows -M, -C or -u in the same word is its own optional value.
         if place > 2 and word[1] in "MCuB" and (letter.isdecimal() or letter in "%no"):
             continue
@@ -204,6 +228,11 @@ DISARMED: tuple[tuple[str, str], ...] = (
     ("gpg.ssh.program", "false"),
     ("gpg.x509.program", "false"),
     ("log.showSignature", "false"),
+    ("log.diffMerges", "separate"),
+    ("diff.ignoreSubmodules", "dirty"),
+    ("diff.submodule", "short"),
+    ("status.submoduleSummary", "false"),
+    ("submodule.recurse", "false"),
     ("sequence.editor", "false"),
     ("protocol.ext.allow", "never"),
 )
@@ -214,6 +243,8 @@ _NEUTRAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, value in (
         (r"diff\.external|diff\..+\.command", _PLAIN_DIFF),
         (r"diff\..+\.textconv|interactive\.diffFilter", "cat"),
+        (r"diff\..+\.cachetextconv", "false"),
+        (r"submodule\..+\.ignore", "dirty"),
         (r"filter\..+\.(?:clean|smudge|process)", ""),
         (r"merge\..+\.driver|gpg\..+\.program|core\.alternateRefsCommand", "false"),
         (r"pager\..+", "false"),
@@ -222,23 +253,59 @@ _NEUTRAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 
 
-def disarmed_git(configured: Iterable[str] = ()) -> dict[str, str]:
+_SUBMODULE = re.compile(r"(submodule\..+)\.[^.]+", re.IGNORECASE | re.DOTALL)
+_MARK = "toolrest.disarmed"
+_MAX_PAIRS = 1_000
+
+# What is named in a submodule's own configuration is not listed, so git may not look into one;
+# that is for each submodule to say, by a name that stands in the first of these files.
+LISTING = r"""
+list() { git config "$@" --list --name-only -z || exit 1; }
+list
+git rev-parse --is-inside-work-tree >/dev/null 2>&1 || exit 0
+modules="./$(git rev-parse --show-cdup).gitmodules" || exit 1
+[ ! -e "$modules" ] || list --file "$modules"
+for blob in :.gitmodules HEAD:.gitmodules; do
+    ! git cat-file -e "$blob" 2>/dev/null || list --blob "$blob"
+done
+"""
+"""A script that lists the names of all settings which are in force where it is run."""
+
+
+def listed_names(output: bytes) -> frozenset[str] | None:
+    """The names that LISTING printed; None where not each of them is known and can be overruled."""
+    try:
+        names = frozenset(output.decode().split("\0"))
+    except UnicodeDecodeError:
+        return None
+    return names if _MARK in names else None
+
+
+def disarmed_git(configured: Iterable[str] = ()) -> dict[str, str] | None:
     """Environment variables that keep git from running what a repository's configuration names.
 
-    `configured` are the names in force there (`git config --list --name-only -z`): drivers have
-    names of the repository's choosing, and each has to be overruled by its own name.
+    `configured` are the names in force there: drivers have names of the repository's choosing,
+    and each has to be overruled by its own name. None where they are too many.
     """
-    pairs = list(DISARMED)
-    for name in dict.fromkeys(configured):
-        pairs += [(name, value) for pattern, value in _NEUTRAL if pattern.fullmatch(name)]
+    pairs = dict(DISARMED)
+    for name in configured:
+        pairs.update((name, value) for pattern, value in _NEUTRAL if pattern.fullmatch(name))
+        submodule = _SUBMODULE.fullmatch(name)
+        if submodule is not None:
+            pairs[f"{submodule[1]}.ignore"] = "dirty"
+    pairs[_MARK] = "true"
+    if len(pairs) > _MAX_PAIRS or sum(map(len, pairs)) > _MAX_PAIRS * 64:
+        return None
     env = {
         "GIT_CONFIG_COUNT": str(len(pairs)),
         "GIT_PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_NO_LAZY_FETCH": "1",
     }
-    for index, (name, value) in enumerate(pairs):
+    for index, (name, value) in enumerate(pairs.items()):
         env[f"GIT_CONFIG_KEY_{index}"] = name
         env[f"GIT_CONFIG_VALUE_{index}"] = value
     return env

@@ -185,8 +185,9 @@ def read_by(argv: tuple[str, ...], spec: Spec) -> tuple[str, ...] | None:
         if option is None:
             return None
         name, value_follows = option
-        if value_follows:
-            next(words, "")
+        # A value that looks like an option may be one to another version of the program.
+        if value_follows and _OPTION.match(next(words, "")) and spec.flags is not None:
+            return None
         if name and name in spec.instead:
             skip = 0
     if len(operands) > spec.most:
@@ -195,6 +196,7 @@ def read_by(argv: tuple[str, ...], spec: Spec) -> tuple[str, ...] | None:
 
 
 _FLAG = ("", False)
+_OPTION = re.compile(r"-(?!\d+\Z)")
 _LONG_INSTEAD = {"--regexp": "e", "--file": "f"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from toolrest.policy.shell.budget import Budget
 from toolrest.policy.shell.script import Function, Word
 from toolrest.policy.shell.walk import CommandWalker
 
@@ -32,8 +33,8 @@ _BLOCKS = {
 class Walker(CommandWalker):
     """Walks one tree and fills one script."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, budget: Budget) -> None:
+        super().__init__(text, budget)
         self._kinds |= {
             "subshell": self._grouped,
             "compound_statement": self._compound,

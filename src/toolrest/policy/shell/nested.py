@@ -21,13 +21,17 @@ OTHER_SHELLS = wordset("fish csh tcsh nu pwsh powershell cmd xonsh elvish")
 
 
 class Inner(NamedTuple):
-    """Something that a command runs: words, or the text of a script, or nobody knows what."""
+    """Something that a command runs: words, or the text of a script, or nobody knows what.
+
+    `shell` reads the script; empty means the one that reads the command, too.
+    """
 
     argv: tuple[str, ...] = ()
     marks: tuple[int, ...] = ()
     script: str | None = None
     opaque: str = ""
     remote: bool = False
+    shell: str = ""
 
 
 class Unwrapped(NamedTuple):
@@ -52,7 +56,7 @@ _RUNNERS: dict[str, frozenset[str]] = {
 
 def unwrap(simple: Simple) -> Unwrapped | None:
     """What this command runs besides itself, or None when it is no wrapper."""
-    name = simple.argv[0].rpartition("/")[2]
+    name = simple.argv[0].rpartition("/")[2].removesuffix(".exe")
     special = _SPECIAL.get(name)
     if special is not None:
         return special(simple)
@@ -211,7 +215,8 @@ def _dash_c(simple: Simple, index: int) -> Unwrapped:
         return _opaque("a nested shell has no script")
     if simple.mark(index):
         return _opaque("the script of a nested shell is not literal")
-    return Unwrapped((Inner(script=simple.argv[index]),), plain)
+    shell = simple.argv[0].rpartition("/")[2]
+    return Unwrapped((Inner(script=simple.argv[index], shell=shell),), plain)
 
 
 def _other_shell(simple: Simple) -> Unwrapped | None:

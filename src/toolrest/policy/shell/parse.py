@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from time import thread_time
 from typing import TYPE_CHECKING
 
+from toolrest.policy.shell.budget import Budget, TooMuchWork
 from toolrest.policy.shell.compound import Walker
 from toolrest.policy.shell.constants import constants_of
 from toolrest.policy.shell.script import Script, Simple, UnreadPart
@@ -66,10 +68,12 @@ def _script(steps: list[tuple[tuple[str, ...], str]]) -> Script:
 
 MAX_LENGTH = 1 << 20
 
-# The grammar gets slow on long broken input, these pieces of it above all. A script of this
-# size does not fit on a command line anyway.
+# A script of this size does not fit on a command line anyway.
 MAX_PARSED = 1 << 18
 MAX_COUNTS = (("|", 5_000), ("<<", 4_000), ("=(", 2_000))
+
+_UNWATCHED = 1_000
+_CHUNK = 64
 
 _MOST_LINES = 64
 _QUOTED = {
@@ -91,20 +95,25 @@ def _grammar() -> Language:
     return Language(tree_sitter_bash.language())
 
 
-def parse(text: str) -> Script:
+def parse(text: str, budget: Budget | None = None) -> Script:
     """Read a script. Never raises: what cannot be understood is listed in `problems`."""
+    budget = budget or Budget()
     if len(text) > MAX_LENGTH:
         return Script(too_big=f"it is longer than {MAX_LENGTH} characters")
     if _CONTROL.search(text):
         return Script(problems=[UnreadPart("unknown.characters", "it holds control characters")])
-    simple = parse_simple(text)
-    if simple is not None:
-        return simple
-    too_big = _too_big(text)
-    if too_big:
-        return Script(too_big=too_big)
     try:
-        return parse_tree(text)
+        script = parse_simple(text)
+        if script is None:
+            too_big = _too_big(text)
+            script = Script(too_big=too_big) if too_big else parse_tree(text, budget)
+        budget.commands -= len(script.commands)
+        if budget.commands < 0:
+            raise TooMuchWork
+        return script
+    except TooMuchWork:
+        why = "it is too long or too tangled to be read"
+        return Script(problems=[UnreadPart("unknown.budget", why)])
     except Exception as error:
         # A mistake of ours must not let anything through, nor end the session.
         why = f"reading it failed: {type(error).__name__}"
@@ -120,21 +129,21 @@ def _too_big(text: str) -> str:
     return ""
 
 
-def _apart(text: str) -> str | None:
+def _apart(text: str, budget: Budget) -> str | None:
     r"""The text with a blank before each line that begins with a backslash; None if they are many.
 
     The grammar takes `\rm` at the beginning of a line for one more word of the line before. To a
     shell the blank changes nothing, but where it would be part of a quoted text it is left out.
     """
     source = text.encode()
-    root = _root(source)
+    root = _tree(budget, source)
     inserted = 0
     at = source.find(b"\n\\")
     while at >= 0:
         if _ends_line(source, at, root):
             source = source[: at + 1] + b" " + source[at + 1 :]
             # Only with the lines before put right is it known what is quoted further on.
-            root = _root(source)
+            root = _tree(budget, source)
             inserted += 1
             if inserted > _MOST_LINES:
                 return None
@@ -152,21 +161,38 @@ def _ends_line(source: bytes, at: int, root: Node) -> bool:
     return node is None or node.type not in _QUOTED
 
 
-def _root(source: bytes) -> Node:
+def _tree(budget: Budget, source: bytes) -> Node:
+    """The root of the script's syntax tree; TooMuchWork where making it takes too long.
+
+    On some broken input the time that the grammar takes grows with the square of the length.
+    """
     from tree_sitter import Parser
 
     # A new parser each time: it is cheap, and its scanner keeps state from one text to the next.
-    return Parser(_grammar()).parse(source).root_node
+    parser = Parser(_grammar())
+    if len(source) <= _UNWATCHED:
+        return parser.parse(source).root_node
+    until = thread_time() + budget.seconds
+
+    def read(offset: int, _point: object) -> bytes:
+        # Past the limit the text is at its end: an exception would not stop the parser.
+        return source[offset : offset + _CHUNK] if thread_time() < until else b""
+
+    root = parser.parse(read).root_node
+    budget.seconds = until - thread_time()
+    if budget.seconds < 0:
+        raise TooMuchWork
+    return root
 
 
-def parse_tree(text: str) -> Script:
+def parse_tree(text: str, budget: Budget) -> Script:
     """Read a script through its syntax tree, however simple it is."""
-    apart = _apart(text) if "\n\\" in text else text
+    apart = _apart(text, budget) if "\n\\" in text else text
     if apart is None:
         why = f"more than {_MOST_LINES} lines begin with a backslash"
         return Script(problems=[UnreadPart("unknown.syntax", why)])
-    walker = Walker(apart)
-    root = _root(walker.source)
+    walker = Walker(apart, budget)
+    root = _tree(budget, walker.source)
     script = walker.script
     if root.has_error:
         script.problems.append(UnreadPart("unknown.syntax", "it is not a complete shell script"))

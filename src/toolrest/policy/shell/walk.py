@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from toolrest.policy.shell.budget import Budget
 from toolrest.policy.shell.redirects import SourceText, Tail, read_redirect
 from toolrest.policy.shell.script import (
     UNREADABLE,
@@ -40,12 +41,13 @@ _OPEN_ENDED = frozenset(("list", "pipeline", "negated_command"))
 class CommandWalker:
     """Commands, lists, pipelines, redirections; the rest is in `shell_compound`."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, budget: Budget) -> None:
         # The grammar's scanner reads beyond its tables at letters that are not ASCII. To a shell
         # they are letters like any other, so it is shown an `x` for each.
         self.source = _FOREIGN.sub("x", text).encode()
         self._text = text
         self.script = Script()
+        self._budget = budget
         self._depth = 0
         self._group = 0
         self._upstream = -1
@@ -53,7 +55,7 @@ class CommandWalker:
         self._backgrounds = 0
         self._tails: dict[int, Tail] = {}
         self._source = SourceText(self.slice, self.gap, self.problem)
-        self._words = WordReader(self.slice, self.joins, self._substitution, self.problem)
+        self._words = WordReader(self.slice, self.joins, self._substitution, self.problem, budget)
         self._kinds: dict[str, Callable[[Node, str], None]] = {
             "command": self._command,
             "list": self._list,
@@ -69,6 +71,7 @@ class CommandWalker:
 
     def problem(self, rule: str, why: str) -> None:
         """Note that something is not understood."""
+        self._budget.step(1)
         self.script.problems.append(UnreadPart(rule, why))
 
     def gap(self, start: int, end: int, *, inline: bool = False) -> None:
@@ -88,7 +91,9 @@ class CommandWalker:
     def sequence(self, node: Node, op: str) -> None:
         """Commands one after the other: a script, a group, a substitution's body."""
         position = before = node.start_byte
-        for child in node.children:
+        children = node.children
+        self._budget.step(len(children))
+        for child in children:
             start, kind = child.start_byte, child.type
             if start != position:
                 self.gap(position, start)
@@ -139,6 +144,7 @@ class CommandWalker:
         if self._depth >= MAX_DEPTH:
             self.script.too_big = f"it nests more than {MAX_DEPTH} levels deep"
             return
+        self._budget.step(7)
         self._depth += 1
         handler(node, op)
         self._depth -= 1
@@ -182,6 +188,7 @@ class CommandWalker:
         assignments: list[Assignment] = []
         position, after_word = node.start_byte, False
         joined: int | None = None
+        self._budget.step(2 * node.child_count)
         for child in node.children:
             kind, start = child.type, child.start_byte
             is_word = kind != "variable_assignment" and not kind.endswith("_redirect")

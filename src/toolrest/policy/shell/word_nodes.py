@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from toolrest.policy.shell.budget import Budget
 from toolrest.policy.shell.script import (
     BRACE,
     GLOB,
@@ -55,11 +56,13 @@ class WordReader:
         joins: Callable[[int, int], bool],
         descend: Callable[[Node], None],
         problem: Callable[[str, str], None],
+        budget: Budget,
     ) -> None:
         self._cut = cut
         self._joins = joins
         self._descend = descend
         self._problem = problem
+        self._budget = budget
 
     def read(self, node: Node) -> Word:
         """The word that this node spells."""
@@ -75,6 +78,7 @@ class WordReader:
         pending = [(child, bool(known)) for child in reversed(node.children)]
         while pending:
             child, within = pending.pop()
+            self._budget.step(1)
             kind = child.type
             mark |= _MARKS.get(kind, 0) if kind != "$" else 0
             if kind == "@" and self._cut(child.end_byte, child.end_byte + 1) == "P":
@@ -176,6 +180,7 @@ class WordReader:
     def _concatenation(self, node: Node) -> tuple[str, str, int]:
         values, skeletons, mark, dollars = "", "", 0, False
         position = node.start_byte
+        self._budget.step(node.child_count // 4)
         for child in node.children:
             if child.start_byte != position and not self._joins(position, child.start_byte):
                 self._problem("unknown.skipped", "a word has a hole")

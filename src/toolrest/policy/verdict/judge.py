@@ -5,8 +5,6 @@ Which commands run a script that they are given as input, and who may give it to
 
 from __future__ import annotations
 
-import re
-
 from toolrest.policy.commands.read_only import HARMLESS, safe_reads
 from toolrest.policy.commands.touches import TOUCHES
 from toolrest.policy.dangerous.files import FILE_CHECKS
@@ -19,12 +17,16 @@ from toolrest.policy.dangerous.flow import (
 )
 from toolrest.policy.dangerous.system import system_check
 from toolrest.policy.dangerous.targets import dangerous_write
+from toolrest.policy.shell.budget import Budget
+from toolrest.policy.shell.constants import expanded, possible_values
 from toolrest.policy.shell.nested import SHELLS, Inner, Unwrapped, unwrap
+from toolrest.policy.shell.other_shells import UNLIKE, unread_in
 from toolrest.policy.shell.parse import parse
 from toolrest.policy.shell.place import CdTracker, WorkingDirs, variables_of
-from toolrest.policy.shell.script import MAY_BE_EMPTY, SUBSTITUTION, Redirect, Script, Simple
+from toolrest.policy.shell.script import MAY_BE_EMPTY, Script, Simple
 from toolrest.policy.shell.special_commands import hidden_value, printed
 from toolrest.policy.shell.words import is_calm, split_program
+from toolrest.policy.verdict.opened import opened
 from toolrest.policy.verdict.verdict import CommandClass, Segment
 from toolrest.records import dataclass, replace
 
@@ -46,9 +48,7 @@ def is_fed(simple: Simple, name: str) -> bool:
 
 MAX_NESTING = 8
 
-_QUIET_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 _SHELL_FOLDERS = ("", "/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
-_SOCKET = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/.*")
 _SHAPES = {
     "background": "it leaves a command running in the background",
     "function": "it defines a function",
@@ -76,7 +76,17 @@ class _At:
 class Judge:
     """Judges one command line; `segments` fill up in the order of the source."""
 
-    def __init__(self, cwd: str, roots: tuple[str, ...], home: str) -> None:
+    def __init__(
+        self,
+        cwd: str,
+        roots: tuple[str, ...],
+        home: str,
+        budget: Budget | None = None,
+        shell: str = "",
+    ) -> None:
+        self.budget = budget or Budget()
+        self._shell = shell
+        self._values: dict[str, list[str]] = {}
         self.place = WorkingDirs((cwd,), roots, home.rstrip("/"), cwd)
         self.segments: list[Segment] = []
         self.plain = True
@@ -97,17 +107,26 @@ class Judge:
                 return
         self._command(simple, self.place, _At(Script([simple])))
 
-    def script(self, text: str, place: WorkingDirs, depth: int) -> None:
-        """The text of a script."""
-        script = self.scripts.get(text) or self.scripts.setdefault(text, parse(text))
+    def script(self, text: str, place: WorkingDirs, depth: int, shell: str = "") -> None:
+        """The text of a script; `shell` reads it, if not the one that reads what is around it."""
+        if not shell or shell == self._shell:
+            self._script(text, place, depth)
+            return
+        outer, self._shell = self._shell, shell
+        self._script(text, place, depth)
+        self._shell = outer
+
+    def _script(self, text: str, place: WorkingDirs, depth: int) -> None:
+        script = self.scripts.get(text) or self.scripts.setdefault(text, parse(text, self.budget))
         if script.too_big or depth > MAX_NESTING:
             why = script.too_big or f"scripts are nested more than {MAX_NESTING} deep"
             self._add((), CommandClass.REFUSED, "refused.size", why, depth)
-        for problem in script.problems:
+        unread = unread_in(self._shell, text, script) if self._shell in UNLIKE else None
+        for problem in script.problems if unread is None else (*script.problems, unread):
             self._add((), CommandClass.UNKNOWN, problem.rule, problem.why, depth)
         for shape in sorted(script.constructs):
             self._add((), CommandClass.RUNS, f"shape.{shape}", _SHAPES[shape], depth)
-        if script.problems or script.constructs:
+        if script.problems or script.constructs or unread:
             self.plain = False
         bomb = fork_bomb(script) if script.functions else None
         if bomb is not None:
@@ -117,6 +136,9 @@ class Judge:
 
     def _commands(self, script: Script, text: str, place: WorkingDirs, depth: int) -> None:
         self._scripts.append(script)
+        if script.constructs:
+            for name, values in possible_values(script).items():
+                self._values.setdefault(name, []).extend(values)
         flow = Flow(script) if may_flow(text) else None
         known: dict[str, str] = {}
         if "$" in text:
@@ -154,6 +176,8 @@ class Judge:
             self._program(simple, segment, place, at)
         if simple.marks and any(mark & MAY_BE_EMPTY for mark in simple.marks[1:]):
             self._emptied(simple, segment, place, at)
+        if simple.marks and self._values:
+            self._split(simple, segment, place, at)
         if simple.redirects:
             self._redirects(simple, segment, place)
         if at.flow is not None:
@@ -169,8 +193,22 @@ class Judge:
         marks = tuple(simple.marks[index] for index in kept)
         argv = tuple(simple.argv[index] for index in kept)
         rest = replace(simple, argv=argv, marks=marks if any(marks) else ())
-        ghost = Judge(place.start, place.roots, place.home)
-        ghost._command(rest, place, at)
+        self._raise_by(rest, segment, place, at)
+
+    def _split(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
+        """What variables hold may be words of its own to the shell."""
+        for variant in expanded(simple, self._values):
+            self._raise_by(variant, segment, place, at)
+            self.budget.commands -= 1
+            if self.budget.commands < 0:
+                why = "what its variables hold is too much to be read"
+                segment.raise_to(CommandClass.UNKNOWN, "unknown.budget", why)
+                break
+
+    def _raise_by(self, variant: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
+        """What the command may turn out to be is as dangerous as that."""
+        ghost = Judge(place.start, place.roots, place.home, self.budget, self._shell)
+        ghost._command(variant, place, at)
         for found in ghost.segments:
             if found.kind >= CommandClass.DANGEROUS:
                 segment.raise_to(found.kind, found.rule, found.why)
@@ -271,14 +309,14 @@ class Judge:
             elif inner.remote:
                 self._remote(inner, depth)
             elif inner.script is not None:
-                self.script(inner.script, place, depth)
+                self.script(inner.script, place, depth, inner.shell)
             else:
                 again = replace(simple, argv=inner.argv, marks=inner.marks, assignments=())
                 self._command(again, place, replace(at, depth=depth))
 
     def _remote(self, inner: Inner, depth: int) -> None:
         """On another machine only the dangerous list counts, and no path is ours."""
-        elsewhere = Judge("/", (), "")
+        elsewhere = Judge("/", (), "", self.budget)
         elsewhere.place = replace(elsewhere.place, cwds=())
         if inner.script is not None:
             elsewhere.script(inner.script, elsewhere.place, depth)
@@ -314,53 +352,9 @@ class Judge:
         reads: list[str] = []
         writes: list[str] = []
         for redirect in simple.redirects:
-            (reads if redirect.kind == "read" else writes).extend(_opened(redirect, segment, place))
+            (reads if redirect.kind == "read" else writes).extend(opened(redirect, segment, place))
         segment.reads += tuple(reads)
         segment.redirected = tuple(writes)
-
-
-def _opened(redirect: Redirect, segment: Segment, place: WorkingDirs) -> tuple[str, ...]:
-    """The files that a redirection opens; the segment becomes at least as strict as that."""
-    kind, _, target, mark = redirect
-    if kind == "dup":
-        if target not in ("0", "1", "2", "-"):
-            segment.raise_to(
-                CommandClass.RUNS, "redirect.descriptor", f"it uses descriptor {target}"
-            )
-        return ()
-    if target in _QUIET_TARGETS and not mark:
-        return ()
-    if kind in ("document", "string"):
-        level = CommandClass.RUNS if mark else CommandClass.TOUCHES
-        segment.raise_to(level, "redirect.document", "it is given text as input")
-        return ()
-    socket = _SOCKET.fullmatch(target)
-    if socket is not None:
-        segment.connects += (socket[1],)
-        segment.raise_to(CommandClass.RUNS, "redirect.socket", f"it connects to {socket[1]}")
-        return ()
-    if mark & SUBSTITUTION and target.startswith(("<(", ">(")):
-        segment.raise_to(CommandClass.RUNS, "redirect.process", "it is joined to another command")
-        return ()
-    if kind == "read":
-        if mark:
-            segment.raise_to(CommandClass.RUNS, "redirect.read", f"it reads {target!r}")
-        return place.paths(target, mark)
-    return _written(target, mark, segment, place)
-
-
-def _written(target: str, mark: int, segment: Segment, place: WorkingDirs) -> tuple[str, ...]:
-    """The files that a redirection writes to; the segment becomes at least as strict."""
-    paths = place.paths(target, mark)
-    if not paths:
-        why = f"where {target!r} is, only the shell can tell"
-        segment.raise_to(CommandClass.UNKNOWN, "unknown.redirect", why)
-    for path in paths:
-        segment.raise_to(CommandClass.TOUCHES, "redirect.write", f"it writes {path}")
-        danger = dangerous_write(path, place)
-        if danger is not None:
-            segment.raise_to(CommandClass.DANGEROUS, danger.rule, danger.why)
-    return paths
 
 
 def _printed(at: _At, shell: Simple) -> str | None:

@@ -134,6 +134,13 @@ class Judgement:
                 found.update(dict.fromkeys(segment.cwds))
         return tuple(found)
 
+    def arm_git(self, why: str) -> None:
+        """Git that was to only look may do more."""
+        for segment in self.segments:
+            if segment.needs_disarmed_git:
+                segment.raise_to(CommandClass.RUNS, "runs.git", why)
+        self._worst = None
+
     @property
     def reads(self) -> tuple[str, ...]:
         """Every path that is known to be read."""

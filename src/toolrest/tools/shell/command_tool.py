@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
@@ -11,7 +10,7 @@ from toolrest.gate.tool.args_class import Parameters, extra_of, param
 from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.policy.launch import Changed, Launch
+from toolrest.policy.launch import Changed, GitArmed, Launch
 from toolrest.records import dataclass, replace
 from toolrest.tools.files.apply_patch import (
     apply,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 Permissions: TypeAlias = Literal["use_default", "require_escalated"]
 
 PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session its own
-_MAX_REPOSITORIES = 16
 _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
 
@@ -124,6 +122,7 @@ class CommandTool(Tool):
     icon: Icon = "execute"
     exec_item: ExecItem = "command_execution"
     may_ask_to_leave = True
+    slow_effects = True
     introduction = ""
     escalation_verb = "should not"
     """In the refusal of a mode that cannot ask: Codex has another one for each of its tools."""
@@ -193,7 +192,11 @@ class CommandTool(Tool):
                 cwd=launch.cwd,
                 writable_roots=(*ctx.files.writable_roots, *PRIVATE),
                 known_shell=program is None or not program.writable,
+                shell=launch.shell,
             )
+            changed = ctx.memo.get("changed")
+            if isinstance(changed, GitArmed):
+                found.arm_git(str(changed))
             expose(found, launch, ctx)
             ctx.memo["verdict"] = found
         return found
@@ -213,30 +216,6 @@ class CommandTool(Tool):
 
         verdict = self.verdict(args, ctx)
         return verdict.connects or senders_in(segment.argv for segment in verdict.segments)
-
-    async def more_env(self, args: Any, cwd: str, ctx: Context) -> dict[str, str]:
-        """Git that only looks may not run the programs that a repository's settings name.
-
-        Which settings there are, git itself says, in every folder that it will run in; listing
-        them runs nothing.
-        """
-        folders = self.verdict(args, ctx).git_folders
-        if not folders:
-            return {}
-        if len(folders) > _MAX_REPOSITORIES:
-            raise RespondToModel(
-                f"the command looks into {len(folders)} folders with git; "
-                f"use at most {_MAX_REPOSITORIES} in one call"
-            )
-        from toolrest.policy.commands.git import disarmed_git
-
-        names: dict[str, None] = {}
-        for folder in dict.fromkeys((cwd, *folders)):
-            listing = ("git", "config", "--list", "--name-only", "-z")
-            if await ctx.in_thread(os.path.isdir, folder):
-                listed = await ctx.runner.run(listing, folder, seconds=5, outside=ctx.outside)
-                names.update(dict.fromkeys(listed.result.stdout.split("\0")))
-        return disarmed_git(names)
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
         """By what the command line does; a patch is decided like any write."""
@@ -299,7 +278,12 @@ class CommandTool(Tool):
             if self._settle(settled, args, ctx):
                 raise Changed("outside the sandbox PATH finds other programs than were judged")
         launch = self.launch(args, ctx)
-        more = await self.more_env(args, cwd, ctx)
+        folders = self.verdict(args, ctx).git_folders
+        more: dict[str, str] = {}
+        if folders:
+            from toolrest.tools.shell.git_settings import disarm
+
+            more = await disarm((cwd, *folders), ctx)
         runner.compare(launch)
         runner.count()
         return replace(launch, env={**launch.env, **more}) if more else launch

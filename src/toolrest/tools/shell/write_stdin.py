@@ -25,7 +25,10 @@ _OUTSIDE = "it types into a program that runs outside the sandbox"
 
 
 def _danger(chars: str, ctx: Context) -> str | None:
-    """What is typed may be read by a shell: as such it must not be on the dangerous list."""
+    """What is typed may be read by a shell: as such it must not be on the dangerous list.
+
+    Nor may it be too much to be read.
+    """
     if chars in _LOOKS:
         return None
     from toolrest.policy.verdict.command import judge
@@ -33,7 +36,7 @@ def _danger(chars: str, ctx: Context) -> str | None:
 
     roots = (*ctx.files.writable_roots, *PRIVATE)
     worst = judge(chars, cwd=ctx.cwd, writable_roots=roots).worst
-    if worst is None or worst.kind != CommandClass.DANGEROUS:
+    if worst is None or (worst.kind < CommandClass.DANGEROUS and worst.rule != "unknown.budget"):
         return None
     return f"{worst.rule}: {worst.why}"
 
@@ -55,6 +58,7 @@ class WriteStdin(Tool):
         runs=(("<session>",),), serial=("exec:<session_id>",), exclusive=False, confined=True
     )
     polling = True
+    slow_effects = True
 
     class Args(Parameters):
         """Parameters."""
