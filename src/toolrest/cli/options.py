@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from toolrest.own_code import import_only_own
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ class Choices:
         """The settings for these options, and for `more` flags by their dotted names."""
         from toolrest.agent.path_policy import default_workspace, tool_roots
         from toolrest.config.loader import load
-        from toolrest.own_code import import_only_own
 
         flags: dict[str, Any] = {"sandbox_mode": self.sandbox, "approval_policy": self.approval}
         flags |= more or {}

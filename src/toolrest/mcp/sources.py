@@ -1,6 +1,6 @@
 """Which code that tools may write does a server run? One hash a folder, to be pinned.
 
-A server may have a network that a command has not, so whoever changes its code must not gain that.
+A server may have a network that a command has not: a tool that changes its code must not gain that.
 `python -m srv`, `node .` and an import name no file: what counts then is every source in the
 folder that they are looked for in. A server's data may change as it likes.
 """
@@ -19,7 +19,7 @@ from toolrest.private_files import hash_file
 from toolrest.process.command import Command
 
 MOST_FILES, MOST_BYTES = 2_000, 64_000_000
-"""Beyond these a file's times and numbers stand for its content: nobody can set them all back."""
+"""Beyond these a file's times and numbers stand for its content: no command can set all back."""
 
 Kind: TypeAlias = Literal["python", "node", "script", "project", "fetched"]
 """What a program takes from where it runs: with the file that it names, nothing more; a project
@@ -69,7 +69,7 @@ def kind_of(argv: Sequence[str]) -> Kind | None:
 
 
 def is_by_name(argv: Sequence[str]) -> bool:
-    """Whether an interpreter is told a module, or its code, and not a file."""
+    """Whether an interpreter is given a module, or its code, and not a file."""
     return any(_MODULE.fullmatch(word) for word in _started(argv)[1:])
 
 
@@ -110,7 +110,7 @@ def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _elsewhere(argv: Sequence[str]) -> str:
-    """The folder that a runner is told to work in: `uv --directory`, `make -C`."""
+    """The folder that a runner works in by an option: `uv --directory`, `make -C`."""
     for word, following in pairwise((*argv[1:], "")):
         name, _, value = word.partition("=")
         if name in _FOLDER_OPTIONS and kind_of(argv) == "project":

@@ -57,12 +57,11 @@ class ServerBoxes:
         return os.path.join(self._config.home, "mcp", "cache", digest(server.name)[:16])
 
     async def _box(self, server: Server) -> Sandbox:
-        from toolrest.mcp.definitions import digest
         from toolrest.sandbox.confine import Sandbox
         from toolrest.sandbox.policy import SandboxPolicy
 
         settings = self._config.value
-        slug = digest(server.name)[:16]
+        slug = os.path.basename(self._cache(server))
         network = network_of(server)
         hosts = () if isinstance(server.row.network, bool) else server.row.network
         own = os.path.join(self._folder, slug)

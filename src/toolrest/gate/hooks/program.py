@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.mcp.sources import is_by_name, kind_of
+from toolrest.own_code import child_environment
 from toolrest.records import dataclass
 
 if TYPE_CHECKING:
@@ -267,7 +269,6 @@ def hook_environment(
     environ: Mapping[str, str], files: PathPolicy, exclude: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """The user's variables without secrets, and none that could bring a tool's code or program."""
-    from toolrest.own_code import child_environment
     from toolrest.process.shells.environment import EnvironmentPolicy, build
 
     variables = build(EnvironmentPolicy(exclude=exclude), environ).variables
@@ -279,8 +280,6 @@ def hook_environment(
 
 def without_modules_here(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
     """Variables for a program that runs in the workspace: `python -m` finds no module there."""
-    from toolrest.mcp.sources import is_by_name, kind_of
-
     by_name = kind_of(argv) == "python" and is_by_name(argv)
     return {**env, **({"PYTHONSAFEPATH": "1"} if by_name else {})}
 
@@ -303,8 +302,6 @@ def refuse_unsafe(hooks: Sequence[Hook], files: PathPolicy) -> None:
 
 def refuse_program(setting: str, argv: Sequence[str], files: PathPolicy) -> None:
     """The same for one program that the user's settings name."""
-    from toolrest.mcp.sources import kind_of
-
     named = any(os.path.isfile(word) for word in argv[1:])
     kind = kind_of(argv) if files.mode != "danger-full-access" else None
     alone = named and ("--script" in argv or "--no-project" in argv)  # as uv has it

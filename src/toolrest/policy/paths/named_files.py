@@ -119,7 +119,7 @@ def _is_link(folder: int, name: str) -> bool:
 
 
 def _plain(folder: int | None, name: str, flags: int, mode: int = 0o666) -> int:
-    """Open a file; in a folder of tools no link, and nothing that waits for somebody else."""
+    """Open a file; in a folder of tools no link, and no pipe, which would wait."""
     if folder is None:
         return os.open(name, flags, mode)
     fd = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, mode, dir_fd=folder)
