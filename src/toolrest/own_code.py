@@ -1,9 +1,9 @@
-"""Which code may be loaded into this process? Toolrest's own, never a tool's.
+"""Guard of `sys.path`: this process loads Toolrest's own code, never code that a tool may write.
 
-A model's tools write into the workspace and the other writable roots, and a cloned project brings
-what it likes. So the command line takes those folders off `sys.path` before it imports anything,
+A model's tools write into the workspace and the other writable roots, and a cloned project may
+bring any file. So the command line takes those folders off `sys.path` before it imports anything,
 and starts its children without them. The library leaves its host's `sys.path` alone: there
-`guard_imports` of `policy/paths/imports.py` looks at each import that is ours.
+`guard_imports` of `policy/paths/imports.py` checks each import that is ours.
 
 Loaded before everything else, so it imports nothing that Python has not loaded already.
 """
@@ -26,11 +26,11 @@ _PATHS = ("PYTHONHOME", "PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PYTHONUSERBASE"
 
 
 tool_roots: list[str] = []
-"""Where the tools of any session of this process may write, or could before it was closed."""
+"""Writable roots of every session of this process, closed ones included."""
 
 
 def own_places() -> Iterator[str]:
-    """Folders that no tool may write, wherever they lie: what Toolrest itself is loaded from.
+    """Folders that Toolrest itself is loaded from; no tool may write them, wherever they lie.
 
     Its package, the virtual environment that it runs in, the folder or archive of installed
     packages in which it lies, and the standard library.
@@ -48,9 +48,9 @@ def own_places() -> Iterator[str]:
 
 
 def import_only_own(roots: Iterable[str]) -> None:
-    """Take what a tool may write off this process's own `sys.path`. For the command line.
+    """Remove folders that a tool may write from this process's `sys.path`. For the command line.
 
-    Folders stay as they really are: a link on the way is not followed a second time.
+    The other folders are stored resolved, so that no link is followed a second time.
     """
     safe = Safe(roots)
     sys.path[:] = safe.folders(sys.path)
@@ -74,14 +74,14 @@ def child_environment(environ: Mapping[str, str], roots: Iterable[str]) -> dict[
 
 
 class Safe:
-    """Tells folders that tools may write from others."""
+    """Separates folders that tools may write from the others."""
 
     def __init__(self, roots: Iterable[str]) -> None:
         self._roots = _closed(os.path.realpath(root) for root in roots)
         self._own = _closed(own_places())
 
     def folders(self, folders: Sequence[str]) -> list[str]:
-        """Those that no tool may write, as they really are; none that depends on where we are."""
+        """The folders that no tool may write, resolved; relative ones are left out."""
         real = (os.path.realpath(folder) for folder in folders if folder.startswith("/"))
         return [folder for folder in real if self.has(folder)]
 

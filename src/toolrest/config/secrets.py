@@ -143,7 +143,7 @@ TOKENS: dict[str, str] = {
     "eyJ": r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{20,1000}",
     "-----BEGIN ": rf"{_KEY_KIND}(?:{_WHOLE_KEY}|{_KEY_LINES})",
 }
-"""Beginnings of tokens, and what has to follow for one to be sure of it."""
+"""Prefixes of tokens, and the pattern that must follow."""
 SHORTEST_TOKEN = 15
 _PARTS = frozenset(prefix[:size] for prefix in TOKENS for size in range(1, len(prefix) + 1))
 _LONGEST_PART = max(map(len, TOKENS))
@@ -161,7 +161,7 @@ def _token(prefix: str) -> re.Pattern[str]:
 
 
 def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
-    """Where tokens of well-known shapes begin and end; `before` is the character before the text.
+    """Spans of tokens of well-known shapes; `before` is the character before the text.
 
     Linear: a place where a token may begin is looked at once, and not much further than its end.
     """
@@ -180,7 +180,7 @@ def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
 
 
 def open_token(text: str, before: str = "") -> int:
-    """Where the earliest token may begin that the text leaves unfinished."""
+    """Index where the earliest token may begin that the text leaves unfinished."""
     length = hold = len(text)
     for size in range(min(_LONGEST_PART, length), 0, -1):
         if text[length - size :] in _PARTS and _may_begin(text, length - size, before):
@@ -220,5 +220,5 @@ def url_password(value: str) -> str | None:
 
 @lru_cache(maxsize=1024)  # the same values come with every command of a session
 def is_secret_value(value: str) -> bool:
-    """Say whether a variable's value is a secret by its looks: a URL with a password, a token."""
+    """Whether a variable's value looks like a secret: a URL with a password, a token."""
     return url_password(value) is not None or bool(find_tokens(value))

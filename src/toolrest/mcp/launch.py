@@ -39,7 +39,7 @@ def command_of(
 
 
 def with_own_byte_code(command: Command, folder: str) -> Command:
-    """The same command with compiled Python files of its own, in a folder that is no tool's.
+    """The command with compiled Python files of its own, in a folder that no tool may write.
 
     Python takes a file in `__pycache__` for the source beside it, whatever is in it.
     """

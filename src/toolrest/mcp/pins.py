@@ -70,7 +70,7 @@ class Pins:
         self._save()
 
     def put_sources(self, server: Server, launch: JSONObject) -> None:
-        """A pin from before sources were pinned gets those of now; its tools stay approved."""
+        """Add the current sources to a pin that has none yet; its tools stay approved."""
         self._load(again=True)
         self._pins[pin_key(server)].launch = launch
         self._save()
@@ -149,7 +149,7 @@ def launch_record(
 
 
 def is_same_launch(pin: Pin, record: JSONObject) -> bool:
-    """Whether a server is started as it was approved; pins of 0.1 say nothing of sources."""
+    """Whether a server is started as it was approved; pins of 0.1 have no sources."""
     return pin.launch == record or pin.launch == {k: v for k, v in record.items() if k != "sources"}
 
 

@@ -1,8 +1,8 @@
-"""Which code that tools may write does a server run? One hash a folder, to be pinned.
+"""Hashes of the sources that a server may run and tools may write, one a folder, to be pinned.
 
-A server may have a network that a command has not: a tool that changes its code must not gain that.
-`python -m srv`, `node .` and an import name no file: what counts then is every source in the
-folder that they are looked for in. A server's data may change as it likes.
+A server may have a network that commands lack, which a tool that changes its code must not gain.
+`python -m srv`, `node .` and an import name no file: then every source in the folder where they
+are looked for counts. A server's data may change.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from toolrest.private_files import hash_file
 from toolrest.process.command import Command
 
 MOST_FILES, MOST_BYTES = 2_000, 64_000_000
-"""Beyond these a file's times and numbers stand for its content: no command can set all back."""
+"""Past these limits size, inode and times, which no tool can all restore, replace the content."""
 
 Kind: TypeAlias = Literal["python", "node", "script", "project", "fetched"]
-"""What a program takes from where it runs: with the file that it names, nothing more; a project
-runner all of it; one that fetches packages, what the folder says about where from."""
+"""How a program finds code: an interpreter by the file or module that it names; a project runner
+in the whole folder; one that fetches packages by the folder's settings of their source."""
 
 _PROGRAMS: tuple[tuple[str, Kind], ...] = (
     (r"(python|pypy)[0-9.]*", "python"),
@@ -43,7 +43,7 @@ _SETTINGS = (
     *("justfile", "Cargo.toml", "go.mod", "Gemfile"),
 )
 _SKIPPED = (".git", "__pycache__")
-"""Compiled files are none of the sources: servers get a place of their own for those."""
+"""Folders without sources; servers get a folder of their own for compiled files."""
 _ENVIRONMENTS = (".venv", "venv", ".tox", ".nox")
 _LISTS = ("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "CLASSPATH")
 _FOLDER_OPTIONS = ("--directory", "-C", "--prefix", "--cwd", "--dir")
@@ -69,7 +69,7 @@ def kind_of(argv: Sequence[str]) -> Kind | None:
 
 
 def is_by_name(argv: Sequence[str]) -> bool:
-    """Whether an interpreter is given a module, or its code, and not a file."""
+    """Whether an interpreter is given a module or code instead of a file."""
     return any(_MODULE.fullmatch(word) for word in _started(argv)[1:])
 
 
@@ -84,7 +84,7 @@ def _started(argv: Sequence[str]) -> Sequence[str]:
 
 
 def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Folders with code, and what its files are called there; none but settings without that."""
+    """Folders with code, and the suffixes of its files; without suffixes only settings count."""
     argv = _started(command.argv)
     kind, cwd = kind_of(argv), os.path.realpath(os.path.join(command.cwd, _elsewhere(argv)))
     suffixes = {"python": _PYTHON, "node": _NODE, "fetched": ()}.get(kind or "", _ALL)
@@ -110,7 +110,7 @@ def _folders(command: Command) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _elsewhere(argv: Sequence[str]) -> str:
-    """The folder that a runner works in by an option: `uv --directory`, `make -C`."""
+    """The working folder in a runner's options: `uv --directory`, `make -C`."""
     for word, following in pairwise((*argv[1:], "")):
         name, _, value = word.partition("=")
         if name in _FOLDER_OPTIONS and kind_of(argv) == "project":
@@ -119,7 +119,7 @@ def _elsewhere(argv: Sequence[str]) -> str:
 
 
 def _around(path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The folder of a file, as named and as it is; of an installed program, all that was installed.
+    """The folder of a file, as named and resolved; for an installed program, its whole prefix.
 
     An environment's Python is a link to another one, and its packages lie beside the link.
     """
@@ -146,7 +146,7 @@ def _hash(folder: str, suffixes: tuple[str, ...], safe: Safe) -> tuple[int, str]
 def _sources(folder: str, suffixes: tuple[str, ...], safe: Safe) -> Iterator[str]:
     """The sources in a folder and below it, in order; links to other folders are followed.
 
-    What no tool may write is left out.
+    Folders that no tool may write are left out.
     """
     pending, seen = [folder], set[str]()
     while pending:

@@ -85,12 +85,12 @@ class Enclosure:
 
     @cached_property
     def policy(self) -> SandboxPolicy:
-        """What commands may touch."""
+        """The sandbox policy of commands."""
         return self._policy(self._files)
 
     @property
     def view(self) -> SandboxPolicy:
-        """What commands may see, hidden places left out, even where they run unconfined."""
+        """The policy that hides hidden paths, also where commands run unconfined."""
         return self.policy if self.is_confined else self._policy(self._files.read_only())
 
     def _policy(self, files: PathPolicy) -> SandboxPolicy:

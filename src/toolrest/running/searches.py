@@ -1,9 +1,9 @@
-"""Programs of ours that only look, in the view of a command and without its right to write.
+"""Search programs of Toolrest's own, in a read-only sandbox with a command's view of files.
 
 ripgrep walks folders that a model's command may change under it: a folder that becomes a link to
-`~/.ssh` for a moment must lead nowhere. So it sees what a command would see, hidden places empty,
-and it can write nothing. Where no sandbox works it runs as it is: callers judge what it finds
-either way.
+`~/.ssh` for a moment must lead nowhere. So it sees what a command would see, hidden paths empty,
+and it can write nothing. Where no sandbox works it runs unconfined: callers check the paths that
+it finds either way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Searches:
-    """Starts such programs for one session. What confines them is chosen when the first starts."""
+    """Starts search programs for one session; the first start chooses the sandbox."""
 
     def __init__(self, enclosure: Enclosure, owner: Owner) -> None:
         self._enclosure = enclosure
@@ -41,9 +41,9 @@ class Searches:
     async def running(
         self, argv: tuple[str, ...], cwd: str, env: Mapping[str, str]
     ) -> AsyncIterator[Child]:
-        """A program on its way, for its outputs to be read; it is gone when this is left.
+        """A running search program, whose outputs the caller reads; it is ended on exit.
 
-        StartFailed, or RespondToModel when it cannot be confined and something else could.
+        Raises StartFailed, or RespondToModel when a sandbox works here but not for this workspace.
         """
         try:
             confined = await self._confined(Command(argv, cwd, env))
@@ -75,10 +75,10 @@ class Searches:
         try:
             self._sandbox.choose()
         except SandboxUnavailable as error:
-            if not error.tried:  # one works here, but not for what is in this workspace
+            if not error.tried:  # one works here, but not for this workspace
                 raise
             self._is_bare = True
-        except OSError as error:  # without a home of ours that can be written there is no sandbox
+        except OSError as error:  # there is no sandbox without a writable home of Toolrest
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             self._is_bare = True

@@ -66,7 +66,7 @@ class SandboxSettings(Table):
 
 
 class PathSettings(Table):
-    """`[paths]`: globs of what is neither hidden nor protected after all. Not for projects."""
+    """`[paths]`: globs of paths exempt from being hidden or protected. Not for projects."""
 
     unhide: Patterns = ()
 
