@@ -150,7 +150,7 @@ def _limit() -> None:
 
 @pytest.mark.timeout(900)
 def test_what_counts_as_a_look_changes_nothing(scratch: Path, env: dict[str, str]) -> None:
-    """On the tree before this `git diff -U --output=out` and `git tag -n -d v1` did."""
+    """On the tree before this `git diff -U --output=out` did."""
     before = state(scratch)
     ran = 0
     for _, argv in zip(range(TRIES), commands(20261116), strict=False):

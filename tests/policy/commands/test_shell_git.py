@@ -185,7 +185,7 @@ def _with_submodule(trapped: Trapped, tmp_path: Path) -> None:
     trapped.markers = inner.markers
 
 
-@pytest.mark.parametrize("kept", ["worktree", "index"])
+@pytest.mark.parametrize("kept", ["worktree", "index", "elsewhere"])
 def test_nothing_of_a_submodule_runs_once_git_is_disarmed(
     trapped: Trapped, tmp_path: Path, kept: str
 ) -> None:
@@ -194,6 +194,14 @@ def test_nothing_of_a_submodule_runs_once_git_is_disarmed(
     if kept == "index":
         trapped.git("add", ".gitmodules")
         (trapped.folder / ".gitmodules").unlink()
+    elif kept == "elsewhere":
+        folder = trapped.folder.rename(tmp_path / "tree\n")
+        trapped.folder.mkdir()
+        (folder / ".git").rename(trapped.folder / ".git")
+        trapped.git("config", "core.worktree", f"{tmp_path}/tree\n")
+        module = trapped.folder / ".git/modules/sub"
+        (folder / "sub/.git").write_text(f"gitdir: {module}\n")
+        trapped.git("config", "-f", str(module / "config"), "core.worktree", f"{folder}/sub")
     trapped.sprung()
     trapped.git("status")
     assert trapped.sprung(), "the traps are no traps"

@@ -262,9 +262,11 @@ _MAX_PAIRS = 1_000
 LISTING = r"""
 list() { git config "$@" --list --name-only -z || exit 1; }
 list
-git rev-parse --is-inside-work-tree >/dev/null 2>&1 || exit 0
-modules="./$(git rev-parse --show-cdup).gitmodules" || exit 1
+top=$(git rev-parse --show-toplevel 2>/dev/null && printf x) || exit 0
+modules=${top%?x}/.gitmodules
 [ ! -e "$modules" ] || list --file "$modules"
+blobs=$(printf '%s\n' :.gitmodules HEAD:.gitmodules | git cat-file --batch-check) || exit 1
+case $blobs in *" blob "*) ;; *) exit 0 ;; esac
 for blob in :.gitmodules HEAD:.gitmodules; do
     ! git cat-file -e "$blob" 2>/dev/null || list --blob "$blob"
 done
