@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from toolrest.config.keys import looks_secret
 from toolrest.config.schema.settings import Settings
@@ -122,7 +122,7 @@ def _matcher(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 _WORD = r"(?=[\w-]{0,100}[0-9])(?=[\w-]{0,100}[A-Z])(?=[\w-]{0,100}[a-z])[\w-]"
 _AWS = r"(?=[A-Z]{0,15}[0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"
-_SLACK = r"(?=[A-Za-z-]{0,60}[0-9])[A-Za-z0-9-]{10,255}"
+_SLACK = r"-(?=[A-Za-z-]{0,60}[0-9])[A-Za-z0-9-]{10,255}"
 _KEY_KIND = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----"
 _KEY_LINES = r"(?:(?:\\[rn]|[\s\"'+,])*+[A-Za-z0-9+/=]{16,100})++"
 _WHOLE_KEY = (
@@ -135,7 +135,8 @@ TOKENS: dict[str, str] = {
     "AKIA": _AWS,
     "ASIA": _AWS,
     "sk-": rf"(?:[0-9a-f]{{32,64}}(?![\w-])|{_WORD}{{20,255}})",
-    **dict.fromkeys(("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-"), _SLACK),
+    "xox": "[abeprs]" + _SLACK,
+    "xapp": _SLACK,
     "AIza": r"[\w-]{35}(?![\w-])",
     **dict.fromkeys(("sk_live_", "rk_live_"), r"[A-Za-z0-9]{20,255}"),
     "npm_": r"[A-Za-z0-9]{36}(?!\w)",
@@ -155,7 +156,12 @@ _LONGEST_TOKEN, _LONGEST_KEY = 8192, 20_000
 _URL_PASSWORD = re.compile(r"(?<=://)[^\s/?#:@]{0,256}:([^\s/?#@]{1,512})@")
 
 
-@lru_cache(maxsize=64)
+@cache
+def _any_prefix() -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, TOKENS)))
+
+
+@cache
 def _token(prefix: str) -> re.Pattern[str]:
     return re.compile(TOKENS[prefix], re.ASCII)
 
@@ -166,16 +172,15 @@ def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
     Linear: a place where a token may begin is looked at once, and not much further than its end.
     """
     found: list[tuple[int, int]] = []
-    for prefix in TOKENS:
-        at = text.find(prefix)
-        while at >= 0:
-            end = at + len(prefix)
-            if _may_begin(text, at, before):
-                match = _token(prefix).match(text, end)
-                if match is not None:
-                    end = match.end()
-                    found.append((at, end))
-            at = text.find(prefix, end)
+    search = _any_prefix().search
+    at = 0
+    while (begun := search(text, at)) is not None:
+        at = begun.end()
+        if _may_begin(text, begun.start(), before):
+            match = _token(begun[0]).match(text, at)
+            if match is not None:
+                # On from its beginning: a key may begin in what looks like the end of a token.
+                found.append((begun.start(), match.end()))
     return found
 
 

@@ -25,6 +25,18 @@ TOOLREST = str(Path(sys.executable).parent / "toolrest")
 EVIL = "fine\x1b[2J\x9b31m\u202ebad\ttab"
 
 
+def everything(master: int) -> str:
+    """What was written to a terminal until its other end was closed."""
+    found = b""
+    try:
+        while data := os.read(master, 65536):
+            found += data
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(master)
+    return found.decode()
+
+
 def on_terminal(desk: Any, *arguments: str, columns: int = 80) -> str:
     """What a command writes to a terminal of this width."""
     master, slave = pty.openpty()
@@ -37,16 +49,9 @@ def on_terminal(desk: Any, *arguments: str, columns: int = 80) -> str:
         stderr=subprocess.DEVNULL,
     ) as process:
         os.close(slave)
-        found = b""
-        while True:
-            try:
-                data = os.read(master, 65536)
-            except OSError:
-                break
-            found += data
+        found = everything(master)
         process.wait(60)
-    os.close(master)
-    return found.decode()
+    return found
 
 
 def is_harmless(text: str) -> bool:
@@ -96,9 +101,7 @@ def test_a_long_command_stays_behind_its_bar() -> None:
     with os.fdopen(slave, "w") as out:
         for line in describe(question(command)):
             Terminal(out=out).say(line)
-        out.flush()
-        seen = os.read(master, 65536).decode().replace("\r\n", "\n").splitlines()
-    os.close(master)
+    seen = everything(master).replace("\r\n", "\n").splitlines()
     assert all(len(row) <= 80 for row in seen)
     start, end = seen.index("  command:") + 1, seen.index("  in:        /ws")
     assert end - start > 4
