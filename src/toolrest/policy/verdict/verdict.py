@@ -100,14 +100,12 @@ class Judgement:
     is_script: bool = False
     scripts: Mapping[str, Script] = field(default_factory=dict, repr=False)
     """Every script that was parsed on the way, by its text."""
-    _worst: Segment | None = field(default=None, repr=False)
 
     @property
     def worst(self) -> Segment | None:
         """The first of the strictest segments."""
-        if self._worst is None and self.segments:
-            self._worst = max(self.segments, key=lambda segment: segment.kind)
-        return self._worst
+        # Not kept: a segment may be raised after the first look, by a PATH hijack for one.
+        return max(self.segments, key=lambda segment: segment.kind, default=None)
 
     @property
     def text(self) -> str:
