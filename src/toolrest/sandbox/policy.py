@@ -19,7 +19,7 @@ from toolrest.policy.paths.names import inside, unique
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.policy.paths.protected import ProtectedPlaces
 from toolrest.private_files import make_private
-from toolrest.records import dataclass, field, replace
+from toolrest.records import dataclass, replace
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access", "external"]
 Network: TypeAlias = Literal["off", "allowlist", "on"]
@@ -60,9 +60,9 @@ class SandboxPolicy:
     tmp: Tmp = "private"
     cache_dir: str | None = None
     require: tuple[Control, ...] = REQUIRED
-    dropped: tuple[str, ...] = field(default=(), compare=False)
+    dropped: tuple[str, ...] = ()
     """Roots that were asked for and are not there."""
-    hides: Hides | None = field(default=None, compare=False, repr=False)
+    hides: Hides | None = None
     """Which names of a folder are hidden, for those that come after the session's start."""
 
     @classmethod

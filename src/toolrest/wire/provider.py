@@ -74,7 +74,7 @@ ModelWire: TypeAlias = Literal["responses", "chat", "anthropic"]
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A resolved endpoint. `key` and `headers` hold secrets: neither is ever shown.
+    """A resolved endpoint. `key`, `headers` and `query_params` hold secrets, never shown.
 
     `key_variable` is where the key came from, for messages. Times are in seconds.
     """
@@ -83,15 +83,18 @@ class Provider:
     base_url: str
     wire: ModelWire = "responses"
     name: str = ""
-    key: str = field(default="", repr=False)
+    key: str = ""
     key_variable: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    query_params: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query_params: Mapping[str, str] = field(default_factory=dict)
     request_max_retries: int = 4
     stream_max_retries: int = 5
     idle_timeout: float = 300.0
     connect_timeout: float = 30.0
     profile: Profile = HOSTED
+
+    def __repr__(self) -> str:
+        return f"Provider(id={self.id!r}, wire={self.wire!r})"
 
     def url(self, path: str) -> str:
         """The URL of a request. Parameters are appended as they are written, in their order."""

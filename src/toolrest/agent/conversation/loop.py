@@ -13,7 +13,6 @@ from toolrest.agent.history.compaction import PROMPT, condensed, without_oldest
 from toolrest.agent.history.history import message, message_text
 from toolrest.errors import Fatal
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
 
 if TYPE_CHECKING:
@@ -38,16 +37,19 @@ class TurnFailed(Exception):
         self.reason = reason
 
 
-@dataclass(slots=True)
 class Loop:
     """The loop of one turn, with its budget."""
 
-    session: AgentSession
-    budget: Budget
-    schema: JSONObject | None = None
-    text: str | None = None
-    _turn: Turn = field(init=False)
-    _holds: int = 0
+    _turn: Turn
+
+    def __init__(
+        self, session: AgentSession, budget: Budget, schema: JSONObject | None = None
+    ) -> None:
+        self.session = session
+        self.budget = budget
+        self.schema = schema
+        self.text: str | None = None
+        self._holds = 0
 
     async def run(self, messages: Sequence[JSONObject]) -> TurnEnd:
         """Run the turn of the user's messages to its end; only cancellation is raised."""

@@ -25,7 +25,7 @@ from toolrest.gate.approval.request import ANSWERS, ApprovalRequest, Review, Rev
 from toolrest.gate.bus import Bus
 from toolrest.items import JSONObject
 from toolrest.private_files import private_file, private_folder, reason, write_all
-from toolrest.records import dataclass, field, replace
+from toolrest.records import dataclass, replace
 
 State: TypeAlias = Literal["waiting", "answered", "taken", "expired"]
 
@@ -42,7 +42,10 @@ class PendingStore:
     """The pending approvals of one user, in a folder that no tool can reach."""
 
     home: str
-    _mac_key: bytes = field(default=b"", repr=False)
+    _mac_key: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"PendingStore(home={self.home!r})"  # without the key, which is secret
 
     # Asking
 

@@ -73,9 +73,9 @@ class _Whole:
 
     def beside(self, later: _Whole | None) -> _Whole:
         """These totals and this file, for a text that was cut again later."""
-        if later is None:
-            return self
-        return replace(self, shown=f"at most {later.shown}", was_json=later.was_json)
+        if later is not None:
+            self.shown, self.was_json = f"at most {later.shown}", later.was_json
+        return self
 
     def notice(self) -> str:
         where = f"the rest was not kept: {self.problem or NOT_KEPT}"

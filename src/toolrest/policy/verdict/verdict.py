@@ -98,7 +98,7 @@ class Judgement:
     plain: bool = True
     roots: tuple[str, ...] = ()
     is_script: bool = False
-    scripts: Mapping[str, Script] = field(default_factory=dict, repr=False)
+    scripts: Mapping[str, Script] = field(default_factory=dict)
     """Every script that was parsed on the way, by its text."""
 
     @property
@@ -137,7 +137,6 @@ class Judgement:
         for segment in self.segments:
             if segment.needs_disarmed_git:
                 segment.raise_to(CommandClass.RUNS, "runs.git", why)
-        self._worst = None
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def kind_of(name: str) -> ShellKind | None:
     return _KINDS.get(stem)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shells:
     """Finds shells: the user's own, or one by name.
 
@@ -78,9 +78,7 @@ class Shells:
     passwd: str | None = None
     platform: str = sys.platform
     avoid: tuple[str, ...] = ()
-    _found: dict[tuple[ShellKind, str | None], str] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    _found: dict[tuple[ShellKind, str | None], str] = field(default_factory=dict)
 
     @classmethod
     def of_this_user(cls, env: Mapping[str, str], avoid: Iterable[str] = ()) -> Shells:
