@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 import toolrest
 from toolrest import Toolrest, tool
@@ -27,12 +28,18 @@ class Pair:
     right: list[float]
 
 
+class Point(Struct):
+    x: float
+    pairs: list[Pair]
+
+
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [
         (math.nan, None),
         ({"a": [math.inf, -math.inf, 1.5]}, {"a": [None, None, 1.5]}),
         (Pair(math.nan, [2.0]), {"left": None, "right": [2.0]}),
+        (Point(1.0, [Pair(2.0, [])]), {"x": 1.0, "pairs": [{"left": 2.0, "right": []}]}),
         ({"NaN": "Infinity"}, {"NaN": "Infinity"}),
     ],
 )

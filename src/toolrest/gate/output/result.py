@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, is_dataclass
 from typing import Any
+
+from msgspec import Struct, structs
 
 from toolrest.errors import Failure, RespondToModel
 from toolrest.items import Image, Text, ToolOutput
@@ -96,8 +99,8 @@ def _plain(value: Any) -> Any:
         return value.__fspath__()
     if isinstance(value, set | frozenset):
         return sorted(value)
-    from dataclasses import asdict, is_dataclass
-
+    if isinstance(value, Struct):
+        return structs.asdict(value)
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"a {type(value).__name__} is not a JSON value")
