@@ -99,7 +99,6 @@ def users() -> list[str]:
 def starter(nobody: bool) -> Callable[..., subprocess.Popen[str]]:
     """How to start a Python program, as this user or as an ordinary one."""
     python = interpreter(ordinary=nobody)
-    source = packages().split(os.pathsep)[0]
 
     def start(text: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -108,7 +107,7 @@ def starter(nobody: bool) -> Callable[..., subprocess.Popen[str]]:
             group=NOBODY if nobody else None,
             extra_groups=[] if nobody else None,
             cwd="/",
-            env=ENV | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": source},
+            env=ENV | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": packages()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
