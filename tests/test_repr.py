@@ -9,6 +9,7 @@ from toolrest.gate.approval.request import ApprovalRequest, Exact
 from toolrest.gate.output.limiter import Limited
 from toolrest.items import Answered, FunctionCall, ToolOutput
 from toolrest.policy.effects import Risk
+from toolrest.policy.launch import Launch
 from toolrest.wire.provider import Provider
 
 SECRET = "hunter2-0123456789"
@@ -22,6 +23,7 @@ OUTPUT = ToolOutput("ok", secrets={"TOKEN": SECRET})
         Provider("p", f"https://user:{SECRET}@x.test"),
         Provider("p", "https://x.test", headers={"x-key": SECRET}),
         Provider("p", "https://x.test", query_params={"key": SECRET}),
+        Launch(("true",), "/", {"TOKEN": SECRET}),
         PendingStore("/home", _mac_key=SECRET.encode()),
         ApprovalRequest("c", "t", "{}", "why", Risk.WRITE, exact=Exact(SECRET)),
         OUTPUT,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import hash_file
-from toolrest.records import dataclass, field
+from toolrest.records import dataclass
 
 _LARGEST_HASHED = 256 << 20
 
@@ -53,7 +53,7 @@ class Launch:
 
     argv: tuple[str, ...]
     cwd: str
-    env: Mapping[str, str] = field(repr=False)
+    env: Mapping[str, str]
     program: Program | None = None
     judged: str | tuple[str, ...] = ()
     shell: str | None = None
@@ -67,6 +67,9 @@ class Launch:
     """Where programs are looked for; None where a login profile sets that and tells it too late."""
     sandbox: str = ""
     network: str = ""
+
+    def __repr__(self) -> str:
+        return f"Launch(argv={self.argv!r}, cwd={self.cwd!r})"  # without `env`: it has secrets
 
 
 def find_executable(name: str, path: str, cwd: str, roots: Sequence[str]) -> Program | None:
