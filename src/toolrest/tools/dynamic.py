@@ -1,7 +1,7 @@
-"""Dynamic tools: known by a name and a schema, and run by whoever holds the session.
+"""Dynamic tools: registered with a name and a schema, run by the client of the session.
 
-A call becomes an event (or a callback), and waits for the answer. The tool runs in the client's
-own hands, so the client is the one who may refuse; modes that ask about everything ask here too.
+A call becomes an event (or a callback), and waits for the answer. The client runs the
+tool and may refuse; modes that ask about everything ask here, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ASKING = ("untrusted", "auto", "strict")
 
 @dataclass(frozen=True, slots=True)
 class DynamicCall:
-    """What a model asked of a dynamic tool; the arguments are any JSON value."""
+    """A model's call of a dynamic tool; the arguments are any JSON value."""
 
     call_id: str
     turn_id: str
@@ -59,19 +59,19 @@ class DynamicCalls:
         future.get_loop().call_soon_threadsafe(_settle, future, answer)
 
     def close(self) -> None:
-        """Nobody will answer any more."""
+        """Cancel the calls that still wait."""
         for future in self._waiting.values():
             future.cancel()
 
-    async def answer(self, call: DynamicCall, tell: Callable[[], None]) -> DynamicAnswer:
-        """The client's answer; `tell` says that there is a question."""
+    async def answer(self, call: DynamicCall, announce: Callable[[], None]) -> DynamicAnswer:
+        """Wait for the client's answer; `announce` emits the request."""
         if self.handler is not None:
-            tell()
-            said = self.handler(call)
-            return await said if inspect.isawaitable(said) else said
+            announce()
+            answer = self.handler(call)
+            return await answer if inspect.isawaitable(answer) else answer
         future = self._waiting[call.call_id] = asyncio.get_running_loop().create_future()
         try:
-            tell()
+            announce()
             await asyncio.wait({future})
             if future.cancelled():
                 raise RespondToModel(CANCELLED, kind="aborted")
@@ -103,14 +103,14 @@ class DynamicTool(Tool):
         return self._schema
 
     def decode(self, raw: str | Mapping[str, Any]) -> arguments.Decoded:
-        """Any JSON value: what it has to look like is for the client to say."""
+        """Accept any JSON value: the client checks it."""
         try:
             return arguments.Decoded(json.loads(arguments.as_json_text(raw)))
         except (ValueError, RecursionError) as error:
             raise arguments.invalid([f"not JSON: {error}"], ()) from None
 
     def aborted_text(self, seconds: float) -> str:
-        """Nobody answered in time."""
+        """The message when the client did not answer in time."""
         return CANCELLED
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:

@@ -1,7 +1,7 @@
 """`get_memory` and `save_memory`: what is worth knowing next time, in files a person can edit.
 
 Two Markdown files under `$TOOLREST_HOME/memory`: one for all projects, one for this project. No
-other tool can reach them; whoever watches the session is told of every line that is written.
+other tool can reach them; every line that is written is an event.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class GetMemory(Tool):
 
 
 class SaveMemory(Tool):
-    """Adds a note. One for all projects is for the user to allow, whoever asks for it."""
+    """Adds a note. One for all projects always needs the user's approval."""
 
     name = "save_memory"
     description = (
@@ -141,17 +141,17 @@ class SaveMemory(Tool):
         )
 
     def effects(self, args: Args, ctx: Context) -> Effects:
-        """Writes that memory's file, which is Toolrest's own and nobody else's."""
+        """Writes that memory's file, which no other tool can reach."""
         path = memory_file(ctx.files.toolrest_home, ctx.workspace, args.scope)
         return Effects(writes=(path,), judged=True)
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
-        """What would be read in every project must not come from one of them unseen."""
+        """Ask about a note for all projects: one project could plant it in every other."""
         if args.scope == "project":
             return None
         if ctx.approval_policy == "never":
-            words = 'a note for all projects needs a yes, and approval_policy is "never"'
-            return Decision(Answer.DENY, "memory.global", f"{words}; scope project needs none")
+            reason = 'a note for all projects needs approval; approval_policy = "never" never asks'
+            return Decision(Answer.DENY, "memory.global", f"{reason}; scope project needs none")
         reason = f"it saves a note for all projects: {ctx.redact(args.text)[:500]}"
         return Decision(Answer.ASK, "memory.global", reason, what="write")
 

@@ -36,7 +36,7 @@ class Asked(Parameters):
 
 
 class RequestUserInputTool(Tool):
-    """Blocks its call, not the session, until somebody has answered."""
+    """Blocks its call, not the session, until the user has answered."""
 
     name = "request_user_input"
     description = (
@@ -68,8 +68,8 @@ class RequestUserInputTool(Tool):
                 fields=("questions",),
             )
         answers = await ctx.ask_user(asked)
-        said = {identity: {"answers": list(texts)} for identity, texts in answers.items()}
-        text = json.dumps({"answers": said}, ensure_ascii=False, separators=(",", ":"))
+        by_id = {identity: {"answers": list(texts)} for identity, texts in answers.items()}
+        text = json.dumps({"answers": by_id}, ensure_ascii=False, separators=(",", ":"))
         secrets = _secrets(asked, answers)
         shown = [name for name, value in secrets.items() if not can_hide(value.strip())]
         if shown:
@@ -90,7 +90,7 @@ def _question(one: Asked) -> UserQuestion:
 
 
 def _secrets(asked: list[UserQuestion], answers: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """What only the model may read of the answers."""
+    """Secret answers, which only the model may read."""
     return {
         f"{question.id}.{number}" if number else question.id: text
         for question in asked

@@ -1,9 +1,7 @@
-"""Which skills are there? Folders with a `SKILL.md`, found in the places that the user trusts.
+"""Skills: folders with a `SKILL.md` in the places that the user trusts, and `read_skill`.
 
-A skill's front matter says its name and what it is for; that goes into the index that a model is
-told. The rest is read when it is needed.
-
-`read_skill`: the instructions of a skill, when they are needed.
+The name and description in a skill's front matter go into an index for the model, which reads the
+rest with `read_skill` when it is needed.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class Skills:
     problems: list[str] = field(default_factory=list)
 
     def index(self, most: int = INDEX_CHARS) -> str:
-        """What a model is told of them, within so many characters; empty when there are none."""
+        """The index for the model, within so many characters; empty without skills."""
         if not self.found:
             return ""
         head = "Read a skill with read_skill before you do work that it is for:"

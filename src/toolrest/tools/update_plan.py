@@ -1,4 +1,4 @@
-"""`update_plan`: the model writes down its steps, and whoever watches sees them."""
+"""`update_plan`: the model's plan, shown to the user as events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Step(Parameters, extra="forbid"):
 
 
 class UpdatePlan(Tool):
-    """Keeps the plan in the session and tells listeners about it."""
+    """Keeps the plan in the session and emits it as an event."""
 
     name = "update_plan"
     description = (

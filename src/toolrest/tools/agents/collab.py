@@ -1,4 +1,4 @@
-"""Sub-agents as tools: start one, speak to it, wait for it, close it, open it again.
+"""Tools for sub-agents: start one, send it a message, wait for it, close it, open it again.
 
 What they do is the session's business; these tools check what the model sent and pass it on.
 """
@@ -39,7 +39,7 @@ def is_final(status: Status) -> bool:
 
 
 class Agents(Protocol):
-    """What a session does for these tools. `Context.agents` is one."""
+    """The session's side of these tools, found in `Context.agents`."""
 
     @property
     def roles(self) -> Mapping[str, str]:
@@ -64,7 +64,7 @@ class Agents(Protocol):
 
 
 class Collab(Tool):
-    """What the five tools share."""
+    """Base class of the five sub-agent tools."""
 
     group: Group = "agents"
     exec_item: ExecItem = ""
@@ -74,9 +74,9 @@ class Collab(Tool):
     pair: Pair
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
-        """Nobody is asked about a child, as every call it makes is judged like its parent's.
+        """Allow it without approval: every call of the sub-agent is decided like its parent's.
 
-        The modes that ask about anything above a read ask about this too.
+        The modes that ask about anything above a read ask about this, too.
         """
         if ctx.approval_policy in ("auto", "strict"):
             return None
@@ -128,7 +128,7 @@ class SpawnAgent(Collab):
 
 
 class SendInput(Collab):
-    """Says something to an agent."""
+    """Sends a message to an agent."""
 
     name = "send_input"
     pair = (events.CollabAgentInteractionBegin, events.CollabAgentInteractionEnd)
@@ -219,7 +219,7 @@ class OneAgent(Collab):
         return Effects(serial=(f"agent:{args.id}",))
 
     async def run(self, args: Args, ctx: Context) -> str:
-        """Do it, and tell whoever listens."""
+        """Do it, between a begin and an end event."""
         agent_id = _checked_id(args.id)
         with reporting(ctx, self.pair, (agent_id,)) as end:
             status = await self.turn(agent_id, ctx)

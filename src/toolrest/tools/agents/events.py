@@ -1,4 +1,4 @@
-"""What is told of calls to sub-agents: a begin and an end each, by what is done with them."""
+"""Events of calls to sub-agents: a begin and an end for each kind of call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CollabBegin(Event):
-    """A call to one or more sub-agents begins; `prompt` is what they are told."""
+    """A call to one or more sub-agents begins; `prompt` is the message to them."""
 
     call_id: str
     tool: str
@@ -24,7 +24,7 @@ class CollabBegin(Event):
 
 
 class CollabEnd(CollabBegin):
-    """It is over; `statuses` says how each of them stands, `success` whether it worked."""
+    """The call is over; `statuses` has each agent's status, `success` whether the call worked."""
 
     statuses: Mapping[str, Any]
     success: bool
@@ -43,13 +43,13 @@ class CollabAgentSpawnEnd(CollabEnd):
 
 
 class CollabAgentInteractionBegin(CollabBegin):
-    """A sub-agent is told something."""
+    """A message to a sub-agent is about to be sent."""
 
     type: ClassVar[str] = "collab_agent_interaction_begin"
 
 
 class CollabAgentInteractionEnd(CollabEnd):
-    """A sub-agent was told something."""
+    """A message was sent to a sub-agent."""
 
     type: ClassVar[str] = "collab_agent_interaction_end"
 
@@ -95,7 +95,7 @@ Pair: TypeAlias = "tuple[type[CollabBegin], type[CollabEnd]]"
 
 @dataclass(slots=True)
 class CollabReport:
-    """What the end will tell; the tool fills it in as it learns it."""
+    """The fields of the end event, filled in by the tool while it runs."""
 
     receivers: tuple[str, ...] = ()
     statuses: dict[str, Any] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class CollabReport:
 def reporting(
     ctx: Context, events: Pair, receivers: tuple[str, ...] = (), prompt: str | None = None
 ) -> Iterator[CollabReport]:
-    """Tell the begin now and the end when the work is over, however it ends."""
+    """Emit the begin event now and the end event when the work is over, however it ends."""
     begin, end = events
     common: dict[str, Any] = {
         "call_id": ctx.call_id,

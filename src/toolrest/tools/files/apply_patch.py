@@ -135,7 +135,7 @@ class ApplyPatch(Tool):
         return patch_effects(_read_once(args, ctx), ctx.cwd, ctx)
 
     async def prepare(self, args: str | Mapping[str, Any], ctx: Context) -> None:
-        """Would it apply? Nobody is asked about a patch that would not."""
+        """Verify that it would apply before approval is asked for."""
         await prepare_patch(_read_once(args, ctx), ctx.cwd, ctx)
 
     async def run(self, args: str | Mapping[str, Any], ctx: Context) -> ToolOutput:
@@ -150,12 +150,12 @@ class ApplyPatch(Tool):
         return patch_question(_read_once(args, ctx), ctx.cwd, ctx)
 
     def rejected_text(self, message: str) -> str:
-        """A no is a no to the patch."""
+        """The message of a denied patch."""
         return "patch rejected by user" if message == "rejected by user" else message
 
 
 def read(args: str | Mapping[str, Any]) -> Request:
-    """What the model wrote as a patch request; the answer when it is none."""
+    """Read the model's input as a patch request; RespondToModel when it is none."""
     from toolrest.patch.errors import PatchError
     from toolrest.patch.request import read as read_any
 
@@ -211,7 +211,7 @@ def _not_ours(paths: list[str], ctx: Context) -> list[str]:
 
 
 async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
-    """Verify it; where nobody may be asked, a patch that leaves the project ends here."""
+    """Verify it; in a mode that never asks, deny a patch that leaves the project."""
     ctx.memo["records"] = await ctx.in_thread(verify, request, cwd, ctx)
     if not request.dry_run:
         ctx.memo["plan"] = await ctx.in_thread(_planned, request, cwd, ctx)
@@ -231,7 +231,7 @@ def _planned(request: Request, cwd: str, ctx: Context) -> dict[str, bytes | None
     try:
         plan = request.plan(_files(ctx), cwd, ctx.legacy_encoding)
     except PatchError:
-        return {}  # found again, and said, when it is carried out
+        return {}  # `apply` finds and reports it again
     return _contents(plan)
 
 
@@ -252,7 +252,7 @@ def _refuse_changed(plan: Plan | None, ctx: Context) -> None:
 
 
 def patch_question(request: Request, cwd: str, ctx: Context) -> Question:
-    """What a person is shown: every file that it changes, as a diff, nothing left out."""
+    """The question to the approver: every file that it changes, as a diff, nothing left out."""
     from toolrest.patch.report.changes import changes
 
     found = list(changes(ctx.memo.get("records", ())))
@@ -305,7 +305,7 @@ def fenced_diff(records: list[Record], ctx: Context) -> str:
 
 
 def apply(request: Request, cwd: str, ctx: Context) -> ToolOutput:
-    """Write it, all or nothing, and say what came of it."""
+    """Write it, all or nothing, and return the result."""
     from toolrest.patch.errors import PatchError
     from toolrest.patch.report.changes import changes
     from toolrest.patch.report.turn_diff import TurnDiffTracker
@@ -366,8 +366,8 @@ def failed(error: Any, refusal: str | None = None) -> RespondToModel:
     from toolrest.patch import run as summary
     from toolrest.patch.text import diagnose
 
-    words = refusal or summary.REFUSED
+    refused = refusal or summary.REFUSED
     notes = (f"[toolrest] {note}" for note in diagnose.notes(error))
-    text = "\n".join([summary.refused(error, words), *notes])
-    fields = ("input",) if words == summary.REFUSED else ()
+    text = "\n".join([summary.refused(error, refused), *notes])
+    fields = ("input",) if refused == summary.REFUSED else ()
     return RespondToModel(text, kind="input_invalid", fields=fields)

@@ -81,7 +81,7 @@ class EditFile(Tool):
         return apply_patch.patch_effects(args, ctx.cwd, ctx)
 
     async def prepare(self, args: Request, ctx: Context) -> None:
-        """Would it apply? Nobody is asked about edits that would not."""
+        """Verify that they would apply before approval is asked for."""
         await apply_patch.prepare_patch(args, ctx.cwd, ctx)
 
     async def run(self, args: Request, ctx: Context) -> ToolOutput:
@@ -89,7 +89,7 @@ class EditFile(Tool):
         return await ctx.in_thread(_edit, args, ctx)
 
     def rejected_text(self, message: str) -> str:
-        """A no is a no to the edit."""
+        """The message of a denied edit."""
         return "edit rejected by user" if message == "rejected by user" else message
 
 
@@ -116,7 +116,7 @@ def _edit(request: Request, ctx: Context) -> ToolOutput:
 
 
 def reporting(output: ToolOutput, request: Request, text: str) -> ToolOutput:
-    """What apply_patch said, in the words of a tool that is not apply_patch."""
+    """A message of apply_patch, reworded for a tool with another name."""
     if output.failure is not None:
         message = f"{request.error_prefix}: {output.failure.message.rstrip()}"
         failed = ToolOutput.error(message, output.failure.kind, output.failure.fields)

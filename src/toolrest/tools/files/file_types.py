@@ -1,4 +1,4 @@
-"""Is this a text file, and if not, what is it? Told from its first bytes."""
+"""The type of a file, by its first bytes: text in some encoding, or a kind of binary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Encoding = Literal["utf-8", "utf-16"]
 
 
 class FileType(NamedTuple):
-    """What a file is in words, and whether it is an image that a model can look at."""
+    """A description of a file's type, and whether it is an image that a model can look at."""
 
     words: str
     image: bool = False
@@ -107,7 +107,7 @@ def _mostly_undecodable(head: bytes) -> bool:
 
 
 def type_of(head: bytes) -> FileType:
-    """What a file that is not text is, as far as its first bytes tell."""
+    """The type of a file that is not text, by its first bytes."""
     for offset, signature, found in _SIGNATURES:
         if head.startswith(signature, offset):
             if signature in (b"WEBP", b"WAVE") and not head.startswith(b"RIFF"):

@@ -49,7 +49,7 @@ class GlobFiles(Tool):
         return Effects(reads=(ctx.files.canonical(args.path or ctx.cwd),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """The paths, or words that say why there are none."""
+        """Return the paths, or an error for the model."""
         pattern = args.pattern.strip()
         if not pattern or pattern.startswith("!"):
             message = "pattern must name the files to find; it is empty or starts with `!`"

@@ -73,7 +73,7 @@ class GrepFiles(Tool):
         return Effects(reads=(ctx.files.canonical(args.path or ctx.cwd),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """One page of results, or words that say why there is none."""
+        """Return one page of results, or an error for the model."""
         search = _search(args, ctx)
         if args.output_mode == "files":
             return await self._files(search, ctx)

@@ -1,4 +1,4 @@
-"""Which lines belong to the block around a line? Read off the indentation alone.
+"""The block of lines around a line, by indentation alone.
 
 From an anchor line the block grows by one line up and one line down in turn. `max_levels` says
 how many levels of four columns above the anchor's it may reach; at that outermost level siblings

@@ -63,7 +63,7 @@ class ListDir(Tool):
         return Effects(reads=(ctx.files.canonical(args.dir_path),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """A page of the listing, or words that say why not."""
+        """Return a page of the listing, or an error for the model."""
         _positive(args.offset, "offset", "offset must be a 1-indexed entry number")
         _positive(args.limit, "limit", "limit must be greater than zero")
         _positive(args.depth, "depth", "depth must be greater than zero")
@@ -152,10 +152,10 @@ class Listing:
             yield level, run
 
     def _missed(self, path: str, top: str, error: OSError | Rejected) -> None:
-        """A folder that cannot be read is told of, and does not spoil the rest."""
-        words = os_words(error) if isinstance(error, OSError) else error.message
+        """Record a folder that cannot be read, for a note below the listing."""
+        reason = os_words(error) if isinstance(error, OSError) else error.message
         name = one_line(lossy(os.path.relpath(path, top)))
-        self.problems.append(f"{name} ({words})")
+        self.problems.append(f"{name} ({reason})")
 
     def _notes(self) -> list[str]:
         if not self.problems:
@@ -169,7 +169,7 @@ def shown_entries(entries: list[Entry], level: int) -> list[str]:
     """Entries of one level as lines."""
     indent = "  " * level
     names = [name for name, _ in entries]
-    # Nearly all names can be shown as they are, and one look at all of them tells.
+    # Nearly all names can be shown as they are; one check covers them all.
     if not "".join(names).isprintable() or max(map(len, names), default=0) * 4 > NAME_BYTES:
         names = [clean(name) for name in names]
     return [indent + name + _SUFFIXES[kind] for name, (_, kind) in zip(names, entries, strict=True)]

@@ -97,7 +97,7 @@ class ReadFile(Tool):
         return Effects(reads=(ctx.files.canonical(args.file_path),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """The lines asked for, or words that say why not."""
+        """Return the lines asked for, or an error for the model."""
         job = Job(
             ctx.files,
             args.file_path,
@@ -186,7 +186,7 @@ class Job:
     is_spill: bool = False
 
     def open(self) -> tuple[int, os.stat_result]:
-        """The file, if policy and size allow; whoever gets the descriptor closes it."""
+        """Open the file, if policy and size allow; the caller closes the descriptor."""
         try:
             fd = self.files.open_read(self.path)
         except OSError as error:
@@ -202,7 +202,7 @@ class Job:
         return fd, status
 
     def _check_size(self, size: int) -> None:
-        """The limit is for files of others: what this session spilled is there to be paged."""
+        """Enforce the size limit, except for this session's spill files: they are read in pages."""
         if size <= self.files.max_file_size or self.is_spill:
             return
         real = self.files.canonical(self.path)
@@ -214,7 +214,7 @@ class Job:
         """Read and close; `whole` says that the file is small. Raises Picture for an image.
 
         The descriptor stays with this function: a cancelled thread that is left behind must not
-        find its number given to somebody else.
+        read from another file that got its number.
         """
         try:
             source = self._source(fd, whole)

@@ -53,8 +53,8 @@ class SearchEnd:
     def check(self) -> None:
         """RespondToModel when the search itself failed."""
         if not self.stopped and not self.incomplete and self.code not in (0, 1):
-            words = self.errors or f"it was ended by signal {-self.code}"
-            raise RespondToModel(f"rg failed: {words}")
+            why = self.errors or f"it was ended by signal {-self.code}"
+            raise RespondToModel(f"rg failed: {why}")
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Ripgrep:
         take: Callable[[bytes], bool],
         stopped: Callable[[], bool],
     ) -> str | None:
-        """Read both outputs to their end; what the second one said, or None: it is enough."""
+        """Read both outputs to their end; return standard error, or None when `take` has enough."""
         out, err = outputs
         deadline = monotonic() + self.seconds
         errors = b""
@@ -138,8 +138,8 @@ def _not_started(failure: StartFailed) -> RespondToModel:
     return _missing(failure.reason)
 
 
-def _missing(words: str) -> RespondToModel:
-    return RespondToModel(f"failed to launch rg: {words}. Ensure ripgrep is installed and on PATH.")
+def _missing(why: str) -> RespondToModel:
+    return RespondToModel(f"failed to launch rg: {why}. Ensure ripgrep is installed and on PATH.")
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ def place(given: str | None, ctx: Context) -> SearchRoot:
 
 
 class PathFilter:
-    """Tells which of the paths that ripgrep prints may be shown, each folder looked at once.
+    """Decides which of the paths that ripgrep prints may be shown, each folder checked once.
 
     A plain file in a folder that is what its name says needs no more than its own name judged;
     whatever is special goes the policy's long way.

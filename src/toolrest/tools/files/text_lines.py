@@ -24,7 +24,7 @@ def pieces(
 ) -> Iterator[bytes]:
     """`head`, which was read already, and the rest of the file, as UTF-8.
 
-    `check` is told how many bytes were read so far, and may raise.
+    `check` gets the number of bytes read so far, and may raise.
     """
     plain = encoding == "utf-8"
     decode = None if plain else codecs.getincrementaldecoder(encoding)("replace").decode

@@ -46,7 +46,7 @@ class WriteFile(Tool):
         return apply_patch.patch_effects(_request(args, self.name), ctx.cwd, ctx)
 
     async def prepare(self, args: Args, ctx: Context) -> None:
-        """Could it be written? Nobody is asked about a file that could not."""
+        """Verify that it could be written before approval is asked for."""
         ctx.files.check_size(len(args.content.encode("utf-8", "replace")), args.path)
         await apply_patch.prepare_patch(_request(args, self.name), ctx.cwd, ctx)
 
@@ -55,7 +55,7 @@ class WriteFile(Tool):
         return await ctx.in_thread(_write, _request(args, self.name), ctx)
 
     def rejected_text(self, message: str) -> str:
-        """A no is a no to the file."""
+        """The message of a denied write."""
         return "write rejected by user" if message == "rejected by user" else message
 
 

@@ -1,7 +1,7 @@
-"""From a file's bytes to a picture that a model can be sent: checked, turned upright, made to fit.
+"""Prepare an image file for a model: checked, turned upright, scaled to fit.
 
-Only five formats are ever decoded, each by its own decoder, and not before the header has said
-that the picture is of a sane size.
+Only five formats are ever decoded, each by its own decoder, and only when
+the header gives a sane size.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def prepare(data: bytes, stopped: Callable[[], bool] = lambda: False) -> Prepare
     try:
         picture = decoder(BytesIO(data))
     except Exception:
-        # A decoder fails in many ways on bytes that are made to break it; none is worth telling.
+        # A decoder fails in many ways on bytes that are made to break it; the details help no one.
         raise RespondToModel(NOT_AN_IMAGE) from None
     width, height = picture.size
     if width < 1 or height < 1:

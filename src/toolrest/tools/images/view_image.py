@@ -42,7 +42,7 @@ class ViewImage(Tool):
         return Effects(reads=(ctx.files.canonical(args.path),))
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
-        """The image, or words that say why not."""
+        """Return the image, or an error for the model."""
         path = ctx.resolve(args.path)
         data = await ctx.in_thread(_read, path, ctx)
         output = await ctx.in_thread(show, data, ctx)
@@ -65,8 +65,8 @@ def _read(path: str, ctx: Context) -> bytes:
     except OSError as error:
         raise RespondToModel(f"unable to locate image at `{path}`: {os_words(error)}") from None
     except Rejected as error:
-        words = f"unable to locate image at `{path}`: {error.message}"
-        raise Rejected(words, kind=error.kind) from None
+        message = f"unable to locate image at `{path}`: {error.message}"
+        raise Rejected(message, kind=error.kind) from None
     try:
         status = os.fstat(fd)
         data = ctx.files.read_fd(fd, path)

@@ -1,4 +1,4 @@
-"""The two events around everything that is asked of an MCP server."""
+"""The begin and end events of every request to an MCP server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolrest.records import dataclass, field
 
 @dataclass(slots=True)
 class McpReport:
-    """What the second event will say."""
+    """The result in the end event."""
 
     result: JSONObject = field(default_factory=lambda: {"Err": "cancelled"})
 
@@ -26,7 +26,7 @@ class McpReport:
 
 @contextmanager
 def reporting(ctx: Context, server: str, tool: str, arguments: JSONObject) -> Iterator[McpReport]:
-    """Tell of an invocation when it begins and when it has ended, however that was."""
+    """Emit an event when an invocation begins and one when it has ended, however it ended."""
     invocation: JSONObject = {"server": server, "tool": tool, "arguments": arguments}
     began = monotonic()
     ctx.emit(McpToolCallBegin(call_id=ctx.call_id, invocation=invocation))

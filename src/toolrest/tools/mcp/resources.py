@@ -62,8 +62,8 @@ class _ListTool(Tool):
         pool: Pool = ctx.mcp
         given = as_json(args, without_nulls=True)
         if server is None:
-            return await _told(ctx, None, self.name, given, lambda: self._everywhere(pool))
-        return await _told(ctx, server, self.name, given, lambda: self._at(pool, server, cursor))
+            return await _report(ctx, None, self.name, given, lambda: self._everywhere(pool))
+        return await _report(ctx, server, self.name, given, lambda: self._at(pool, server, cursor))
 
     async def _at(self, pool: Pool, server: str, cursor: str | None) -> JSONObject:
         try:
@@ -92,7 +92,7 @@ class _ListTool(Tool):
 
 
 class ListMcpResources(_ListTool):
-    """What there is to read."""
+    """Lists resources."""
 
     name = "list_mcp_resources"
     description = (
@@ -104,7 +104,7 @@ class ListMcpResources(_ListTool):
 
 
 class ListMcpResourceTemplates(_ListTool):
-    """What there is to read once its parameters are filled in."""
+    """Lists resource templates."""
 
     name = "list_mcp_resource_templates"
     description = (
@@ -142,7 +142,7 @@ class ReadMcpResource(Tool):
                 )
         pool: Pool = ctx.mcp
         given = as_json(args)
-        return await _told(
+        return await _report(
             ctx, server, self.name, given, lambda: self._read(pool, server or "", uri or "")
         )
 
@@ -173,7 +173,7 @@ def _entries(server: str, listed: list[Any]) -> list[JSONObject]:
     ]
 
 
-async def _told(
+async def _report(
     ctx: Context, server: str | None, tool: str, arguments: JSONObject, ask: Any
 ) -> ToolOutput:
     """Ask between the two events; the answer as JSON."""

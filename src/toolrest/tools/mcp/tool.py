@@ -1,4 +1,4 @@
-"""A tool of another server, in the one registry, behind the one gate."""
+"""A tool of an MCP server, in the one registry, behind the one gate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SPARE = 30.0
 
 
 class McpTool(Tool):
-    """Calls one tool of one server. What the server says about it can raise its risk only."""
+    """Calls one tool of one server. The server's annotations can only raise its risk."""
 
     group: Group = "mcp"
     exec_item: ExecItem = ""
@@ -86,7 +86,7 @@ class McpTool(Tool):
         return self._schema.decode(raw)
 
     def decide(self, args: Any, effects: Effects, ctx: Context) -> Decision | None:
-        """What the user's settings for this server say, if they say anything."""
+        """Decide by the user's settings for this server, if they cover the tool."""
         row = self.server.row
         own = row.tools.get(self.definition.name)
         mode = own.approval_mode if own is not None else row.default_tools_approval_mode
@@ -96,8 +96,8 @@ class McpTool(Tool):
             key = f"mcp_servers.{self.server.name}"
             reason = f"{key} says that its tools are asked about"
             if ctx.approval_policy in ("never", "dangerous"):
-                words = f"{reason}, and approval_policy is {ctx.approval_policy}"
-                return Decision(Answer.DENY, "mcp.prompt", words)
+                message = f"{reason}, and approval_policy is {ctx.approval_policy}"
+                return Decision(Answer.DENY, "mcp.prompt", message)
             return Decision(Answer.ASK, "mcp.prompt", reason)
         return None
 

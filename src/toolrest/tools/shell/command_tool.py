@@ -1,4 +1,4 @@
-"""What the command tools share: their surroundings in words, escalation, denials, notes."""
+"""Base of the command tools: sandbox description, escalation, sandbox denials, notes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
 @dataclass(frozen=True, slots=True)
 class SandboxDescription:
-    """What the session lets commands do, for descriptions that tell the model the truth."""
+    """What the session's sandbox lets commands do, for the descriptions of the tools."""
 
     mode: str
     roots: tuple[str, ...]
@@ -202,11 +202,11 @@ class CommandTool(Tool):
         return found
 
     def known_writes(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """What its words name as written."""
+        """The paths that the command line names as written."""
         return self.verdict(args, ctx).writes if effects.runs else ()
 
     def reaches(self, args: Any, effects: Effects, ctx: Context) -> tuple[str, ...]:
-        """The hosts that its words name, and programs that are there to send something."""
+        """The hosts that the command line names, and programs whose purpose is to send."""
         if not effects.runs:
             return super().reaches(args, effects, ctx)
         stays = ctx.runner.confinement.network == "off" and effects.escalates is None
@@ -356,20 +356,20 @@ def finish(
 
 
 def _without_advice(denied: SandboxDenied, ctx: Context) -> SandboxDenied:
-    """Where a model may not ask to leave the sandbox, it is not told to."""
+    """Drop the advice to ask for escalation where the mode does not let a model ask."""
     from toolrest.sandbox.denial import ASK
 
     output = denied.output
     if ctx.approval_policy == "on-request" or not isinstance(output, ToolOutput):
         return denied
     output.notes = [note.removesuffix(f"; {ASK}") for note in output.notes]
-    words = denied.message.removesuffix(f"; {ASK}")
-    output.failure = Failure("sandbox_denied", words)
-    return SandboxDenied(words, output)
+    message = denied.message.removesuffix(f"; {ASK}")
+    output.failure = Failure("sandbox_denied", message)
+    return SandboxDenied(message, output)
 
 
 def withheld_notes(withheld: tuple[str, ...], text: str) -> list[str]:
-    """Variables that were withheld, when the failing command's output speaks of them."""
+    """A note on withheld variables that the failing command's output names."""
     named = [name for name in withheld if name in text]
     if not named:
         return []

@@ -1,4 +1,4 @@
-"""May this command run? The rules, the mode, the sandbox and earlier answers say so."""
+"""The decision on a command, by the rules, the mode, the sandbox and earlier grants."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 def expose(verdict: Judgement, launch: Launch, ctx: Context) -> None:
-    """Commands that seemed harmless and may be such files no longer seem so."""
+    """Raise the class of commands judged harmless by name that a planted file may shadow."""
     if any(segment.kind < CommandClass.RUNS for segment in verdict.segments):
         path_hijack(verdict, launch, ctx)
 
 
 def path_hijack(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
-    """Whether one of the commands may be such a file; looked at once a call, if anybody asks."""
+    """Whether a planted file may shadow one of the commands; found out at most once a call."""
     found: bool | None = ctx.memo.get("path_hijack")
     if found is None:
         found = ctx.memo["path_hijack"] = expose_hijacks(verdict, launch, ctx.runner.suspects)
@@ -157,7 +157,7 @@ def _asked(
         again = outcome(verdict, ctx.rules, setting, granted=granted)
         return again.answer == Answer.ALLOW
 
-    # A yes for a folder is none for where a link in it leads.
+    # A grant for a folder does not cover the target of a link in it.
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
         return memory.grants.covering(need, real(cwds)) is not None
 

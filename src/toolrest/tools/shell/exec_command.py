@@ -80,7 +80,7 @@ class ExecCommand(CommandTool):
         )
 
     def wrap_patch(self, text: str) -> str:
-        """A patch has no session: only the time and the output are told."""
+        """The layout without a session: a patch has only a time and an output."""
         return f"Wall time: 0.0000 seconds\nOutput:\n{text}"
 
     async def start(self, launch: Launch, args: Args, ctx: Context) -> ToolOutput:

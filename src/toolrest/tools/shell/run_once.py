@@ -49,7 +49,7 @@ class OneShot(Escalation):
 
 
 class OneShotTool(CommandTool):
-    """A command tool that waits for the end; an abort is told in two lines."""
+    """A command tool that waits for the end; an abort is reported in two lines."""
 
     typical = Effects(runs=(("<command>",),), confined=True)
 

@@ -20,15 +20,12 @@ if TYPE_CHECKING:
 
 
 _LOOKS = ("", "\x03", "\x04")
-"""Nothing, Ctrl-C and Ctrl-D: nobody can be harmed by these."""
+"""Nothing, Ctrl-C and Ctrl-D: input that cannot do harm."""
 _OUTSIDE = "it types into a program that runs outside the sandbox"
 
 
 def _danger(chars: str, ctx: Context) -> str | None:
-    """What is typed may be read by a shell: as such it must not be on the dangerous list.
-
-    Nor may it be too much to be read.
-    """
+    """Why the input is dangerous, or too much to judge, if a shell reads it; else None."""
     if chars in _LOOKS:
         return None
     from toolrest.policy.verdict.command import judge
@@ -85,7 +82,7 @@ class WriteStdin(Tool):
         )
 
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
-        """Looking at a command that somebody let run, or ending it, is not asked about again."""
+        """Allow polling or ending a command without asking: the command itself was approved."""
         if args.chars in _LOOKS and ctx.approval_policy != "strict":
             from toolrest.gate.decision.decide import Decision
 

@@ -107,7 +107,7 @@ class Client:
     async def _at(
         self, address: str, url: HttpUrl, method: str, headers: Mapping[str, str], json: Any
     ) -> Page:
-        """Connect to this very address; the name is only said, in Host and in the certificate."""
+        """Connect to this very address; the host name is only for `Host` and the certificate."""
         import httpx2
 
         literal = f"[{address}]" if ":" in address else address

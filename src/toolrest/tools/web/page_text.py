@@ -1,4 +1,4 @@
-"""From what a server sent to text that a model can read, marked as somebody else's words."""
+"""The text of a web page for a model, marked as external content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who answers a web search: SearXNG, Brave, Tavily, or a function of the user's own."""
+"""Web search services: SearXNG, Brave, Tavily, or a function of the user's own."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class SearXNG:
         """Ask its search page for JSON."""
         base = self.url.rstrip("/")
         base = base if base.endswith("/search") else f"{base}/search"
-        words = urlencode({"q": query, "format": "json"})
-        page = await client.ask(f"{base}?{words}", headers={"Accept": "application/json"})
+        query_string = urlencode({"q": query, "format": "json"})
+        page = await client.ask(f"{base}?{query_string}", headers={"Accept": "application/json"})
         return _rows(page, ("results",), snippet="content")
 
 
@@ -86,9 +86,9 @@ class Brave:
 
     async def find(self, query: str, limit: int, client: Client) -> Found:
         """Ask for web results."""
-        words = urlencode({"q": query, "count": min(limit, 20)})
+        query_string = urlencode({"q": query, "count": min(limit, 20)})
         headers = {"Accept": "application/json", "X-Subscription-Token": self.key}
-        page = await client.ask(f"{self.url}?{words}", headers=headers)
+        page = await client.ask(f"{self.url}?{query_string}", headers=headers)
         return _rows(page, ("web", "results"), snippet="description")
 
 

@@ -51,7 +51,7 @@ class Document:
 
 
 class WebFetch(Tool):
-    """Fetches a page. What it returns are somebody else's words, and are marked so."""
+    """Fetches a page. Its text is external content, and is marked as such."""
 
     name = "webfetch"
     description = (
@@ -142,7 +142,7 @@ class WebFetch(Tool):
         client = Client(self.options.access, self.options.caps)
 
         def may_go(hop: HttpUrl) -> str | None:
-            # Somebody may have said yes to this host; that was no yes to another one.
+            # An approval of this host does not cover another one.
             if hop.authority == start.authority or self.options.unasked:
                 return self.options.access.refusal(hop)
             return "another host; fetch that address itself if it is wanted"
@@ -182,7 +182,7 @@ def _read(page: Page, raw: bool) -> tuple[str, str]:
 
 
 async def _check_robots(url: HttpUrl, client: Client, ctx: Context) -> None:
-    """Does the site let programs read this page? Asked once a session and site."""
+    """Refuse a page that the site's robots.txt forbids; fetched once a session and site."""
     from urllib.robotparser import RobotFileParser
 
     known: dict[str, RobotFileParser] = ctx.state.setdefault("webfetch.robots", {})
