@@ -1,4 +1,4 @@
-"""The toolrest command: parsing, asking, printing. No decisions.
+"""The `toolrest` command: it parses, asks and prints, and decides nothing.
 
 `app` imports a command when it runs, and a command's module imports what it runs. Two exceptions
 import inside functions: `exec`, `call` and their `options` (their help, and a run without

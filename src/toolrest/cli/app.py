@@ -20,7 +20,7 @@ COMMANDS = {
     "acp": ("toolrest.cli.servers.acp", "Be the agent of an editor (Agent Client Protocol)."),
     "approvals": (
         "toolrest.cli.security.approvals",
-        "Answer questions that other processes left behind.",
+        "Approve or deny calls that wait for an answer.",
     ),
     "apply-patch": ("toolrest.cli.setup.apply_patch", "Apply a patch to the files it names."),
     "audit": ("toolrest.cli.security.audit", "Check or read the audit log."),
@@ -36,10 +36,10 @@ COMMANDS = {
     ),
     "mcp": ("toolrest.cli.servers.mcp", "MCP servers for this agent, and this agent as a server."),
     "exec": ("toolrest.cli.run.exec", "Give a model a task and run it to its end."),
-    "grants": ("toolrest.cli.security.grants", "List or take back answers that are remembered."),
+    "grants": ("toolrest.cli.security.grants", "List or revoke grants."),
     "policy": (
         "toolrest.cli.security.policy",
-        "Ask what the policy says to a command, or test it.",
+        "Print the decision on a command, or test the policy.",
     ),
     "models": ("toolrest.cli.setup.models", "List the models that a provider offers."),
     "gc": ("toolrest.cli.run.gc", "Remove old sessions, spill files, logs and checkpoints."),

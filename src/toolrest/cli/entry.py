@@ -1,4 +1,4 @@
-"""Where the `toolrest` command starts. Asking for the version loads nothing else."""
+"""Entry point of the `toolrest` command. `--version` loads nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def apply_patch() -> None:
 
 
 def _import_nothing_from_here() -> None:
-    """Where we are, and every folder that the command line names, may be a workspace.
+    """Import nothing from the current folder or those on the command line: possible workspaces.
 
     Other roots are known once the settings are.
     """
@@ -48,7 +48,7 @@ def _import_nothing_from_here() -> None:
 
 
 def _hide_memory() -> None:
-    """What runs beside us as the same user may not read keys out of our memory or environment.
+    """Keep other processes of the user from reading keys in our memory or environment.
 
     Only the command line does this: the library leaves its host's process as it is.
     """
@@ -61,7 +61,7 @@ def _hide_memory() -> None:
 
 
 def _fill_standard_files() -> None:
-    """Whoever starts us with one of them closed must not find a journal or a socket there."""
+    """Open closed standard files on /dev/null, so that no journal or socket gets their numbers."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -27,7 +27,7 @@ APPROVAL_MODES = (
 
 @dataclass(slots=True)
 class Choices:
-    """What the shared options said."""
+    """The values of the shared options."""
 
     folder: str | None
     sandbox: str | None

@@ -9,13 +9,13 @@ _VARIABLE, _VALUE = "PYDANTIC_DISABLE_PLUGINS", "__all__"
 
 
 def quick_start() -> None:
-    """Call it before pydantic is imported, which would search all packages for plugins."""
+    """Prepare a quick start; before pydantic is imported, which would search for plugins."""
     gc.disable()  # what is loaded now stays
     os.environ.setdefault(_VARIABLE, _VALUE)
 
 
 def settled() -> None:
-    """Call it when everything is loaded."""
+    """Turn garbage collection on again, once everything is loaded."""
     gc.freeze()
     gc.enable()
 

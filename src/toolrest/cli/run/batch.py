@@ -213,7 +213,7 @@ class Batch:
         try:
             out, _ = await process.communicate(task.prompt.encode())
         except asyncio.CancelledError:
-            # It is told to stop, which it records; the task has no result and runs again.
+            # The signal makes it record that it was stopped; the task has no result and runs again.
             with suppress(ProcessLookupError):
                 process.terminate()
             await process.wait()
@@ -250,7 +250,7 @@ class Batch:
 
 def _summary(out: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    said = None
+    message = None
     for line in out.splitlines():
         try:
             event = json.loads(line)
@@ -262,9 +262,9 @@ def _summary(out: str) -> dict[str, Any]:
         elif kind == "item.completed" and event["item"].get("type") == "agent_message":
             found["text"] = event["item"].get("text")
         elif kind in ("error", "turn.failed"):
-            said = event.get("error", event).get("message")
+            message = event.get("error", event).get("message")
         elif kind == "result":
             found |= {key: event.get(key) for key in ("status", "reason", "usage", "denials")}
-    if said is not None and found.get("status") != "completed":
-        found["error"] = said
+    if message is not None and found.get("status") != "completed":
+        found["error"] = message
     return found

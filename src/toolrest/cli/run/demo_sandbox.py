@@ -1,4 +1,4 @@
-"""Which sandbox does this machine give the demo, and what does that one not enforce?"""
+"""The demo's sandbox: the one that works on this machine, and what it does not enforce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DemoSandbox:
-    """What was found: a backend or none, whether it hides `.env`, and lines that say so."""
+    """The backend found, or none; whether it hides `.env`; and lines to print about it."""
 
     backend: str
     hides: bool
@@ -49,9 +49,9 @@ def find_sandbox(config: Config, folder: str, *, live: bool = False) -> DemoSand
             raise
         return DemoSandbox("", False, (*_rows("none works here", error.tried), _END[live]))
     missing = gaps(probe.controls)
-    words = "not everything is enforced" if missing else "every control is enforced in full"
+    summary = "not everything is enforced" if missing else "every control is enforced in full"
     hides = probe.controls["reads"].level == "full"
-    return DemoSandbox(engine.name, hides, _rows(f"{engine.name}; {words}", missing))
+    return DemoSandbox(engine.name, hides, _rows(f"{engine.name}; {summary}", missing))
 
 
 def _rows(head: str, rows: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,4 +64,4 @@ _END = {
     ' sandbox_mode = "danger-full-access": for a container or machine that may be harmed.\n',
     True: "so the model's commands will be refused.\n",
 }
-"""By whether a real model is asked, whose commands nobody has seen yet."""
+"""By whether a live model is asked: its commands are unknown, the demo's are not."""

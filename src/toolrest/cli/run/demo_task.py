@@ -136,5 +136,5 @@ def script(*, hides: bool = True) -> Script:
         [Call("update_plan", _plan(3))],
         "Repaired: `Cart.total` in cart.py multiplied nothing by the count and subtracted the "
         "discount as if it were cents. Both tests pass now. pytest could not be installed "
-        "(nobody was there to allow it) and was not needed.",
+        "(there was no approver) and was not needed.",
     ]

@@ -1,4 +1,4 @@
-"""`toolrest exec`: a task for a model, without anybody at the keyboard."""
+"""`toolrest exec`: a task for a model, without an approver at a terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **giv
 
     What happens goes to stderr, the answer alone to stdout; with --json, events as JSON lines go
     to stdout. The task is PROMPT, or standard input with - (or when there is no PROMPT and
-    standard input is not a terminal). Nobody is asked: on_ask says what becomes of a question.
+    standard input is not a terminal). It never asks: on_ask decides what needs approval.
 
     \b
     toolrest exec "why does the test fail?"
@@ -63,7 +63,7 @@ def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **giv
 
 
 def task_text(given: str | None) -> str:
-    """The task's words. Standard input is read only when it is asked for, or all there is."""
+    """The task's text. Standard input is read with `-`, or without a prompt off a terminal."""
     if given is None and sys.stdin is not None and not sys.stdin.isatty():
         given = "-"
     if given == "-":

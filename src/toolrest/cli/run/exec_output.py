@@ -1,6 +1,6 @@
-"""What a run prints and returns: JSON lines or an answer, and the exit code that says it all.
+"""Output of `toolrest exec`: JSON lines or the answer, the exit code, and `--output-schema`.
 
-`--output-schema`: does the answer meet it? Checked here, whatever the server promises.
+The answer is checked against the schema here, whatever the server promises.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ def run_task(task: Task) -> int:
         import logging
 
         logging.getLogger("toolrest").exception("exec failed")
-        words = f"an error in Toolrest itself: {type(error).__name__}: {error}"
-        outcome = out.give_up(words, "internal_error", 1)
+        message = f"an error in Toolrest itself: {type(error).__name__}: {error}"
+        outcome = out.give_up(message, "internal_error", 1)
     out.finish(outcome)
     return 141 if out.broken else outcome.exit_code
 
@@ -148,8 +148,8 @@ class _Run:
 
             print_warnings(config)
         if task.add_dirs and config.value.sandbox_mode == "read-only":
-            words = "--add-dir has no effect while sandbox_mode is read-only"
-            click.echo(f"toolrest: {words}; add: -s workspace-write", err=True)
+            message = "--add-dir has no effect while sandbox_mode is read-only"
+            click.echo(f"toolrest: {message}; add: -s workspace-write", err=True)
         session = self._session = self._open(config)
         settled()
         self.out.open(session.thread_id)
@@ -213,7 +213,7 @@ class _Run:
             log_events(rest, self.task.verbose, stack)
 
     def _watch_reader(self, session: AgentSession, event: Event) -> None:
-        """Nobody reads any more: the work has no use."""
+        """Interrupt the turn once the reader of standard output is gone."""
         if self.out.broken and not isinstance(event, TaskComplete):
             self._stop(session, "interrupted")
 

@@ -1,4 +1,4 @@
-"""`toolrest sessions`: what was recorded, to look at, to go on with, to copy, to take along."""
+"""`toolrest sessions`: list, show, resume, fork and export recorded sessions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
             click.echo(json.dumps(row.to_json(), ensure_ascii=False))
             continue
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
-        title = row.title or "(nothing was said)"
+        title = row.title or "(no message)"
         click.echo(
             visible(f"{row.stored.thread_id}  {when}  {row.meta.get('cwd') or '?'}  {title}", 200)
         )
@@ -57,7 +57,7 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
 @command.command("show")
 @click.argument("session", metavar="ID")
 def show_command(session: str) -> None:
-    """Print a session: what was said, called and answered."""
+    """Print a session: its messages, calls and results."""
     from toolrest.agent.conversation.transcript import markdown
     from toolrest.agent.history.rollout import read_rollout
     from toolrest.agent.history.stored_sessions import find_session

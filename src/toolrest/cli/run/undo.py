@@ -21,8 +21,8 @@ _SHOWN = 50
 @click.command("undo")
 @click.option("--turn", type=int, metavar="N", help="Go back to before turn N.")
 @click.option("--list", "show_list", is_flag=True, help="List the turns that can be undone.")
-@click.option("--dry-run", is_flag=True, help="Say what would happen; change nothing.")
-@click.option("--force", is_flag=True, help="Also take back what somebody else changed since.")
+@click.option("--dry-run", is_flag=True, help="Print what would happen; change nothing.")
+@click.option("--force", is_flag=True, help="Also take back what others changed since.")
 @click.option("-C", "--cd", "folder", metavar="DIR", help="Undo in DIR.")
 def command(
     turn: int | None, show_list: bool, dry_run: bool, force: bool, folder: str | None

@@ -1,4 +1,4 @@
-"""`toolrest approvals`: answer questions that other processes left behind."""
+"""`toolrest approvals`: approve or deny calls that wait for an answer."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def list_(everything: bool, as_json: bool) -> None:
     from toolrest.policy.terminal_safe import display_safe
 
     store = _store()
-    told = False
+    listed = False
     for pending in store.listed():
         state = store.state(pending)
         if not everything and state in ("taken", "expired"):
             continue
-        told = True
+        listed = True
         if as_json:
             click.echo(_as_json(pending, state))
             continue
@@ -49,7 +49,7 @@ def list_(everything: bool, as_json: bool) -> None:
             f"{pending.id}  {state:8}  {left:5} min  {request.risk.label:8}  "
             f"{display_safe(pending.tool)}: {display_safe(what)}"
         )
-    if not told and not as_json:
+    if not listed and not as_json:
         click.echo("no question waits", err=True)
 
 
@@ -73,10 +73,10 @@ def show(id_: str) -> None:
 
 @command.command("approve")
 @click.argument("id_", metavar="ID")
-@click.option("--scope", type=click.Choice(SCOPES), default="once", help="How far the yes reaches.")
+@click.option("--scope", type=click.Choice(SCOPES), default="once", help="Scope of the approval.")
 @click.option("--run", "run_now", is_flag=True, help="Run the call here and print its result.")
 def approve(id_: str, scope: str, run_now: bool) -> None:
-    """Say yes to the question ID; the call runs once, when it is made again or with --run."""
+    """Approve the question ID; the call runs once, when it is made again or with --run."""
     from toolrest.errors import ConfigError
     from toolrest.gate.approval.request import SCOPES as ANSWER_OF
 
@@ -100,7 +100,7 @@ def approve(id_: str, scope: str, run_now: bool) -> None:
 @click.argument("id_", metavar="ID")
 @click.argument("note", required=False, default="")
 def deny(id_: str, note: str) -> None:
-    """Say no to the question ID; NOTE is told to the model."""
+    """Deny the question ID; NOTE is sent to the model."""
     store = _store()
     pending = store.get(id_)
     store.answer(pending, "denied", note)
@@ -125,7 +125,7 @@ def _store() -> PendingStore:
 
 
 def _as_json(pending: PendingApproval, state: str) -> str:
-    """Without the exact arguments: they may hold what is redacted elsewhere."""
+    """The question without its exact arguments: they may hold what is redacted elsewhere."""
     import json
 
     return json.dumps(

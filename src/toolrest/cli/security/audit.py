@@ -1,4 +1,4 @@
-"""`toolrest audit`: is the log whole, and what does it say."""
+"""`toolrest audit`: verify or print the audit log."""
 
 from __future__ import annotations
 

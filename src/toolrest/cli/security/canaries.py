@@ -1,8 +1,8 @@
-"""Does the gate hold? Calls that must not run, sent through a live session (S23).
+"""Canaries: calls that must not run, sent through a live session to test the gate (S23).
 
 A canary leaves a trace if it runs: a file that appears or vanishes, a secret in its output, a
 connection. Only the trace counts, not what the answer says. Everything happens in a temporary
-folder, and nobody is asked.
+folder, and approval is never asked for.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ State: TypeAlias = Literal["held", "RAN", "allowed"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one canary; `allowed` means that the settings do not forbid it."""
+    """The result of one canary; `allowed` means that the settings do not forbid it."""
 
     name: str
     state: State
     words: str
 
     def to_json(self) -> dict[str, str]:
-        """The same for programs."""
+        """The result as JSON."""
         return {"name": self.name, "state": self.state, "words": self.words}
 
 
@@ -70,7 +70,7 @@ class Cage:
         )
 
     def heal(self) -> None:
-        """As it was."""
+        """Restore the workspace."""
         for folder in (self.outside, os.path.join(self.work, ".git", "hooks")):
             with contextlib.suppress(FileNotFoundError):
                 for name in os.listdir(folder):
@@ -217,7 +217,7 @@ async def _send(rest: Toolrest, cage: Cage, canary: Canary, config: Config) -> R
 
 
 def _own_denials(rest: Toolrest, config: Config) -> Iterator[Result]:
-    """What the user forbids by rule or setting; these calls are only asked about, not sent."""
+    """Results for what the user denies by rule or setting; these calls are explained, not sent."""
     for pattern, say in config.value.approvals.tools.items():
         if say != "deny":
             continue

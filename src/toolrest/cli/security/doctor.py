@@ -12,7 +12,7 @@ import click
 @click.command("doctor")
 @click.option("-C", "--cd", "folder", metavar="DIR", help="Look at DIR as the workspace.")
 def command(folder: str | None) -> None:
-    """Run every sandbox backend and say what each enforces, what stays open and what to install.
+    """Run every sandbox backend and print what each enforces, what stays open and what to install.
 
     Exits with 1 when no backend works: commands are then refused, never run unconfined.
     """

@@ -1,4 +1,4 @@
-"""`toolrest grants`: what was answered for longer than a session, and taking it back."""
+"""`toolrest grants`: list and revoke the grants that outlive a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group("grants")
 def command() -> None:
-    """Answers that are remembered: list them, take them back."""
+    """List and revoke grants: approvals that outlive a session."""
 
 
 def _home() -> str:
@@ -67,5 +67,5 @@ def _line(grant: Grant) -> str:
 
     day = time.strftime("%Y-%m-%d", time.localtime(grant.created))
     where = f" {grant.project}" if grant.project else ""
-    words = f"{grant.id}  {day}  {grant.scope}{where}: {grant.key.sentence()}"
-    return display_safe(words)
+    line = f"{grant.id}  {day}  {grant.scope}{where}: {grant.key.sentence()}"
+    return display_safe(line)

@@ -31,8 +31,8 @@ def command(choices: Choices) -> None:
         click.echo(f"{hook.event}  {' '.join(hook.command)}")
         click.echo(f"  matcher {hook.matcher}, {hook.timeout:g} s, on error {hook.on_error}")
         if not _runs(hook.command[0], rest.config.workspace):
-            words = f"no program {hook.command[0]} can be run: it fails every time"
-            click.echo(f"  ! {words}", err=True)
+            problem = f"no program {hook.command[0]} can be run: it fails every time"
+            click.echo(f"  ! {problem}", err=True)
         if hook.event in _OF_CALLS:
             click.echo(f"  for {_matched(hook, rest.tools)}")
     if not hooks:

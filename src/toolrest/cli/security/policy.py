@@ -1,4 +1,4 @@
-"""`toolrest policy`: what would be allowed, why, and whether the gate really holds."""
+"""`toolrest policy`: what would be allowed and why, and a test of the live gate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.argument("words", nargs=-1, required=True, metavar="-- CMD...")
 def check(choices: Choices, words: tuple[str, ...], as_json: bool) -> None:
-    """Say whether a command would run, ask or be forbidden, and what decides that.
+    """Print whether a command would be allowed, asked about or denied, and what decides that.
 
     One argument is a shell script, several are an argument vector. Nothing is run.
 
@@ -68,7 +68,7 @@ def _print(found: Checked) -> None:
 @click.argument("name")
 @click.argument("arguments", metavar="JSON", default="{}")
 def explain(choices: Choices, name: str, arguments: str) -> None:
-    """Say what would become of a call of the tool NAME, as JSON; nothing is run.
+    """Print the decision on a call of the tool NAME, as JSON; nothing is run.
 
     \b
     toolrest policy explain apply_patch '{"file_path": "a", "old_string": "x", "new_string": "y"}'
@@ -76,9 +76,9 @@ def explain(choices: Choices, name: str, arguments: str) -> None:
     import asyncio
 
     rest = choices.open()
-    told = rest.explain(name, arguments).to_json()
+    explained = rest.explain(name, arguments).to_json()
     asyncio.run(rest.aclose())
-    click.echo(json.dumps(told, ensure_ascii=False, indent=1))
+    click.echo(json.dumps(explained, ensure_ascii=False, indent=1))
 
 
 @command.command("show")
@@ -89,25 +89,25 @@ def show(choices: Choices, as_json: bool) -> None:
     import asyncio
 
     rest = choices.open()
-    told = rest.effective_policy()
+    shown = rest.effective_policy()
     asyncio.run(rest.aclose())
     if as_json:
-        click.echo(json.dumps(told, ensure_ascii=False, indent=1))
+        click.echo(json.dumps(shown, ensure_ascii=False, indent=1))
         return
-    for key, row in told["settings"].items():
+    for key, row in shown["settings"].items():
         click.echo(f"{key} = {json.dumps(row['value'])}  ({row['source']})")
-    click.echo(f"writable: {', '.join(told['writable_roots']) or 'nothing'}")
+    click.echo(f"writable: {', '.join(shown['writable_roots']) or 'nothing'}")
     from toolrest.policy.modes import WORDS
 
-    for what, answer in told["table"].items():
+    for what, answer in shown["table"].items():
         click.echo(f"  {answer:6} {WORDS[what]}")
-    for table, entries in told["overrides"].items():
+    for table, entries in shown["overrides"].items():
         for name, say in entries.items():
             click.echo(f"  {say:6} approvals.{table}.{json.dumps(name)}")
-    click.echo(f"rules: {told['rules']['count']} from {len(told['rules']['files'])} files")
-    for warning in told["rules"]["warnings"]:
+    click.echo(f"rules: {shown['rules']['count']} from {len(shown['rules']['files'])} files")
+    for warning in shown["rules"]["warnings"]:
         click.echo(f"  {warning}")
-    grants = told["grants"]
+    grants = shown["grants"]
     click.echo(
         f"grants: {grants['count']}" + (f" ({grants['problem']})" if grants["problem"] else "")
     )
@@ -119,7 +119,7 @@ def show(choices: Choices, as_json: bool) -> None:
 def test(choices: Choices, as_json: bool) -> None:
     """Send calls that must not run through the live gate; exit code 1 if one of them does.
 
-    They are harmless: they touch a temporary folder, and nobody is asked.
+    They are harmless: they touch a temporary folder, and approval is never asked for.
     """
     import asyncio
 

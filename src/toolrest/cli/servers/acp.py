@@ -1,4 +1,4 @@
-"""`toolrest acp`: the agent for editors that speak the Agent Client Protocol."""
+"""`toolrest acp`: the agent for editors, over the Agent Client Protocol."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def command(choices: Choices) -> None:
 
 
 def _can_talk(descriptor: int) -> bool:
-    """Files and /dev/null cannot be waited for, and nobody answers there."""
+    """Whether it is a pipe, socket or terminal: files and /dev/null cannot be waited for."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:

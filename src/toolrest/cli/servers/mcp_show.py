@@ -1,4 +1,4 @@
-"""`toolrest mcp list`, `get` and `test`: what is configured, and the truth about it."""
+"""`toolrest mcp list`, `get` and `test`: the configured servers, and their state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_command(choices: Choices, as_json: bool) -> None:
-    """Start every server as a session would, and say how each of them stands.
+    """Start every server as a session would, and print the status of each.
 
     Exit code 1 when one of them failed.
     """
@@ -110,18 +110,18 @@ async def _settled(
     choices: Choices, name: str | None, asker: OnAsk | None = None
 ) -> list[Connection]:
     """The servers (or that one), as a session finds them; what was found outlives its end."""
-    from toolrest.cli.terminal.mcp_progress import waiting_told
+    from toolrest.cli.terminal.mcp_progress import waiting_shown
 
     terminal = _terminal()
     rest = choices.open(asker or _asker(terminal))
-    # Not entered: that would start the servers nobody has named as well, and ask about them.
+    # Not entered: that would also start the servers that were not named, and ask about them.
     try:
         pool = rest.mcp
         names = [] if pool is None else [n for n in pool.connections if name in (None, n)]
         if pool is None or not names:
             return []
         busy = terminal.lock.locked if terminal is not None else lambda: False
-        async with waiting_told(pool.connections, sorted(names), busy):
+        async with waiting_shown(pool.connections, sorted(names), busy):
             await rest.wait_for_mcp(*names)
         return [pool.connections[each] for each in sorted(names)]
     finally:
@@ -181,7 +181,7 @@ def approve_command(choices: Choices, name: str, yes: bool) -> None:
     def ask(request: ApprovalRequest) -> bool:
         if request.tool not in (START, CHANGED):
             return False  # the server has a question of its own already
-        click.echo(request.reason, err=True)  # made safe to show by whoever asks
+        click.echo(request.reason, err=True)  # the asking side made it safe to show
         return yes or click.confirm("Approve?", default=False, err=True)
 
     found = asyncio.run(_settled(choices, name, ask))

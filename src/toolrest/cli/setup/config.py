@@ -1,4 +1,4 @@
-"""`toolrest config`: what is set, where it was set, and changing it."""
+"""`toolrest config`: show, change and import settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`toolrest models`: what an endpoint offers, and which endpoints there are."""
+"""`toolrest models`: the models of a provider, and the providers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("models")
 @click.argument("provider", required=False)
-@click.option("--providers", is_flag=True, help="List the providers instead; asks nobody.")
+@click.option("--providers", is_flag=True, help="List the providers instead; sends no request.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="Set any setting."
@@ -91,8 +91,8 @@ def _print_providers(config: Config, as_json: bool) -> None:
     current = config.value.model_provider
     for row in rows:
         mark = "*" if row["provider"] == current else " "
-        words = f"{row['provider']:<12}  {row['wire']:<9}  {row['url']}  {row['key']}"
-        click.echo(f"{mark} {words}".rstrip())
+        line = f"{row['provider']:<12}  {row['wire']:<9}  {row['url']}  {row['key']}"
+        click.echo(f"{mark} {line}".rstrip())
 
 
 def _row(provider: Provider) -> dict[str, str]:

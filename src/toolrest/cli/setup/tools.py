@@ -1,4 +1,4 @@
-"""`toolrest tools`: what is on offer."""
+"""`toolrest tools`: the tools on offer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Asking a person at the terminal. What is shown is what will run, escaped so it cannot lie.
+"""The approver at a terminal, and a model's questions to the user there.
 
-A model's questions at the terminal: pick a number, or write; secrets are not echoed.
+What is shown is what will run, escaped so that it cannot deceive. Secret answers are not echoed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TerminalApprover:
         self._terminal = terminal or Terminal()
 
     async def __call__(self, request: ApprovalRequest) -> Review:
-        """Show the call and take an answer; anything that is not a clear yes is no."""
+        """Show the call and take an answer; anything but a clear approval denies it."""
         async with self._terminal.lock:
             lines = list(describe(request))
             cut = self._show(lines)
@@ -46,17 +46,17 @@ class TerminalApprover:
                 cut = False
 
     async def ask_user(self, asked: UserQuestions) -> UserAnswers:
-        """A model's questions in words, one after the other."""
+        """Ask the model's questions, one after the other."""
         return await answers_from(self._terminal, asked)
 
     def _show(self, lines: list[str]) -> bool:
-        """Print it; True when some of it was left out."""
+        """Print the lines; True when some were left out."""
         short = [line if len(line) <= _SHORT_LINE else line[:_SHORT_LINE] + " …" for line in lines]
         for line in short[:_SHORT_LINES]:
             self._terminal.say(line)
         if short[:_SHORT_LINES] == lines:
             return False
-        self._terminal.say("  … this is not all of it; see it with [e] before you can say yes")
+        self._terminal.say("  … this is not all of it; see it with [e] before you can approve")
         return True
 
     async def _answer(self, request: ApprovalRequest, cut: bool) -> Review | None:
@@ -67,20 +67,20 @@ class TerminalApprover:
             for choice in choices:
                 sentence = shown(choice.sentence)
                 self._terminal.say(f"  [{_key(choice, word)}] {choice.scope}: {sentence}")
-        self._terminal.say("  [n] no (what you write after it is told to the model)")
+        self._terminal.say("  [n] no (what you write after it is sent to the model)")
         self._terminal.say("  [q] no, and end the turn")
         typed = await self._terminal.line("Run it? ")
         if typed is None:
             return Review("abort")
-        said, _, note = typed.strip().partition(" ")
-        said = said.lower()
-        if cut and said == "e":
+        key, _, note = typed.strip().partition(" ")
+        key = key.lower()
+        if cut and key == "e":
             return None
-        if said in ("q", "quit"):
+        if key in ("q", "quit"):
             return Review("abort")
-        if said in ("n", "no"):
+        if key in ("n", "no"):
             return Review("denied", note.strip())
-        return Review("denied") if cut or note else _chosen(said, choices, word)
+        return Review("denied") if cut or note else _chosen(key, choices, word)
 
 
 def _key(choice: Choice, word: bool) -> str:
@@ -90,12 +90,12 @@ def _key(choice: Choice, word: bool) -> str:
     return "yes" if choice.scope == "once" else choice.scope
 
 
-def _chosen(said: str, choices: tuple[Choice, ...], word: bool) -> Review:
+def _chosen(key: str, choices: tuple[Choice, ...], word: bool) -> Review:
     for choice in choices:
         keys = {_key(choice, word)}
         if not word:
             keys |= {choice.scope, *(("yes",) if choice.scope == "once" else ())}
-        if said in keys:
+        if key in keys:
             return Review(choice.answer)
     return Review("denied")
 
@@ -112,7 +112,7 @@ def describe(request: ApprovalRequest) -> Iterator[str]:
     if request.cwd:
         yield f"  in:        {shown(request.cwd)}"
     if request.purpose:
-        yield f"  for:       {shown(request.purpose)} (the model's words)"
+        yield f"  for:       {shown(request.purpose)} (says the model)"
     yield f"  because:   {shown(request.reason)}"
     if request.retry_reason:
         yield f"  again:     {shown(request.retry_reason)}"
@@ -128,7 +128,7 @@ def describe(request: ApprovalRequest) -> Iterator[str]:
 
 
 def _command_line(argv: tuple[str, ...]) -> str:
-    """The script itself where a shell is only there to run one, else the words."""
+    """The script itself where a shell is only there to run one, else the argument vector."""
     import shlex
 
     if len(argv) == 3 and argv[1] in ("-c", "-lc") and argv[0].rsplit("/", 1)[-1] in _SHELLS:
@@ -146,7 +146,7 @@ _NUMBERS = re.compile(r"\d{1,3}(?:[ ,]+\d{1,3})*", re.ASCII)
 async def answers_from(
     terminal: Terminal, asked: UserQuestions
 ) -> dict[str, tuple[str, ...]] | None:
-    """Ask every question; None when the person leaves (Ctrl-D) or keeps saying nothing."""
+    """Ask every question; None when the person leaves (Ctrl-D) or gives no answer."""
     found: dict[str, tuple[str, ...]] = {}
     async with terminal.lock:
         for number, question in enumerate(asked.questions, 1):

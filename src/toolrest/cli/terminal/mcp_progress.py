@@ -1,4 +1,4 @@
-"""What a person is told while MCP servers take their time to start."""
+"""Progress lines at a terminal while MCP servers start."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ _MOST_NAMES = 5
 
 
 @asynccontextmanager
-async def waiting_told(
+async def waiting_shown(
     connections: Mapping[str, Connection], names: Sequence[str], is_busy: Callable[[], bool]
 ) -> AsyncIterator[None]:
-    """At a terminal: say after a second who is waited for, and again when that changes.
+    """At a terminal, print after a second which servers are still starting; again on a change.
 
-    Nothing is said while the terminal `is_busy` with a question.
+    Nothing is printed while the terminal `is_busy` with a question.
     """
     if not sys.stderr.isatty():
         yield
         return
-    telling = asyncio.ensure_future(_tell(connections, names, is_busy))
+    printing = asyncio.ensure_future(_print_waiting(connections, names, is_busy))
     try:
         yield
     finally:
-        telling.cancel()
+        printing.cancel()
         with suppress(asyncio.CancelledError):
-            await telling
+            await printing
 
 
-async def _tell(
+async def _print_waiting(
     connections: Mapping[str, Connection], names: Sequence[str], is_busy: Callable[[], bool]
 ) -> None:
     start = monotonic()
-    told: list[str] = []
+    printed: list[str] = []
     last = 0.0
     await asyncio.sleep(_PATIENCE)
     while True:
         waiting = [name for name in names if connections[name].state in ("configured", "starting")]
         now = monotonic() - start
-        if waiting and not is_busy() and (waiting != told or now - last >= _AGAIN):
+        if waiting and not is_busy() and (waiting != printed or now - last >= _AGAIN):
             click.echo(f"toolrest: waiting for {_listed(waiting)} ({now:.0f} s)", err=True)
-            told, last = waiting, now
+            printed, last = waiting, now
         await asyncio.sleep(_LOOKS)
 
 
 def _listed(names: Sequence[str]) -> str:
     from toolrest.policy.terminal_safe import display_safe
 
-    words = ", ".join(display_safe(name) for name in names[:_MOST_NAMES])
+    listed = ", ".join(display_safe(name) for name in names[:_MOST_NAMES])
     more = len(names) - _MOST_NAMES
-    return f"{words} and {more} more" if more > 0 else words
+    return f"{listed} and {more} more" if more > 0 else listed

@@ -1,8 +1,6 @@
-"""The first time in a folder that brings its own settings: does the user trust it?
+"""Notices at the start of a command: the question whether to trust a folder, and warnings.
 
-Only somebody at a terminal is asked, and never about a folder that brings nothing.
-
-Which warnings about the settings does a person read now? Some of them once is enough.
+Trust is asked for only at a terminal, and only in a folder that brings settings of its own.
 """
 
 from __future__ import annotations
@@ -58,20 +56,20 @@ async def ask_trust(terminal: Terminal, workspace: str) -> None:
         terminal.say("They count only in folders that you trust; there, tools may also write.")
         terminal.say("They can never weaken approvals, name programs to run or reach your keys.")
         typed = await terminal.line("Do you trust this folder? [y]es / [n]o / later: ")
-    said = (typed or "").strip().lower()
-    if said in ("y", "yes"):
+    answer = (typed or "").strip().lower()
+    if answer in ("y", "yes"):
         trust(folder)
-    elif said in ("n", "no"):
+    elif answer in ("n", "no"):
         distrust(folder)
 
 
 def print_warnings(config: Config) -> None:
-    """Print them on standard error."""
-    for warning in _to_tell(config):
+    """Print the warnings about the settings on standard error, some of them only once ever."""
+    for warning in _due(config):
         click.echo(f"toolrest: {warning}", err=True)
 
 
-def _to_tell(config: Config) -> Iterator[str]:
+def _due(config: Config) -> Iterator[str]:
     from toolrest.config.schema.families import no_family
 
     model = config.value.model

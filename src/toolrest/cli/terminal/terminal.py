@@ -31,7 +31,7 @@ class Terminal:
         return self._lock
 
     def say(self, text: str = "") -> None:
-        """Print a line of our own words; what others wrote goes through `shown` first."""
+        """Print a line of our own text; external text goes through `shown` first."""
         out = self._out or sys.stderr
         for row in rows(text, _columns(out)):
             print(row, file=out, flush=True)
@@ -92,7 +92,7 @@ def _echo_off(fd: int) -> Iterator[None]:
 
 
 def shown(text: str) -> str:
-    """One line of somebody else's text: nothing in it can act on the terminal or hide."""
+    """One line of external text: nothing in it can act on the terminal or hide."""
     return display_safe(text)
 
 
@@ -100,7 +100,7 @@ BAR = "  | "
 
 
 def block(text: str) -> list[str]:
-    """Several lines of somebody else's text, each behind a bar so that none looks like ours."""
+    """Several lines of external text, each behind a bar so that none looks like ours."""
     return [BAR + line for line in display_safe(text, keep_newlines=True).split("\n")]
 
 
@@ -108,7 +108,7 @@ def rows(line: str, width: int) -> list[str]:
     """A line as rows that fit the terminal, every one behind the bar, or indented, as it is.
 
     Left to itself a terminal breaks a long line at its edge, and what a model wrote would go on
-    in the first column, where only our own words begin.
+    in the first column, where only our own text begins.
     """
     lead = BAR if line.startswith(BAR) else " " * len(BAR)
     room = max(width - len(BAR) - 1, 16)
@@ -135,7 +135,7 @@ def text_width(text: str) -> int:
 
 
 def safe_for(out: TextIO | None, text: str) -> str:
-    """Somebody else's text as it is written: made safe where that is a terminal, raw elsewhere."""
+    """External text for `out`: made safe where that is a terminal, raw elsewhere."""
     try:
         on_terminal = out is not None and out.isatty()
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a person watches while a model works: one short paragraph for each thing that happens."""
+"""The timeline of a run on a terminal: one short paragraph for each event."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _STEPS = {"completed": "✔", "in_progress": "▸"}
 
 
 class Timeline:
-    """A listener that prints, to stderr unless told otherwise.
+    """A listener that prints events, by default to stderr.
 
-    The last message is held back: it is the answer, and whoever runs this prints it.
+    The last message is held back: it is the answer, and the caller prints it.
     """
 
     def __init__(self, *, err: bool = True) -> None:
@@ -54,16 +54,16 @@ class Timeline:
         self._begun: dict[str, ToolCallBegin] = {}
         self._shown: set[str] = set()
         self._output: dict[str, str] = {}
-        self._said: str | None = None
+        self._held: str | None = None
         self._reason = ""
 
     def __call__(self, event: Event) -> None:
-        """Print what this event is worth."""
+        """Print the event, if it is one to show."""
         handler = _HANDLERS.get(type(event))
         if handler is not None:
-            if self._said is not None and not isinstance(event, TaskComplete):
-                self._print(self._said)
-                self._said = None
+            if self._held is not None and not isinstance(event, TaskComplete):
+                self._print(self._held)
+                self._held = None
             handler(self, event)
 
     def head(self, text: str) -> None:
@@ -72,12 +72,12 @@ class Timeline:
 
     def _print(self, text: str, mark: str = "", **style: Any) -> None:
         body = "\n".join(visible(line) for line in text.splitlines()) or ""
-        # Somebody who has seen enough closes the pipe; the work goes on.
+        # A reader that has seen enough closes the pipe; the work goes on.
         with suppress(BrokenPipeError):
             click.echo(click.style(f"{mark}{body}", **style), err=self._err)
 
     def _message(self, event: AgentMessage) -> None:
-        self._said = event.message
+        self._held = event.message
 
     def _reasoning(self, event: AgentReasoning | AgentReasoningRaw) -> None:
         self._print(event.text, dim=True, italic=True)
@@ -154,21 +154,21 @@ class Timeline:
         self._print(event.message, mark="! ", fg="yellow")
 
     def _again(self, event: StreamError) -> None:
-        """The reason is said once, however often the connection is tried."""
-        words, _, reason = event.message.partition(" (")
-        self._print(words if reason == self._reason else event.message, mark="! ", fg="yellow")
+        """Print the reason once, however often the connection is tried."""
+        message, _, reason = event.message.partition(" (")
+        self._print(message if reason == self._reason else event.message, mark="! ", fg="yellow")
         self._reason = reason
 
     def _compacted(self, event: ContextCompacted) -> None:
-        words = f"the conversation was summarised: {event.tokens_before:,} tokens became"
-        self._print(f"{words} {event.tokens_after:,}", mark="! ", fg="yellow")
+        message = f"the conversation was summarised: {event.tokens_before:,} tokens became"
+        self._print(f"{message} {event.tokens_after:,}", mark="! ", fg="yellow")
 
     def _complete(self, event: TaskComplete) -> None:
         if event.status != "completed":
-            if self._said is not None:
-                self._print(self._said)
+            if self._held is not None:
+                self._print(self._held)
             self._print(f"{event.status}: {event.error}", mark="✗ ", fg="red")
-        self._said = None
+        self._held = None
         used = event.usage
         self._print(
             f"{monotonic() - self._start:.1f} s, {used['input_tokens']:,} tokens in, "
@@ -178,7 +178,7 @@ class Timeline:
 
 
 def visible(line: str, width: int = 400) -> str:
-    """A line with nothing in it that moves the cursor, cut where nobody would read on."""
+    """A line with nothing in it that moves the cursor, cut to `width`."""
     line = "".join(char if char.isprintable() else display_safe(char) for char in line[:width])
     return line if len(line) < width else line[: width - 1] + "…"
 
