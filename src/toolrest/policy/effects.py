@@ -1,4 +1,4 @@
-"""What a call will touch. Risk, approval keys, schedule and audit are all read off this."""
+"""Effects: what a call will touch. Risk, approval keys, schedule and audit derive from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LABELS = ("read", "write", "execute", "critical")
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What one call will touch, said before it runs.
+    """What one call will touch, declared before it runs.
 
     Paths are absolute and already resolved. `serial` names in-session state (a plan, an exec
     session) whose calls run one after the other without being any riskier. `exclusive`
@@ -59,12 +59,12 @@ class Effects:
 
     @staticmethod
     def none() -> Effects:
-        """Touches nothing outside its own return value: thought about, and safe."""
+        """No effects: touches nothing outside its own return value; declared, not forgotten."""
         return _NONE
 
     @staticmethod
     def unknown() -> Effects:
-        """Cannot tell: runs alone, counts as execute, asks."""
+        """Unknown effects: runs alone, counts as execute, asks."""
         return _UNKNOWN
 
     @property

@@ -14,7 +14,7 @@ def canonical(value: Any) -> str:
 
     Punctuation, then digits, then letters without regard to case, lower before upper: the order
     that Memo Code's fingerprints are made with. Every call comes through here, so the common
-    types are told apart by identity, not by the general encoder, which costs three times as much.
+    types are matched by identity, not by the general encoder, which costs three times as much.
     """
     kind = type(value)
     if kind is str:

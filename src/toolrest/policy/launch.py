@@ -64,7 +64,7 @@ class Launch:
     forced: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
     path: str | None = None
-    """Where programs are looked for; None where a login profile sets that and tells it too late."""
+    """Where programs are looked for; None where a login profile sets it, too late to know."""
     sandbox: str = ""
     network: str = ""
 

@@ -1,4 +1,4 @@
-"""Which modes there are, and when each of them asks: the one table of approvals.
+"""Approval modes: the one table of what each of them allows, asks about and denies.
 
 Every decision about a call, whatever tool it is for, looks its strictest row up here.
 """
@@ -43,16 +43,16 @@ _TABLE: dict[Row, tuple[Answer, ...]] = {
 }
 _PLACE = {mode: place for place, mode in enumerate(MODES)}
 _TRUSTS_FULL_ACCESS: frozenset[Mode] = frozenset(("on-request", "on-failure"))
-"""Where the user took the sandbox away, these take that as a yes to running things."""
+"""Modes that allow running programs where the user has turned the sandbox off."""
 _TRIES_INSIDE: frozenset[Mode] = frozenset(("on-failure", "dangerous"))
-"""What should leave the sandbox is first tried in it: there it can only fail."""
+"""Modes that first try in the sandbox what should leave it: there it can only fail."""
 
 WORDS: dict[Row, str] = {
     "nothing": "touches nothing",
     "read": "reads",
     "write": "writes inside the writable roots; connects, when the network is on",
     "confined": "runs a program in the sandbox",
-    "execute": "runs a program without a sandbox, calls another server, or tells nothing",
+    "execute": "runs a program without a sandbox, calls another server, or declares no effects",
     "git": "git reading a repository without a sandbox",
     "leave": "has to leave: writes elsewhere, connects while the network is off, or asks to",
     "unread": "a command that cannot be understood beforehand",
@@ -63,7 +63,7 @@ WORDS: dict[Row, str] = {
 
 
 def need(what: Row, mode: Mode, *, sandboxed: bool = True, command: bool = False) -> Answer:
-    """What a call of this kind needs. `command`: it runs in the sandbox unless it may leave."""
+    """The answer for a call of this kind. `command`: it runs in the sandbox unless it may leave."""
     if what == "execute" and not sandboxed and mode in _TRUSTS_FULL_ACCESS:
         return _OK
     if what == "leave" and (not sandboxed or (command and mode in _TRIES_INSIDE)):

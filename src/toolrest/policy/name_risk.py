@@ -1,7 +1,7 @@
-"""How risky is a tool that declares no effects? Its name's whole words are all there is.
+"""The risk of a tool that declares no effects, by the whole words in its name.
 
-Words can only tell what a tool says it does, so the strictest word wins, a name without any
-known word counts as execute, and even a name that only speaks of reading asks once.
+A name is only a claim, so the strictest word wins, a name without any known word counts as
+execute, and even a name that only mentions reading asks once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEPARATED = re.compile(r"[A-Za-z0-9_./: -]*")
 
 
 class NameRisk(NamedTuple):
-    """The risk that a name suggests, the words that said so, and whether to ask even so."""
+    """The risk that a name suggests, the words that suggest it, and whether to ask even so."""
 
     risk: Risk
     words: tuple[str, ...] = ()

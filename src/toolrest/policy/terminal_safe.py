@@ -1,4 +1,4 @@
-"""How text from a model, a tool or a file is shown to a person without being able to deceive.
+"""Make text from a model, a tool or a file safe to show: it cannot deceive a reader.
 
 Whatever a terminal would obey, hide or reorder is spelled out between `⟨` and `⟩`; `⟨` itself
 is spelled out too, so two different texts never look the same (look-alike letters aside).

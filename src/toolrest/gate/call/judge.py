@@ -11,7 +11,7 @@ from toolrest.records import replace
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall
     from toolrest.gate.call.walk import Gate, Walk
-    from toolrest.policy.rules.overrides import Said
+    from toolrest.policy.rules.overrides import OverrideMatch
 
 _BORDERS = ("critical", "unread", "leave", "refused")
 """Rows that no override lifts."""
@@ -49,7 +49,7 @@ def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:
     )
 
 
-def _overridden(decision: Decision, override: Said, mode: str) -> Decision:
+def _overridden(decision: Decision, override: OverrideMatch, mode: str) -> Decision:
     setting = override.setting
     if override.say == Answer.DENY:
         return Decision(Answer.DENY, setting, f'{setting} = "deny" forbids it')

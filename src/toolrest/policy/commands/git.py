@@ -1,4 +1,4 @@
-"""Which git commands only look? And where does a git command really begin?
+"""Git commands that only read, and where the subcommand of a git command begins.
 
 Even a look runs programs that the repository's own configuration names (a pager, fsmonitor,
 diff drivers, gpg), so these count as reads only inside the sandbox and with that configuration

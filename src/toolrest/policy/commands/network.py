@@ -1,4 +1,4 @@
-"""Which hosts does a command connect to, as far as its words tell?"""
+"""Hosts that a command connects to, as far as its words name them."""
 
 from __future__ import annotations
 

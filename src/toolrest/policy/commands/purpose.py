@@ -1,9 +1,7 @@
-"""What is a command line for, in the words of events: read, list_files, search or unknown?
+"""The purpose of a command line, for events: read, list_files, search or unknown.
 
-This describes and decides nothing: what may run is for `verdict.py` to say. A line is described
+This describes and decides nothing: what may run is for `policy/verdict`. A line is described
 part by part only when every part of it merely looks and is understood; any other is `unknown`.
-
-What is one command for: reading files, listing them, searching them, or only helping along?
 """
 
 from __future__ import annotations
@@ -327,7 +325,7 @@ class _Reader:
                 return
             if not (inner.transparent or xargs):
                 raise _Unclear
-            # xargs' own word stands for files that nobody can name yet.
+            # xargs' own word stands for files that are not known yet.
             argv = part.argv[:-1] if xargs else part.argv
         purpose = purpose_of((*argv, *_fed(simple.redirects)), piped)
         if purpose is None:

@@ -1,4 +1,4 @@
-"""Which commands only read? For those nobody is asked.
+"""Read-only commands, which run without approval.
 
 The list is Codex's without what reaches the network or runs other programs (`cargo check`),
 plus everyday readers. A command is on it with the options it may have: either no option of the

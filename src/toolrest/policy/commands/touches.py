@@ -1,6 +1,6 @@
-"""Which files and hosts does a command touch, as far as its words tell?
+"""Files and hosts that a command touches, as far as its words name them.
 
-`sure` means that the words tell everything: the command does this and no more. Otherwise it
+`sure` means that the words name everything: the command does this and no more. Otherwise it
 is an ordinary program, and what is found is a part of what it does.
 """
 

@@ -1,1 +1,1 @@
-"""Commands that are never run without asking."""
+"""The dangerous list: commands that never run without approval."""

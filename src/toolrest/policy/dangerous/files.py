@@ -15,7 +15,7 @@ from toolrest.policy.shell.words import wordset
 def _rm(simple: Simple, place: WorkingDirs) -> Danger | None:
     options = read_options(simple.argv)
     if options.has("--no-preserve-root"):
-        return Danger("rm_recursive_critical_target", "rm is told not to spare /")
+        return Danger("rm_recursive_critical_target", "rm has the option not to spare /")
     hidden = any(
         simple.mark(index) & FROM_SHELL and simple.argv[index][:1] in ("$", "`")
         for index in range(1, len(simple.argv))

@@ -180,11 +180,11 @@ class Flow:
         if name in ("nc", "ncat", "netcat"):
             options = read_options(simple.argv, "pswiqgGIlmoTVXxe")
             if options.has("e", "c", "--exec", "--sh-exec"):
-                return Danger("reverse_shell", f"{name} starts a program for whoever connects")
+                return Danger("reverse_shell", f"{name} starts a program for anyone who connects")
         if name == "socat" and any(
             word.lower().startswith(("exec:", "system:", "shell:")) for word in simple.argv[1:]
         ):
-            return Danger("reverse_shell", "socat starts a program for whoever connects")
+            return Danger("reverse_shell", "socat starts a program for anyone who connects")
         if name in _SENDS and 0 <= simple.upstream <= self._shell:
             return Danger("reverse_shell", f"{name} sends what a shell prints")
         return None

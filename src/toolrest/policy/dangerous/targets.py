@@ -1,7 +1,7 @@
 """The dangerous list: commands that destroy, lock out or leak beyond what an undo can mend.
 
-Advice, not the boundary: whoever wants to hide a command from this list can, and then the
-sandbox holds. Rule ids that Memo Code's guard also has are spelled as there.
+Advice, not the boundary: a command can be hidden from this list, and then the sandbox holds.
+Rule ids that Memo Code's guard also has are spelled as there.
 """
 
 from __future__ import annotations

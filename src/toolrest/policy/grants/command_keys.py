@@ -1,9 +1,7 @@
-"""Which keys does a command line need, and does an earlier yes cover one of its commands?
+"""Grant keys of commands: which keys a command line needs, and whether grants cover it.
 
-How much of a command may a yes speak for? The words that make it that command, no more.
-
-Only where the rest of the words cannot turn it into something else is it a beginning; everywhere
-else a yes is for exactly these words.
+A grant covers a prefix only where further words cannot turn the command into something else;
+everywhere else it covers exactly these words.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ _VERBS = {
 
 
 def grant_words(argv: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The words that a yes may be remembered by, and whether nothing may follow them."""
+    """The words of a command that a grant keeps, and whether nothing may follow them."""
     whole = tuple(argv)
     prefix = _prefix(whole)
     if prefix is None or is_banned(prefix):
@@ -88,7 +86,7 @@ def _is_own(word: str) -> bool:
 
 
 _OPEN = "\0"
-"""Stands for words that only the shell can tell: no stored word is like it."""
+"""Stands for words that only the shell knows: no stored word is like it."""
 
 
 def _unresolved(segment: Segment) -> str:
@@ -96,7 +94,7 @@ def _unresolved(segment: Segment) -> str:
 
 
 class RunsHow(NamedTuple):
-    """How a command line is run, as far as its keys tell.
+    """How a command line is run, as far as its keys depend on it.
 
     `resolve` gives the path of the file that a command executes, empty where there is none to
     name; `shell` is what runs the line, empty for an argument vector.
@@ -108,7 +106,7 @@ class RunsHow(NamedTuple):
 
 
 def command_need(segment: Segment, how: RunsHow) -> GrantKey:
-    """What one command needs, its words as far as they are literal."""
+    """The key that one command needs, its words as far as they are literal."""
     words = segment.argv
     if segment.marks:
         first = next(place for place, mark in enumerate(segment.marks) if mark)
@@ -118,7 +116,7 @@ def command_need(segment: Segment, how: RunsHow) -> GrantKey:
 
 
 def granted_by(covers: Callable[[GrantKey, Sequence[str]], bool], how: RunsHow) -> Granted:
-    """For `outcome`: whether an earlier yes covers a command where it runs."""
+    """For `outcome`: whether a grant covers a command where it runs."""
 
     def granted(segment: Segment) -> bool:
         return covers(command_need(segment, how), segment.cwds)

@@ -1,4 +1,4 @@
-"""What a yes may be remembered as: one key for each thing that a call touches.
+"""Grant keys: what an approval is remembered as, one key for each thing that a call touches.
 
 A key is shown, stored and matched in this one form, so what a person reads is what is kept and
 what is kept is what later calls are held against.
@@ -71,7 +71,7 @@ class GrantKey:
         return key
 
     def covers(self, need: GrantKey, cwds: Sequence[str] = ()) -> bool:
-        """Whether a call that needs this much may go on; for commands `cwds` are where it runs."""
+        """Whether a grant of this key covers `need`; for commands `cwds` are where it runs."""
         if self.kind != need.kind or self.outside != need.outside:
             return False
         if self.kind != "run":
@@ -87,9 +87,9 @@ class GrantKey:
         return need.words[: len(self.words)] == self.words
 
     def sentence(self) -> str:
-        """What is allowed, in words that say all of it and that cannot deceive a reader."""
-        words = display_safe(_SENTENCES[self.kind](self))
-        return f"{words}, outside the sandbox" if self.outside else words
+        """A sentence that says all that is allowed, and that cannot deceive a reader."""
+        sentence = display_safe(_SENTENCES[self.kind](self))
+        return f"{sentence}, outside the sandbox" if self.outside else sentence
 
 
 def _is_texts(value: object) -> bool:
@@ -97,7 +97,7 @@ def _is_texts(value: object) -> bool:
 
 
 def quoted(words: Sequence[str]) -> str:
-    """Words so that their borders can be seen: no two lists of words look the same."""
+    """A list of words in quotes, so that no two lists look the same."""
     return "[" + ", ".join(json.dumps(word, ensure_ascii=False) for word in words) + "]"
 
 

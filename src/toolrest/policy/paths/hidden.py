@@ -1,14 +1,12 @@
-"""What no tool may read: credential places, `.env` files, Toolrest's own home, the user's globs.
+"""Hidden paths, which no tool may read: credentials, `.env`, Toolrest's home, the user's globs.
 
 The list is data. The path policy asks it about real paths, and the sandbox masks the same places.
 `.env*` means any file or folder of that name in the workspace or a writable root, at any depth;
 templates that are meant to be shared (`.env.example` and the like) stay readable.
 
-What does a glob in `hidden_paths` mean?
-
-`~/x` starts at each home, `/x` at the root, `a/b` at the workspace, and a name without a slash
-matches at any depth. `*` and `?` stay within a name, `**` crosses folders, `[ab]` and `[!ab]`
-are sets. A match hides everything beneath it.
+In a glob of `hidden_paths`, `~/x` starts at each home, `/x` at the root, `a/b` at the workspace,
+and a name without a slash matches at any depth. `*` and `?` stay within a name, `**` crosses
+folders, `[ab]` and `[!ab]` are sets. A match hides everything beneath it.
 """
 
 from __future__ import annotations
@@ -232,7 +230,7 @@ class Unhidden:
 
 
 class HiddenList:
-    """Answers whether a path is hidden, and by which rule. Built once, never changes."""
+    """The hidden paths: whether a path is hidden, and by which rule. Built once, never changes."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Toolrest's own imports in a host program, whose `sys.path` is none of our business.
+"""Guard Toolrest's own imports in a host program, whatever its `sys.path` is.
 
 A host may well have its working folder on the path and make it the workspace. What a tool writes
 there must not become code of ours, however late we import something: `tree_sitter_bash.py`, or a

@@ -1,4 +1,4 @@
-"""Which files of the kernel's own file systems may be read?
+"""Files of the kernel's own file systems (`/proc`, `/sys`, `/dev`), and which may be read.
 
 A process's environment, memory, descriptors and root lead around every other rule, and reading a
 device or a trace pipe can block or change something. So `/proc`, `/sys` and `/dev` are refused but
@@ -141,9 +141,9 @@ def refused_by_path(path: str) -> str | None:
 
 def refused_by_kind(mode: int) -> str | None:
     """Why an object of this kind is not read, or None for files and folders."""
-    for test, words in _KINDS:
+    for test, kind in _KINDS:
         if test(mode):
-            return f"it is {words}, not a regular file"
+            return f"it is {kind}, not a regular file"
     return None
 
 

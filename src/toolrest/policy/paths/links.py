@@ -1,9 +1,7 @@
-"""Which symbolic links lead to a protected place, and where do they end?
+"""Links to protected and hidden files: symbolic links on the way to them, and hard links.
 
-A protected name may be a link, or lie behind one. What it leads to is as good as protected; and
-whoever replaces a link on the way puts something else in that place.
-
-Is this file a second name of a hidden one? Only asked about files with several links.
+A protected name may be a link, or lie behind one. The target is protected, too, and so are the
+links on the way: replacing one would put something else in that place.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class Links(NamedTuple):
     ends: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
     moving: tuple[str, ...] = ()
-    """Names behind a link of `/proc`, which leads everybody elsewhere."""
+    """Names behind a link of `/proc`, which leads each process elsewhere."""
 
     @classmethod
     def towards(
@@ -37,7 +35,7 @@ class Links(NamedTuple):
         writable: Callable[[str], bool],
         through: Iterable[str] = (),
     ) -> Links:
-        """The links on the way to these names, as far as somebody could write there.
+        """The links on the way to these names, as far as they are writable.
 
         `through` are more names on whose way links must stay; their ends are another matter.
         """

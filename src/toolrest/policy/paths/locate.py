@@ -1,4 +1,4 @@
-"""Which object does a path really name? Found without opening it for reading.
+"""Locate the object that a path really names, without opening it for reading.
 
 On Linux an O_PATH descriptor pins the object without any effect on it; the kernel tells its real
 path under /proc/self/fd, and the same descriptor is opened again for reading, so nothing can be

@@ -22,7 +22,7 @@ _LINK = "a link in a folder that tools may write is not followed"
 
 
 def write_named(path: str, data: bytes, roots: Sequence[str]) -> None:
-    """Give a file this content, or create it; OSError with words when that cannot be."""
+    """Give a file this content, or create it; OSError with the reason when that fails."""
     with _placed(path, roots) as (folder, name):
         if folder is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -64,7 +64,7 @@ def make_named_folder(path: str, roots: Sequence[str]) -> None:
 
 
 def check_named(path: str, roots: Sequence[str]) -> None:
-    """OSError with words when a file cannot be written there; nothing is changed."""
+    """OSError with the reason when a file cannot be written there; nothing is changed."""
     with _placed(path, roots) as (folder, name):
         try:
             kind = os.stat(name, dir_fd=folder).st_mode
@@ -103,8 +103,8 @@ def _descend(root: str, names: Sequence[str], shown: str) -> int:
         try:
             below = os.open(name, _STEP, dir_fd=folder)
         except OSError as error:
-            words = _LINK if _is_link(folder, name) else os.strerror(error.errno or 0)
-            raise OSError(error.errno, words, shown) from None
+            reason = _LINK if _is_link(folder, name) else os.strerror(error.errno or 0)
+            raise OSError(error.errno, reason, shown) from None
         finally:
             os.close(folder)
         folder = below

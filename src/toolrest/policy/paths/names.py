@@ -1,4 +1,4 @@
-"""When do two spellings name the same place? Folding and containment for path rules.
+"""Comparison of path names: folding and containment for path rules.
 
 Deny rules compare folded text, so that a case-insensitive file system or an invisible character
 opens no side door. Allow rules compare exact text.

@@ -1,4 +1,4 @@
-"""Which files may this session read and write? One object answers, and opens them.
+"""The path policy of a session: decides which files may be read and written, and opens them.
 
 Every in-process tool goes through it, and the sandbox is built from the same lists. A path is
 judged by the object it really names, and that very object is opened: nothing that happens between
@@ -37,7 +37,7 @@ Entry: TypeAlias = tuple[str, EntryKind]
 
 _READ = os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK
 _CHUNK = 1 << 20
-_UNKNOWN_PLACE = "where it really is cannot be told, or it keeps changing"
+_UNKNOWN_PLACE = "where it really is cannot be found out, or it keeps changing"
 
 __all__ = [
     "MAX_FILE_SIZE",
@@ -67,7 +67,7 @@ class PathPolicy(PathRules):
         return HiddenFiles(self._hidden)
 
     def read_denied(self, path: AnyPath) -> str | None:
-        """Why this path may not be read, in words that name the rule; None when it may."""
+        """Why this path may not be read, naming the rule; None when it may."""
         try:
             self._judged(self.resolve(path)).close()
         except Rejected as error:
@@ -117,7 +117,7 @@ class PathPolicy(PathRules):
             os.close(fd)
 
     def read_fd(self, fd: int, path: AnyPath, limit: int | None = None) -> bytes:
-        """What is left to read of a descriptor from `open_read`; `path` is for the words."""
+        """What is left to read of a descriptor from `open_read`; `path` is for messages."""
         most = self.max_file_size if limit is None else limit
         if limit is None:
             self.check_size(os.fstat(fd).st_size, path)

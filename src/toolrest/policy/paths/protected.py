@@ -1,4 +1,4 @@
-"""What no file tool may write inside a writable root, whether or not it exists yet.
+"""Protected paths, which no file tool may write inside a writable root, existing or not.
 
 These files make other programs, or Toolrest itself, run code or drop a guard later: git hooks and
 config, agents' and editors' settings, shell start-up files, and Toolrest's own code.

@@ -1,4 +1,4 @@
-"""Which rule does a path run into? The path policy's judgements on text, without opening.
+"""Path rules: the path policy's judgements on path names, without opening anything.
 
 Reads: everything but the hidden list and the guarded parts of `/proc`, `/sys` and `/dev`;
 `read_roots` narrows that. Writes: beneath the writable roots, but for protected and hidden names.
@@ -144,7 +144,7 @@ class PathRules:
         return real_path(self.resolve(path))
 
     def write_denied(self, path: AnyPath, *, follow: bool = True) -> str | None:
-        """Why this path may not be written, in words that name the rule; None when it may.
+        """Why this path may not be written, naming the rule; None when it may.
 
         With `follow=False` only the text of the path counts; symlinks are not looked at.
         """
@@ -251,12 +251,12 @@ def steps_of(full: str) -> Iterator[str]:
 
 
 def unreadable(full: str, real: str, rule: str) -> str:
-    """The words for a refused read."""
+    """The message of a refused read."""
     return f"{_named(full, real)} cannot be read: {rule}"
 
 
 def unwritable(full: str, real: str, rule: str) -> str:
-    """The words for a refused write."""
+    """The message of a refused write."""
     return f"{_named(full, real)} cannot be written: {rule}"
 
 

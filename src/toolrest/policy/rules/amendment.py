@@ -1,4 +1,4 @@
-"""Which prefix may be offered as "and don't ask again"?"""
+"""Prefix rules offered as "and don't ask again", and those too broad to offer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _VERSION = re.compile(r"(?:\.exe)?\Z|[-.]?\d[\d.]*(?:\.exe)?\Z")
 
 
 def saved_message(prefix: Sequence[str]) -> str:
-    """What the model is told once a prefix has been saved."""
+    """The message to the model once a prefix has been saved."""
     return f"Approved command prefix saved:\n{_line(prefix)}"
 
 

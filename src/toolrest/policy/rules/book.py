@@ -1,4 +1,4 @@
-"""All rules for commands that are in force, from every place that may say something."""
+"""All rules for commands that are in force, from every source of rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rule_book(
     """The user's files, those of trusted projects, `[rules]` and `[approvals.commands]`.
 
     A project can only tighten: what its files allow is left out, and a warning says so. One file
-    that cannot be read is an error, whoever wrote it.
+    that cannot be read is an error, wherever it comes from.
     """
     rules = Rules()
     folders = [] if home is None else [home]

@@ -38,7 +38,7 @@ class PrefixRule(NamedTuple):
 
 
 class NetworkRule(NamedTuple):
-    """Says whether a host may be contacted. The proxy reads these, commands do not."""
+    """Decides whether a host may be contacted. The proxy reads these, commands do not."""
 
     host: str
     protocol: str
@@ -48,7 +48,7 @@ class NetworkRule(NamedTuple):
 
 
 class RuleMatch(NamedTuple):
-    """A rule that matched: the words it matched, and what it says about them.
+    """A rule that matched: the words it matched, and its decision on them.
 
     `uncertain` means that a word the shell still has to expand may or may not be one of the
     rule's tokens; then even a rule that forbids only asks.
@@ -110,7 +110,7 @@ class Rules:
     def matches(
         self, argv: Sequence[str], marks: Sequence[int] = (), *, resolve: bool = True
     ) -> list[RuleMatch]:
-        """Every rule that matches; `marks` tell which words are not literal.
+        """Every rule that matches; `marks` show which words are not literal.
 
         With `resolve` an absolute program also matches rules for its file name: those that
         allow only if the path is one of its host executables or in a system folder.
@@ -152,7 +152,7 @@ class Rules:
         return sorted(found, key=lambda prefix: (len(prefix), sum(map(len, prefix)), prefix))
 
     def hosts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Allowed and denied hosts of the network rules; the last word on a host counts."""
+        """Allowed and denied hosts of the network rules; the last rule for a host counts."""
         last = {rule.host: rule.decision for rule in self.network if rule.decision != Answer.ASK}
         allowed = tuple(host for host, decision in last.items() if decision == Answer.ALLOW)
         return allowed, tuple(host for host in last if host not in allowed)

@@ -1,4 +1,4 @@
-"""How much work may one command line cost before it is asked about unread?"""
+"""The budget for reading one command line; beyond it the line is not understood."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variables of a script hold one literal value from their assignment on? Which may hold any?
+"""Variables of a script whose literal values are known, or at least possible.
 
 Only used to name a file or program that would otherwise be unknown, or to see a danger; never to
 allow more.

@@ -1,4 +1,4 @@
-"""Commands that run other commands: what do they run?
+"""Nested commands: what wrappers, shells and `find -exec` run.
 
 `sudo rm x`, `timeout 5 make`, `xargs wc`, `find -exec`, `bash -c '…'`, `eval …`, `env -S …`.
 What a wrapper runs is judged as if it stood alone. A wrapper whose words are not understood
@@ -21,7 +21,7 @@ OTHER_SHELLS = wordset("fish csh tcsh nu pwsh powershell cmd xonsh elvish")
 
 
 class Inner(NamedTuple):
-    """Something that a command runs: words, or the text of a script, or nobody knows what.
+    """Something that a command runs: words, or the text of a script, or something unknown.
 
     `shell` reads the script; empty means the one that reads the command, too.
     """

@@ -1,4 +1,4 @@
-"""Which lines do other shells read otherwise than bash, as whose lines they are judged?"""
+"""Lines that other shells read otherwise than bash, by whose grammar they are judged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""From shell text to a `Script`: the simplest by themselves, all others over bash's grammar.
-
-Reads the simplest scripts without a syntax tree.
+"""Parse shell text into a `Script`: the simplest without a syntax tree, others by bash's grammar.
 
 Literal commands joined by `;`, `&&`, `||`, `|` and newlines need no grammar: outside quotes
 there is no character in them that means anything else. Most command lines are such, and very

@@ -1,8 +1,6 @@
-"""Where does a command stand, and which path does a word name from there?
+"""Working folders of a script's commands, and the paths and hosts that their words name.
 
 Purely by name: nothing is looked up. Symbolic links are for the path policy and the sandbox.
-
-What was found out about the files and hosts that a command touches.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Reads redirections and here-documents of a syntax tree.
-
-Reads here-documents of a syntax tree, and makes sure that a shell sees the same text in them.
+"""Redirections and here-documents of a syntax tree, read as a shell would read them.
 
 The grammar takes `E;` for the delimiter of `<<E; ls`, and a line for the document's last that to
 a shell continues the one before. So where a document begins and ends is worked out once more from

@@ -1,8 +1,6 @@
-"""The commands that run another command, and which of their words come before it.
+"""Special commands: wrappers and their own words, `find`, and builtins that run plain text.
 
-Where does `find` begin, and what does its `{}` stand for?
-
-Builtins of the shell that run what looks like plain text: `alias`, `hash -p`, `test -v`.
+Such builtins are `alias`, `hash -p` and `test -v`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What does a word say once its quotes are gone, and would the shell change it further?"""
+"""Words of a shell: their value without quotes, and whether the shell would change it further."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The judging itself: from parsed commands to segments.
+"""Judge parsed commands: from a `Script` to the segments of a judgement.
 
-Which commands run a script that they are given as input, and who may give it to them?
+That includes shells which get their script as input, from a here-document or another command.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Judge:
                 segment.raise_to(CommandClass.DANGEROUS, danger.rule, danger.why)
 
     def _emptied(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
-        """What is left when unquoted expansions come out empty must not be dangerous either."""
+        """Judge also what is left when unquoted expansions come out empty."""
         kept = [index for index, mark in enumerate(simple.marks) if not mark & MAY_BE_EMPTY]
         if not kept or kept[0]:
             return
@@ -196,7 +196,7 @@ class Judge:
         self._raise_by(rest, segment, place, at)
 
     def _split(self, simple: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
-        """What variables hold may be words of its own to the shell."""
+        """Judge also the command with its variables' values split into words."""
         for variant in expanded(simple, self._values):
             self._raise_by(variant, segment, place, at)
             self.budget.commands -= 1
@@ -206,7 +206,7 @@ class Judge:
                 break
 
     def _raise_by(self, variant: Simple, segment: Segment, place: WorkingDirs, at: _At) -> None:
-        """What the command may turn out to be is as dangerous as that."""
+        """Raise the segment to the danger of what the command may turn out to be."""
         ghost = Judge(place.start, place.roots, place.home, self.budget, self._shell)
         ghost._command(variant, place, at)
         for found in ghost.segments:
@@ -315,7 +315,7 @@ class Judge:
                 self._command(again, place, replace(at, depth=depth))
 
     def _remote(self, inner: Inner, depth: int) -> None:
-        """On another machine only the dangerous list counts, and no path is ours."""
+        """Judge a command for another machine: by the dangerous list alone, without paths."""
         elsewhere = Judge("/", (), "", self.budget)
         elsewhere.place = replace(elsewhere.place, cwds=())
         if inner.script is not None:

@@ -1,4 +1,4 @@
-"""Which files does a redirection open, and how strict does that make its command?"""
+"""The files that a redirection opens, and how strict that makes its command."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""May this command run? A verdict, the rules, a mode and a sandbox give one requirement.
+"""The requirement of a command: allow, ask or deny, by its verdict, rules, mode and sandbox.
 
 A segment that rules match is decided by the strictest of them, the others by the table of
 `modes`: a safe one does nothing or reads, one that touches files or runs a program is confined
 (or executes, without a sandbox), one that writes outside the roots or connects while the network
 is off has to leave. Without a sandbox nothing is outside the roots and the network is on. The
-strictest segment decides; where nobody is asked, what would ask is forbidden.
-
-What holds where no command is looked at: tools without a rule, and asking to escalate.
+strictest segment decides; a mode that never asks denies what others would ask about.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ from toolrest.policy.verdict.requirement import Setting as Setting
 from toolrest.policy.verdict.verdict import CommandClass, Judgement, Segment
 
 Granted: TypeAlias = Callable[[Segment], bool]
-"""Whether somebody has said yes to such a command before."""
+"""Whether a grant covers such a command."""
 
 NEVER = "approval required by policy, but AskForApproval is set to Never"
-DANGEROUS = "approval required by policy, but approval_policy is dangerous, which asks nobody"
+DANGEROUS = 'approval required by policy, but approval_policy = "dangerous" never asks'
 _GRAVE: dict[CommandClass, Row] = {
     CommandClass.REFUSED: "refused",
     CommandClass.DANGEROUS: "critical",
@@ -91,8 +89,8 @@ def _decide(
         found = _one(segment, rules, setting, roots, covering)
         if granted is not None and _liftable(found) and granted(segment):
             found = found._replace(decision=Answer.ALLOW, row="grant")
-        spoken_for = found.row in ("rule", "grant") and found.decision == Answer.ALLOW
-        if covering is None and spoken_for:
+        covers = found.row in ("rule", "grant") and found.decision == Answer.ALLOW
+        if covering is None and covers:
             covering = found
         decided.append(found)
     return decided
@@ -140,9 +138,9 @@ def _must_leave(segment: Segment, setting: Setting, roots: tuple[str, ...]) -> s
 
 
 def _lifts(segment: Segment, matches: tuple[RuleMatch, ...]) -> bool:
-    """An allow rule speaks for ordinary commands; for a dangerous one only word by word.
+    """Whether an allow rule covers a command; a dangerous one only word by word.
 
-    It does not speak for variables that are set for the command: they may make it another one.
+    It does not cover variables that are set for the command: they may make it another one.
     """
     if segment.assigns:
         return False
@@ -159,7 +157,7 @@ def _outside(paths: tuple[str, ...], roots: tuple[str, ...], setting: Setting) -
 
 
 def _leaves(path: str, roots: tuple[str, ...]) -> bool:
-    """A root's `.git` can be written inside it, but not be made there: its hooks would be too."""
+    """Whether a write leaves the roots; so does making a root's `.git`, as that makes its hooks."""
     folder, _, name = path.rpartition("/")
     if name == ".git" and folder in roots:
         return not os.path.lexists(path)
@@ -167,9 +165,9 @@ def _leaves(path: str, roots: tuple[str, ...]) -> bool:
 
 
 def _liftable(found: Decided) -> bool:
-    """Whether an earlier yes can speak for a segment that the table asks about.
+    """Whether a grant can cover a segment that the table asks about.
 
-    It speaks for the command, not for a file that the shell writes or a variable that it sets.
+    It covers the command, not a file that the shell writes or a variable that it sets.
     """
     segment = found.segment
     return (
@@ -246,15 +244,15 @@ def _prompt_reason(verdict: Judgement, decided: list[Decided]) -> str | None:
 
 
 def _detail(decided: list[Decided], decision: Answer) -> str:
-    """What was seen in the segments that decided, in words, at most three; rules have theirs."""
-    seen = dict.fromkeys(_words(d) for d in decided if d.decision == decision and not d.by_rule)
+    """Why the deciding segments need this, at most three reasons; rules have their own."""
+    seen = dict.fromkeys(_reason(d) for d in decided if d.decision == decision and not d.by_rule)
     return "; ".join([*seen][:3])
 
 
-def _words(decided: Decided) -> str:
+def _reason(decided: Decided) -> str:
     segment = decided.segment
     if decided.row == "write.outside" and any(path.endswith("/.git") for path in segment.writes):
-        return "it makes a repository, and the sandbox lets nobody make `.git`"
+        return "it makes a repository, and no command can make `.git` inside the sandbox"
     if decided.row == "write.outside":
         return "it writes outside the writable roots"
     if decided.row == "network.off":

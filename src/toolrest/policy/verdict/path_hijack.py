@@ -24,7 +24,7 @@ _NO_PATH = (
 
 
 def expose_hijacks(judgement: Judgement, launch: Launch, suspects: Sequence[str]) -> bool:
-    """Judge commands that may be such files more strictly; whether there are any.
+    """Judge commands that a planted file may shadow more strictly; True if there are any.
 
     `suspects` are the folders that a project or a tool can have filled.
     """
@@ -79,7 +79,7 @@ def _real(folder: str) -> str:
     try:
         fd = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return os.path.realpath(folder)  # where it would be, if somebody made it
+        return os.path.realpath(folder)  # where it would be if it existed
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError:

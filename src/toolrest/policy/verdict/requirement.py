@@ -1,4 +1,4 @@
-"""What a command needs before it may run, as data: nothing, an approval, or it is denied."""
+"""The requirement of a command, as data: allowed, needs approval, or denied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SandboxPermissions: TypeAlias = Literal[
 Amendment: TypeAlias = "tuple[str, ...] | None"
 
 LEAVING = ("escalated", "write.outside", "network.off")
-"""Rows whose yes would mean nothing inside the sandbox."""
+"""Rows of commands that cannot work inside the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Outcome:
 
     @property
     def leaves(self) -> bool:
-        """Whether a yes inside the sandbox would mean nothing."""
+        """Whether the command has to leave the sandbox to work."""
         return any(decided.row in LEAVING for decided in self.decided)
 
     @property
     def answer(self) -> Answer:
-        """The requirement in one word."""
+        """The requirement's answer."""
         return self.requirement.answer
 
 

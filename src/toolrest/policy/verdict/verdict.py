@@ -1,8 +1,8 @@
-"""What a command line will do, judged piece by piece before anything runs.
+"""The judgement of a command line: what each of its commands will do.
 
 Each simple command gets one of six kinds, and the whole gets the strictest: adding a command
 never lowers a verdict. Nothing here decides whether to ask; that also takes a mode, a sandbox
-and the rules (`verdict_outcome`).
+and the rules (`outcome`).
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Judgement:
         return tuple(found)
 
     def _runs(self) -> tuple[tuple[str, ...], ...]:
-        """Programs by the words that start them; what they run in turn is theirs."""
+        """The argument vectors of programs, without those that other programs run in turn."""
         found: list[tuple[str, ...]] = []
         depth = -1
         for segment in self.segments:
@@ -179,7 +179,7 @@ class Judgement:
         return tuple(dict.fromkeys(found))
 
     def effects(self) -> Effects:
-        """The same as effects: only a wholly safe command line may share its turn."""
+        """The judgement as effects; only a wholly safe command line may run beside others."""
         worst = self.worst
         if worst is None or worst.kind == CommandClass.SAFE:
             return Effects(reads=self.reads)
