@@ -1,1 +1,1 @@
-"""Policy becomes confinement: bubblewrap, Landlock, Seatbelt, containers; probing; the proxy."""
+"""The sandbox: bubblewrap, Landlock, Seatbelt and containers, their probing, and the proxy."""

@@ -1,4 +1,4 @@
-"""The door of this room: a command goes in, the same command confined comes out.
+"""The sandbox of a session: it turns a command into the same command, confined.
 
 Never unconfined by accident: without a backend that enforces what the policy requires, the
 answer is an error with a remedy, not a command.

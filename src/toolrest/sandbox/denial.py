@@ -1,8 +1,8 @@
-"""Did the sandbox stop this command, or did it just fail?
+"""Sandbox denials: find in a failed command's output what the sandbox has refused.
 
-The words that the kernel's refusals come in are looked for first. Where the policy is known, each
-such line is then held against it: a path that the sandbox does not guard was refused by
-somebody else, and that is a plain failure. What is left is told in words, with the way to ask.
+The kernel's messages are looked for first. Where the policy is known, each such line is compared
+with it: a path that the sandbox does not guard was refused for another reason, and that is a
+plain failure. What is left becomes a message with the way to ask.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REFUSALS = (
 )
 _HELD = "device or resource busy"
 """What removing or renaming a protected name comes to: there is a mount on it."""
-# The mere words "sandbox", "seccomp" and "landlock" are no sign: files and tests bear them.
+# The mere names "sandbox", "seccomp" and "landlock" are no sign: files and tests bear them.
 _NO_NETWORK = (
     "could not resolve host",
     "temporary failure in name resolution",
@@ -59,7 +59,7 @@ class Denial:
 
 
 def likely_denied(code: int, *outputs: str) -> bool:
-    """By the words and the exit code alone: could the sandbox have stopped a confined command?"""
+    """Whether the sandbox may have stopped a command, by its output and exit code alone."""
     if code == 0:
         return False
     text = "\n".join(outputs).lower()
@@ -93,7 +93,7 @@ def blocked_words(
     cwd: str = "/",
     hosts: Iterable[str] = (),
 ) -> str | None:
-    """What the sandbox blocked and how to ask, in one sentence; None for a plain failure.
+    """A message: what the sandbox blocked, and how to ask; None for a plain failure.
 
     `hosts` are those that the network proxy turned away while the command ran.
     """
@@ -159,9 +159,9 @@ def _shown(subject: str) -> str:
 
 def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial | None:
     low = line.lower()
-    if policy.network == "off" and any(words in low for words in _NO_NETWORK):
+    if policy.network == "off" and any(text in low for text in _NO_NETWORK):
         return Denial("network")
-    refusal = next((words for words in (*_REFUSALS, _HELD) if words in low), None)
+    refusal = next((text for text in (*_REFUSALS, _HELD) if text in low), None)
     if refusal is None:
         return None
     paths = list(_paths(line, cwd, low.index(refusal)))
@@ -175,7 +175,7 @@ def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial |
 
 
 def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op | None:
-    """Which guard of the sandbox would refuse this path with these words, if any."""
+    """The operation on this path that the sandbox would refuse with this message, if any."""
     if refusal == _HELD:
         return "write" if backend != "landlock" and _protected(path, policy) else None
     real = os.path.realpath(path)

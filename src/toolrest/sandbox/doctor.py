@@ -1,7 +1,6 @@
-"""What can be enforced on this machine, and what should its owner know? Data for a report.
+"""The report of `toolrest doctor`: what each backend enforces on this machine, and warnings.
 
-Every backend is really run. What it leaves open is named row by row, so that nobody has to guess
-what "sandboxed" means here.
+Every backend is really run. What it leaves open is named row by row.
 """
 
 from __future__ import annotations
@@ -168,25 +167,25 @@ def _elsewhere(policy: SandboxPolicy) -> list[Finding]:
 
 
 def _warnings(policy: SandboxPolicy) -> list[str]:
-    words = [
+    found = [
         f"PATH has {entry!r}, which a confined command can write to; Toolrest takes no program of"
         " its own from there, but your shell will"
         for entry in path_entries_inside(policy.roots)
     ]
-    words += [
+    found += [
         f"Toolrest itself lies in the writable root ({path}); it is kept read-only there, and is"
         " better installed elsewhere"
         for path in own_files_in(policy.roots)
     ]
-    words += [
+    found += [
         f"Python looks for modules in {path or '.'}, which a confined command can write to"
         for path in sys.path
         if _importable_from_root(path, policy)
     ]
-    words += [
+    found += [
         f"the writable root {path} does not exist and was left out" for path in policy.dropped
     ]
-    return words
+    return found
 
 
 def _importable_from_root(path: str, policy: SandboxPolicy) -> bool:
@@ -282,8 +281,8 @@ def lines(report: Report) -> list[str]:
             out.append(f"  {finding.detail}")
         out += [f"  {name}: {_answer(finding, name)}" for name in CONTROLS if finding.controls]
         if finding.works:
-            out += [f"  open: {row}: {words}" for row, words in finding.open.items()]
-            out += [f"  broken: {row}: {words}" for row, words in finding.broken.items()]
+            out += [f"  open: {row}: {text}" for row, text in finding.open.items()]
+            out += [f"  broken: {row}: {text}" for row, text in finding.broken.items()]
         if finding.remedy:
             out.append(f"  to do: {finding.remedy}")
     out.append(f"a session uses: {report.chosen or 'nothing; commands are refused'}")
@@ -293,8 +292,8 @@ def lines(report: Report) -> list[str]:
         out.append(
             f"files with several names in the writable roots: {number}; writing one writes them all"
         )
-    out += [f"warning: {words}" for words in report.warnings]
-    return out + [f"hint: {words}" for words in report.hints]
+    out += [f"warning: {text}" for text in report.warnings]
+    return out + [f"hint: {text}" for text in report.hints]
 
 
 def _answer(finding: Finding, name: str) -> str:

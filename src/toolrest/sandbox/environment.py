@@ -1,4 +1,4 @@
-"""Which variables does a confined command get on top of what the session allows?
+"""Environment variables of a confined command, on top of what the session allows.
 
 Pointers to host services are taken away (their sockets do not answer anyway, and a clean "not
 set" fails faster and clearer), temporary files and toolchain caches are sent to private folders

@@ -1,4 +1,4 @@
-"""What goes wrong when a command cannot be confined."""
+"""Errors of the sandbox: a command cannot be confined."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class SandboxUnavailable(ToolrestError):
 
 
 class SandboxBusy(SandboxUnavailable):
-    """Not while another command of the session runs; later the same command may be confined."""
+    """The command cannot be confined while another one of the session runs; later it may be."""
 
 
 def unseen(path: str) -> SandboxUnavailable:
-    """For what must be protected, and cannot even be looked at."""
+    """The error for a path that must be protected, and cannot even be looked at."""
     return SandboxUnavailable(
-        f"sandbox: {path} cannot be looked at, so nobody could protect it.",
+        f"sandbox: {path} cannot be looked at, so it cannot be protected.",
         remedy="Give yourself the right to (`chmod u+rwx` on its folder), or remove it.",
     )

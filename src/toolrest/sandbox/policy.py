@@ -1,4 +1,4 @@
-"""What may a command touch? One value, built from the launcher's settings and then fixed.
+"""The sandbox policy: what commands may touch, built from the launcher's settings and then fixed.
 
 Nothing here comes from a model: roots are followed through their symlinks once, when the session
 starts, and a command's working folder never adds one.
@@ -154,7 +154,7 @@ class SandboxPolicy:
 
     @property
     def confines(self) -> bool:
-        """False when the user said that commands run as they are."""
+        """False when the user's settings let commands run unconfined."""
         return self.mode in ("read-only", "workspace-write")
 
     def in_root(self, path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Which programs does Toolrest itself run, and from where may they come?
+"""Programs that Toolrest itself runs, and the places that they may come from.
 
 A program inside a writable root could have been put there by a model, so it is never taken from
 there by its name; what Toolrest runs on is kept read-only to every confined command.
@@ -117,17 +117,17 @@ _SIGNALS = "INT,QUIT,TSTP"
 
 @cache
 def signal_launchers() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """For terminals: how to start a program deaf to Ctrl-C, and one inside it that hears again.
+    """Launchers for terminals: one that ignores Ctrl-C, and one inside it that restores it.
 
     A terminal sends Ctrl-C to a launcher as much as to the command, and the launcher's death
     ends everything. `env` of coreutils does this for a millisecond; without it Python does.
     """
     env = find_program("env")
     if env is not None:
-        deaf = (env, f"--ignore-signal={_SIGNALS}")
-        hears = (env, f"--default-signal={_SIGNALS}")
-        if _runs((*deaf, *hears, "true")):
-            return deaf, hears
+        ignoring = (env, f"--ignore-signal={_SIGNALS}")
+        restoring = (env, f"--default-signal={_SIGNALS}")
+        if _runs((*ignoring, *restoring, "true")):
+            return ignoring, restoring
     python = (sys.executable, "-I", "-S", "-c", _IGNORE_SCRIPT)
     return (*python, "SIG_IGN"), (*python, "SIG_DFL")
 

@@ -1,1 +1,1 @@
-"""The sandboxes themselves, and how one is chosen."""
+"""The sandbox backends, and how one is chosen."""

@@ -1,4 +1,4 @@
-"""How can bubblewrap be started before it is known what it shall show?
+"""Arguments sent to bubblewrap after its start, so that the view is worked out meanwhile.
 
 It reads its arguments from a socket first, and goes on at their end. They are sent as one message,
 which the kernel hands over whole or not at all: whenever this process may die, bubblewrap has all
@@ -11,7 +11,7 @@ import _socket
 import os
 
 LONGEST = 32_000
-"""What the kernel takes as one piece, where nobody has made its buffers smaller."""
+"""What the kernel takes as one piece, unless its buffers were made smaller."""
 
 _OVERHEAD = 1024
 

@@ -1,4 +1,4 @@
-"""How does a session confine one command after another with bubblewrap?
+"""The bubblewrap backend: it confines the commands of a session one after another.
 
 What a command sees is worked out when no other command of the session is running: a running one
 could otherwise swap a folder for a link between our look and bubblewrap's mount. While commands
@@ -243,7 +243,7 @@ class BubblewrapEngine:
             self._covered = (*present, *hidden)
 
     def _refuse_to_show(self, present: tuple[str, ...]) -> None:
-        """A mask for a new file could be led astray by the command that runs already."""
+        """Refuse to mask new files now: a running command could swap the path under the mount."""
         if self._guarded.look(present)[1] != self._links:
             raise SandboxBusy(
                 "sandbox: a symbolic link that leads to a protected name came or went while a"

@@ -1,4 +1,4 @@
-"""How is the view made with bubblewrap? The argument list, and what goes beside it.
+"""Bubblewrap's argument list for a view, and what goes beside it.
 
 Every namespace is new, all capabilities are gone, and bubblewrap itself starts with an empty
 environment: the command's variables and all about the view are handed over through a descriptor,
@@ -44,7 +44,7 @@ _FIRST_FD = 3
 
 @dataclass(frozen=True, slots=True)
 class Blanks:
-    """What masks are made of: a folder and a file that nobody may open, two empty folders."""
+    """What masks are made of: a folder and a file that cannot be opened, two empty folders."""
 
     folder: str
     file: str

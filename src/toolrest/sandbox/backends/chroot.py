@@ -1,4 +1,4 @@
-"""How is a command run in a root file system of the user's own? Bubblewrap, with that as `/`.
+"""Bubblewrap with a root file system of the user's own as `/`.
 
 Programs, libraries and settings come from the given folder, read-only; of the host only the
 roots, the private `/tmp` and the caches are there. Everything else is as in the usual sandbox.

@@ -1,4 +1,4 @@
-"""How is a command run in a container? The engine's argument list, and which engine answers.
+"""The container backend: the engine's argument list, and which engine answers.
 
 The workspace is at `/workspace`, the root file system is read-only, there is no network, no
 capability and no way to gain one. What is guarded in the workspace is mounted again over itself,

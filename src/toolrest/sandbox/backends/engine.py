@@ -1,7 +1,4 @@
-"""What every backend offers to a session.
-
-How well is each control enforced? The words that every backend answers in.
-"""
+"""The interface of a sandbox backend, and how well it enforces each control."""
 
 from __future__ import annotations
 

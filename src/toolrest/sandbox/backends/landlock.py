@@ -1,4 +1,4 @@
-"""How does a session confine a command with Landlock and seccomp, where namespaces are forbidden?
+"""The Landlock backend, with seccomp: it confines commands where namespaces are forbidden.
 
 The launcher applies rules and filter in the child right before exec; there is no helper program.
 As root, capabilities would remain, so the command starts through `setpriv`, which drops them.

@@ -1,4 +1,4 @@
-"""Which backend really works here? Each one's own launcher is run once, on `/bin/true`.
+"""Probes of the backends: each one's own launcher is run once, on `/bin/true`.
 
 Best first: bubblewrap with overlays, bubblewrap without, Landlock with seccomp. What a backend
 cannot enforce it says; what the policy requires and nothing enforces means that nothing runs.
@@ -38,7 +38,7 @@ SLOW = "did not finish in"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What came of running one backend's launcher."""
+    """The result of running one backend's launcher."""
 
     backend: str
     works: bool
@@ -96,10 +96,10 @@ def _basic_problem(policy: SandboxPolicy, program: str, overlays: bool) -> str:
 
 
 def _unshowable(problem: str) -> SandboxUnavailable:
-    """It works here, but not for this workspace.
+    """The error for a backend that works here, but not for this workspace.
 
     That is no reason for a weaker backend: what is in a workspace may come from a command, or
-    from whoever wrote the repository.
+    from the author of the repository.
     """
     if problem.startswith(_NOT_HELD):
         return SandboxUnavailable(

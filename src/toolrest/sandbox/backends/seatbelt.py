@@ -1,4 +1,4 @@
-"""How is the same policy said to macOS? A Seatbelt profile and its argument list, as text.
+"""The Seatbelt profile (macOS) for a sandbox policy, and its argument list, as text.
 
 Everything is denied first. Paths travel as parameters, never inside the profile's text, so no
 quoting can change its meaning. Of two rules the later one counts, so what is taken back comes
@@ -14,7 +14,7 @@ from toolrest.records import dataclass, field
 from toolrest.sandbox.policy import SandboxPolicy
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
-"""Only this one: a program of that name on PATH could be anybody's."""
+"""Only this one: a program of that name on PATH is not to be trusted."""
 
 _GIT_PARTS = ("hooks", "config", "info/attributes", "commondir", "config.worktree")
 

@@ -1,4 +1,4 @@
-"""What does a confined command see at which path? The mounts, as data.
+"""The view of a confined command: its mounts, as data.
 
 Every path has at most one mount; parents come before children, so the innermost one counts. A
 command can rename any folder in a writable root that is not itself a mount point, and with it
@@ -40,7 +40,7 @@ class Show(IntEnum):
     """An empty folder to which nothing can be written: the cheapest mount that there is."""
     HIDE = 8
     ROOT = 9
-    """Writable because the user said so; nothing on this very path overrules that."""
+    """Writable by the user's settings; nothing on this very path overrules that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class View:
         self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
 
     def hide(self, paths: Iterable[str]) -> None:
-        """Places that nobody may read. What does not exist needs no mask."""
+        """Mask places that may not be read. What does not exist needs no mask."""
         for path in paths:
             info = _lstat(path)
             if path == "/" or info is None or stat.S_ISLNK(info.st_mode):

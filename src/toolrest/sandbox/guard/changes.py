@@ -1,10 +1,8 @@
-"""What kind of file is at each of many names? Asked before every command, so it must be cheap.
+"""Changes between commands: file types of guarded names, and hidden files that are new.
 
-Most of the names do not exist and share a few folders. A folder whose time of change is the same
-as last time, and is not so recent that a change could hide in the clock's grain, still holds the
-same names.
-
-Which files have come since the session began that no command may read?
+Both are looked up before every command, so that must be cheap. Most of the names do not exist and
+share a few folders. A folder whose time of change is the same as last time, and is not so recent
+that a change could hide in the clock's grain, still holds the same names.
 
 All roots were searched for `.env*` and the like at the start, which is too slow to do again for
 every command. Where such a file appears later is mostly right in a root, or beside another one.

@@ -1,9 +1,9 @@
-"""How does `git commit` work in a root while nobody can plant a hook?
+"""Git folders in a root: `git commit` works in them, but no command can plant a hook.
 
 Git runs programs that its hooks and config name, the next time the user types `git` outside the
 sandbox. So a root's `.git` is writable, but those parts are not; nor are the pointer files by
-which git finds its folders (`.git` of a worktree, `commondir`): whoever moves a pointer brings a
-config of his own. Parts that are missing are held by a mount point, so they stay missing.
+which git finds its folders (`.git` of a worktree, `commondir`): a moved pointer brings another
+config. Parts that are missing are held by a mount point, so they stay missing.
 
 A git folder outside the roots (worktree, submodule) is made writable only when its own
 back-pointer names this root: a `.git` file that was merely put there opens nothing.
@@ -50,7 +50,7 @@ class GitPlan:
     """Why nothing may run in this root."""
 
     def keep(self, path: str, blank: bytes | None) -> None:
-        """Read-only as long as it is there, and never anybody else's to make."""
+        """Keep it read-only where it exists, and missing where it does not."""
         self.read_only.append(path)
         self.there[path] = blank
 
@@ -86,7 +86,7 @@ def git_plan(root: str) -> GitPlan:
 
 
 def only(entry: str) -> GitPlan:
-    """For a `.git` that points elsewhere since the session began: nobody changes it."""
+    """The plan for a `.git` that points elsewhere since the session began: it is read-only."""
     plan = GitPlan()
     plan.keep(entry, None)
     target = plan.target(entry, b"gitdir:")

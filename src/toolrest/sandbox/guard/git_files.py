@@ -1,4 +1,4 @@
-"""What do git's own small files say, and where are its folders? Anybody may have written them.
+"""Git's pointer files, config and folders, read without trust: a command may have written them.
 
 What cannot be looked at is not taken for missing: a command may have seen to it that it cannot.
 """

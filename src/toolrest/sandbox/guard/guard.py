@@ -1,4 +1,4 @@
-"""Which names in the writable roots must stay as they are, and which links lead to them?"""
+"""The guard of protected names in the writable roots, and of the links that lead to them."""
 
 from __future__ import annotations
 

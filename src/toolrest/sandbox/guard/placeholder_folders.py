@@ -1,18 +1,15 @@
-"""Empty folders that are used again and again.
+"""Placeholder folders: empty folders that are used again and again, known by their mtime.
 
 Each command needs a handful of empty folders for a moment. Renaming kept ones into place and back
 costs microseconds; making and removing them frees disk blocks each time, which takes milliseconds
-on a disk that is told about every freed block. Where the kept ones are on another file system,
+on a disk that discards every freed block. Where the kept ones are on another file system,
 folders are made and removed after all.
 
-A kept folder's time of change is set to a moment long ago. Whoever puts something into it moves
-that time, so one look at the folder from outside tells whether it is still empty. Where it comes
-from another session somebody could have set the time back: there one look inside it is taken.
-
-How is a placeholder told from what a user has made? By its time of change.
-
-The time also says whose it is: sessions that do not share their records (another user's, or with
-another home) cannot know what the others still use, and must not clean up after them.
+A kept folder's time of change is set to a moment long ago. Putting something into it moves that
+time, so the time shows whether it is still empty; only a folder from another session, where the
+time could have been set back, is looked into. The time distinguishes placeholders from what a user
+has made, and also says whose they are: sessions that do not share their records (another user's,
+or with another home) cannot know what the others still use, and must not clean up after them.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ def placeholder_mtime(registry: str) -> int:
 
 
 def is_marked(info: os.stat_result) -> bool:
-    """Whether this is anybody's placeholder, made or kept, that nobody has changed since."""
+    """Whether this is a placeholder of any session, unchanged since it was made or kept."""
     seconds, rest = divmod(info.st_mtime_ns, _SECOND)
     return rest == 0 and seconds % 2 == 0 and _FIRST <= seconds < _FIRST + 2 * _COUNT
 

@@ -1,9 +1,9 @@
-"""How can a name that does not exist be kept from being created?
+"""Placeholders: they keep a name that does not exist from being created.
 
-By a mount on it, and a mount needs something to sit on. So while commands run, each missing
+That takes a mount on it, and a mount needs something to sit on. So while commands run, each missing
 protected name is an empty folder (git does not even notice those), made and recorded here and
 removed when the last command has ended. Sessions on the same root share the record through file
-locks: a mount point that somebody else still uses is left alone, since removing it would take
+locks: a mount point that another session still uses is left alone, since removing it would take
 the mount away from under a running command. What a crashed session left behind is removed by
 the next one.
 """
@@ -67,7 +67,7 @@ class MountPoints:
         self._size = 0
         """Of the record, as it was when it was last read."""
         self._before: list[PlaceholderEntry] = []
-        """What the record said when the names of one command were about to be taken."""
+        """The record as it was when the names of one command were about to be taken."""
         self._users = 0
         self._mutex = threading.Lock()
 

@@ -1,8 +1,6 @@
-"""Which names of one writable root must not be free while a command runs?
+"""Protected names of one writable root, and the placeholders for those that do not exist.
 
-Which placeholder stands for a protected name that does not exist?
-
-A folder, for a name in a project: git does not list empty folders, so nobody commits one. A file
+A folder, for a name in a project: git does not list empty folders, so none is committed. A file
 for a shell's start-up file, written so that a shell which starts meanwhile outside behaves as if
 the file were not there.
 """
@@ -104,7 +102,7 @@ class Root:
         self._protect(git_plan(path))
 
     def look(self, *, again: bool = False) -> None:
-        """Has `.git` been replaced from outside since the last command, or changed inside?"""
+        """Plan again if `.git` was replaced from outside since the last command, or has changed."""
         identity = _identity(self.path)
         if again or identity != self._identity:
             pointer = identity is not None and not stat.S_ISDIR(identity[1])
@@ -149,7 +147,7 @@ class Root:
 
 
 def _identity(root: str) -> _Identity | None:
-    """Of `.git`: another one is another; a pointer is also another when it says something else."""
+    """Identity of `.git`: inode and kind; of a gitfile also its time of change."""
     found = _stamp(os.path.join(root, ".git"))
     return (*found[:2], 0) if found is not None and stat.S_ISDIR(found[1]) else found
 

@@ -1,4 +1,4 @@
-"""How are symbolic links on the way to protected names kept from being replaced?
+"""Symbolic links on the way to protected names, kept from being replaced.
 
 Bubblewrap can mount nothing on a link. So the process that starts it does: it shows the writable
 folder a second time, with a mount of each link on itself there, and one on every folder that must

@@ -1,1 +1,1 @@
-"""What the kernel is asked for: Landlock rules, seccomp filters, mounts."""
+"""Landlock rules, seccomp filters and mounts, as the kernel takes them."""

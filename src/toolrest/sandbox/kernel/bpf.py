@@ -42,7 +42,7 @@ class Assembler:
         self._labels[name] = len(self._code)
 
     def fresh(self) -> str:
-        """A label that nobody else uses."""
+        """A label that is not used yet."""
         self._fresh += 1
         return f"_{self._fresh}"
 

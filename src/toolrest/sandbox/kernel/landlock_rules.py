@@ -1,4 +1,4 @@
-"""What can be confined without namespaces? Landlock rules, as data for the launcher.
+"""Landlock rules, as data for the launcher: confinement without namespaces.
 
 Landlock grants rights beneath folders and denies all others. It cannot take a part back out of a
 folder it granted; so what is hidden is left out by granting its neighbours one by one, and
@@ -146,5 +146,5 @@ def open_rows() -> dict[str, str]:
     """The rows that stay open on this kernel."""
     if abi() >= SCOPE_ABI:
         return OPEN
-    words = "processes outside can be signalled (Landlock version 6 would prevent it)"
-    return OPEN | {"kill_outside": words, "killpg_outside": words}
+    note = "processes outside can be signalled (Landlock version 6 would prevent it)"
+    return OPEN | {"kill_outside": note, "killpg_outside": note}

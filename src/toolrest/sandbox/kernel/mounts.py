@@ -1,9 +1,9 @@
-"""Which sockets and mounts does the host have that a confined command must not reach?
+"""Sockets and mounts of the host that a confined command must not reach.
 
 A read-only mount does not stop connect(): the socket's inode decides, not the mount. Two answers:
 
 - Folders where services may put sockets at any time are shown through a read-only overlay. The
-  overlay has inodes of its own, so a socket seen through it connects to nobody, whether it was
+  overlay has inodes of its own, so a socket seen through it connects to nothing, whether it was
   there before, is made while the command runs, or belongs to another network namespace.
 - Elsewhere, and where overlays do not work, every socket that the kernel lists is masked.
 """

@@ -1,4 +1,4 @@
-"""Which system calls does a confined command not get? The filters, as bytes.
+"""Seccomp filters, as bytes: the system calls that a confined command does not get.
 
 Two filters: beneath bubblewrap namespaces already isolate processes, files and the network, so
 only what could undo or bypass them is refused; beneath Landlock the filter is also what takes the

@@ -1,7 +1,7 @@
-"""Runs inside the sandbox: a loopback port that leads to the proxy's socket, then the command.
+"""The forwarder inside the sandbox: from a loopback port to the proxy's socket.
 
 Started as a script, by path, with the standard library only. The network namespace has nothing
-but loopback, and programs know proxies by host and port, so somebody has to listen there. It
+but loopback, and programs know proxies by host and port, so it listens there for the command. It
 costs one Python start (about 15 ms) per command, and only when the network is an allowlist.
 
 argv: port, socket, command…
@@ -53,7 +53,7 @@ def _serve(server: socket.socket, path: str) -> None:
 
 
 def _carry(client: socket.socket, path: str) -> None:
-    """Bytes both ways until both sides have said all they had to say."""
+    """Carry bytes both ways until both sides have ended."""
     with client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as proxy:
         proxy.connect(path)
         other = {client: proxy, proxy: client}

@@ -1,4 +1,4 @@
-"""Which hosts may be reached? Names are compared label by label, addresses by their ranges.
+"""The network allowlist: host names are compared label by label, addresses by their ranges.
 
 A host that is not plainly a name or an address is refused before anything is compared: a NUL or
 a space in it, an empty label, a number in disguise. What is compared is what is resolved, and

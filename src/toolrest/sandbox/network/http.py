@@ -171,7 +171,7 @@ def _rewritten(method: str, path: str, host: str, port: int, headers: list[str])
 def _refuse(writer: asyncio.StreamWriter, refusal: Refusal) -> None:
     blocked = refusal.blocked
     if blocked is None:
-        _answer(writer, 502, "Bad Gateway", refusal.words)
+        _answer(writer, 502, "Bad Gateway", refusal.message)
         return
     kind = "allowlist" if blocked.reason == "not_allowed" else "policy"
     body = {
@@ -180,7 +180,7 @@ def _refuse(writer: asyncio.StreamWriter, refusal: Refusal) -> None:
         "port": blocked.port,
         "protocol": blocked.protocol,
         "reason": blocked.reason,
-        "message": f"[toolrest] blocked: {refusal.words}",
+        "message": f"[toolrest] blocked: {refusal.message}",
     }
     header = f"x-proxy-error: blocked-by-{kind}\r\n"
     _answer(writer, 403, "Forbidden", json.dumps(body), header, "application/json")

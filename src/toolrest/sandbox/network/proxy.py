@@ -1,4 +1,4 @@
-"""How does an allowlist become a network? A proxy outside, which asks the list each time.
+"""The network proxy outside the sandbox: it connects to the hosts of an allowlist only.
 
 It speaks HTTP, CONNECT and SOCKS5 on one unix socket, runs in the host's event loop, resolves a
 name once and connects to the very address that was judged. Everything else a confined command
@@ -109,8 +109,8 @@ class NetworkProxy:
         except BadHost as problem:
             raise self._refuse(host, port, protocol, "invalid_host", str(problem)) from None
         if not self.allowlist.allows_name(name, port):
-            words = "the host is not in allowed_network_domains"
-            raise self._refuse(name, port, protocol, "not_allowed", words)
+            message = "the host is not in allowed_network_domains"
+            raise self._refuse(name, port, protocol, "not_allowed", message)
         addresses = await self._addresses(name, port)
         allowed = [
             text
@@ -118,8 +118,8 @@ class NetworkProxy:
             if (address := parse_address(text)) and self.allowlist.allows_address(address, port)
         ]
         if addresses and not allowed:
-            words = "the host leads to a private address, which is not listed"
-            raise self._refuse(name, port, protocol, "not_allowed_local", words)
+            message = "the host leads to a private address, which is not listed"
+            raise self._refuse(name, port, protocol, "not_allowed_local", message)
         return await _connect_first(allowed, port)
 
     async def _addresses(self, name: str, port: int) -> Sequence[str]:
@@ -132,12 +132,12 @@ class NetworkProxy:
             raise Refusal("the host name cannot be resolved") from None
 
     def _refuse(
-        self, host: str, port: int, protocol: Protocol, reason: Reason, words: str
+        self, host: str, port: int, protocol: Protocol, reason: Reason, message: str
     ) -> Refusal:
         shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in host[:253])
         blocked = Blocked(shown, port, protocol, reason)
         self._on_blocked(blocked)
-        return Refusal(words, blocked)
+        return Refusal(message, blocked)
 
 
 async def _connect_first(addresses: Sequence[str], port: int) -> Stream:
@@ -180,4 +180,4 @@ def proxy_env() -> dict[str, str]:
 
 
 def _nothing(_: Blocked) -> None:
-    """Nobody wants to know."""
+    """The default for `on_blocked`: do nothing."""

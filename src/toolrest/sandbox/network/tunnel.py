@@ -1,4 +1,4 @@
-"""What the proxy's dialects share: a way to dial, a refusal, and carrying bytes both ways."""
+"""Shared parts of the proxy's protocols: dialling, refusals, and bytes carried both ways."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Blocked:
 
 
 class Refusal(Exception):
-    """Not let through (then `blocked` says what), or not reached."""
+    """Raised when a connection is refused (see `blocked`) or cannot be made."""
 
-    def __init__(self, words: str, blocked: Blocked | None = None) -> None:
-        super().__init__(words)
-        self.words = words
+    def __init__(self, message: str, blocked: Blocked | None = None) -> None:
+        super().__init__(message)
+        self.message = message
         self.blocked = blocked
 
 

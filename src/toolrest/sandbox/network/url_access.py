@@ -1,4 +1,4 @@
-"""Which URLs the tools that fetch in our own process may ask for, and at which addresses.
+"""URL access of the tools that fetch in our own process: allowed hosts and addresses.
 
 The host is parsed and judged, resolved once, and each address judged again; the caller connects
 to one of these addresses and nowhere else. Every hop of a redirect goes through here anew.
