@@ -59,7 +59,7 @@ WORDS: dict[Row, str] = {
     "critical": "on the dangerous list",
     "refused": "too large to be judged",
 }
-"""What each row is about, for people."""
+"""A description of each row, for people."""
 
 
 def need(what: Row, mode: Mode, *, sandboxed: bool = True, command: bool = False) -> Answer:

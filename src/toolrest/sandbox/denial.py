@@ -26,7 +26,7 @@ _REFUSALS = (
     "failed to write file",
 )
 _HELD = "device or resource busy"
-"""What removing or renaming a protected name comes to: there is a mount on it."""
+"""The error of removing or renaming a protected name: there is a mount on it."""
 # The mere names "sandbox", "seccomp" and "landlock" are no sign: files and tests bear them.
 _NO_NETWORK = (
     "could not resolve host",

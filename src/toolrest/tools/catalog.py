@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolrest.tools.web.webfetch import WebOptions
 
 SMALL_WINDOW: Final = 16_384
-"""Models with a window of at most so many tokens get the small set without being asked to."""
+"""Models with a window of at most so many tokens get the small set by default."""
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **giv
 
     What happens goes to stderr, the answer alone to stdout; with --json, events as JSON lines go
     to stdout. The task is PROMPT, or standard input with - (or when there is no PROMPT and
-    standard input is not a terminal). It never asks: on_ask decides what needs approval.
+    standard input is not a terminal). It never asks: on_ask answers what needs approval.
 
     \b
     toolrest exec "why does the test fail?"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolrest.sandbox.policy import Network
 
 _EXEC = ("/bin/sh", "-c", 'exec "$@"', "toolrest")
-"""Has what a shell says, and its exit codes, where the program is not there: bubblewrap has 1."""
+"""A missing program gets a shell's message and exit code; bubblewrap would exit with 1."""
 _OTHER_ROOTS = ("docker", "chroot")
 """There may be no shell in these."""
 

@@ -18,7 +18,7 @@ _OPEN = wordset(
     " pythonw pyw ipython node nodejs perl ruby irb lua luajit julia php bun deno rscript osascript"
     " tclsh expect awk gawk mawk nawk rm source . npx bunx uvx"
 )
-"""Programs that run, or delete, whatever the words after their options say."""
+"""Programs that run, or delete, whatever the words after their options name."""
 _ALWAYS = wordset("find parallel")
 """Programs that any later word may make run another one."""
 _WRAPPERS = frozenset(WRAPPERS) | wordset("command xargs watch ssh eval trap")

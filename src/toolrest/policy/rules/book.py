@@ -20,7 +20,7 @@ class RuleBook(NamedTuple):
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     once: tuple[str, ...] = ()
-    """What a person should know and need not read again."""
+    """Notices that a person should read once."""
 
 
 def rule_book(

@@ -71,7 +71,7 @@ class Assembler:
         self._emit(_JGE, value, then, other)
 
     def any_bit(self, bits: int, then: str | None = None, other: str | None = None) -> None:
-        """Is one of these bits set? None means the next instruction."""
+        """Test whether one of these bits is set; None means the next instruction."""
         self._emit(_JSET, bits, then, other)
 
     def verdict(self, action: int) -> None:

@@ -89,7 +89,7 @@ def _look(raw: bytes) -> tuple[bool, bool]:
 
 @dataclass(slots=True)
 class _Edge:
-    """One end of the block: may it take the next line?"""
+    """One end of the block, and whether it may take the next line."""
 
     least: int
     shape: Shape

@@ -94,9 +94,9 @@ class McpTool(Tool):
             return Decision(Answer.ALLOW, "mcp.approve")
         if mode == "prompt":
             key = f"mcp_servers.{self.server.name}"
-            reason = f"{key} says that its tools are asked about"
+            reason = f"{key} wants approval of its tools"
             if ctx.approval_policy in ("never", "dangerous"):
-                message = f"{reason}, and approval_policy is {ctx.approval_policy}"
+                message = f'{reason}, and approval_policy = "{ctx.approval_policy}" never asks'
                 return Decision(Answer.DENY, "mcp.prompt", message)
             return Decision(Answer.ASK, "mcp.prompt", reason)
         return None
