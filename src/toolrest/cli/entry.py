@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 
@@ -56,8 +55,10 @@ def _hide_memory() -> None:
         return
     from toolrest.process.helper.kernel import hide_memory
 
-    with contextlib.suppress(OSError):
+    try:  # noqa: SIM105 - contextlib would be imported before sys.path is clean
         hide_memory()
+    except OSError:
+        pass
 
 
 def _fill_standard_files() -> None:

@@ -157,7 +157,8 @@ _URL_PASSWORD = re.compile(r"(?<=://)[^\s/?#:@]{0,256}:([^\s/?#@]{1,512})@")
 
 
 @cache
-def _any_prefix() -> re.Pattern[str]:
+def token_beginnings() -> re.Pattern[str]:
+    """What every token of a well-known shape begins with."""
     return re.compile("|".join(map(re.escape, TOKENS)))
 
 
@@ -172,7 +173,7 @@ def find_tokens(text: str, before: str = "") -> list[tuple[int, int]]:
     Linear: a place where a token may begin is looked at once, and not much further than its end.
     """
     found: list[tuple[int, int]] = []
-    search = _any_prefix().search
+    search = token_beginnings().search
     at = 0
     while (begun := search(text, at)) is not None:
         at = begun.end()

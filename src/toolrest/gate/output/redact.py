@@ -18,6 +18,7 @@ from toolrest.config.secrets import (
     is_secret_name,
     is_secret_value,
     open_token,
+    token_beginnings,
     url_password,
 )
 from toolrest.gate.output.secret_values import PatternStage, compile_pattern, label, spellings
@@ -148,7 +149,8 @@ class Redactor:
         if len(text) < self._lengths[-1]:
             forms = forms[: bisect_right(self._lengths, len(text))]
         present = [form for form in forms if form in text]
-        tokens = find_tokens(text, before) if self._tokens else []
+        may_hold = self._tokens and token_beginnings().search(text) is not None
+        tokens = find_tokens(text, before) if may_hold else []
         if not present and not tokens:
             return []
         found = [(start, -end, _TOKEN) for start, end in tokens]
