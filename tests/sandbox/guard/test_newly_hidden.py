@@ -10,6 +10,9 @@ import pytest
 
 from toolrest import Toolrest
 
+READS = "find . -type f -name '.e*' -exec cat {} + ; echo end"
+"""Reads every `.env` without naming one: a command that names one is denied before it starts."""
+
 pytestmark = pytest.mark.needs("namespaces")
 
 
@@ -25,10 +28,9 @@ async def test_a_secret_that_comes_during_the_session_is_hidden_from_the_next_co
     (work / "app").mkdir(parents=True)
     (work / "app/.env").write_text("ONE")
     async with Toolrest(work, settings={"approval_policy": "never"}) as rest:
-        reads = "cat app/.env .env .env.local app/.env.test; echo end"
 
         async def said() -> str:
-            return (await rest.call("exec_command", {"cmd": reads})).text
+            return (await rest.call("exec_command", {"cmd": READS})).text
 
         assert "ONE" not in await said()
         (work / ".env").write_text("TWO")
@@ -50,7 +52,7 @@ async def test_a_secret_that_comes_while_a_command_runs(base: Path) -> None:
         assert "running with session ID" in running.text
         assert "ok" in (await rest.call("exec_command", {"cmd": "echo ok"})).text
         (work / ".env").write_text("SECRET")
-        refused = await rest.call("exec_command", {"cmd": "cat .env"})
+        refused = await rest.call("exec_command", {"cmd": READS})
         assert refused.failure is not None
         assert refused.failure.kind == "sandbox_denied"
         assert f"{work}/.env" in refused.text
@@ -58,6 +60,6 @@ async def test_a_secret_that_comes_while_a_command_runs(base: Path) -> None:
         session = int(running.text.split("session ID ")[1].split()[0])
         ended = {"session_id": session, "chars": "", "yield_time_ms": 5000}
         assert "exited with code 0" in (await rest.call("write_stdin", ended)).text
-        after = await rest.call("exec_command", {"cmd": "cat .env; echo end"})
+        after = await rest.call("exec_command", {"cmd": READS})
         assert "end" in after.text
         assert "SECRET" not in after.text
