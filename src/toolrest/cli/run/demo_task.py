@@ -129,7 +129,7 @@ def script(*, hides: bool = True) -> Script:
         ],
         [
             Say("Does the key of the shop leak into what I can see?"),
-            _run("echo key=$SHOP_API_KEY; cat .env"),
+            _run("echo key=$SHOP_API_KEY; grep -rs SHOP_API_KEY= ."),
             _run("echo '# tidy' >> /etc/hosts"),
         ],
         [Say(_HIDDEN if hides else _REDACTED), _run(_TESTS)],
