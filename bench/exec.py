@@ -22,8 +22,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 CALLS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 BLOCK = int(sys.argv[2]) if len(sys.argv) > 2 else 10

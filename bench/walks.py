@@ -1,7 +1,7 @@
 """The walk of a call through the source: how many functions, files and rooms a reader passes.
 
 Every Python call inside `toolrest` is recorded with sys.setprofile (coroutine resumptions count);
-comprehensions, lambdas and what `records.py` writes are left out. The first answer warms up, the
+comprehensions and lambdas are left out. The first answer warms up, the
 second is counted. `read_file`, an `exec_command` that the sandbox denies and that is then approved
 to run outside, `apply_patch`, and a tool of an MCP server.
 
@@ -52,7 +52,7 @@ def changes(names: list[str]) -> int:
 
 
 def summary(name: str) -> None:
-    kept = [c for c in calls if not c[1].endswith(NAMELESS) and c[0] != "records.py"]
+    kept = [c for c in calls if not c[1].endswith(NAMELESS)]
     files = [file for file, _ in kept]
     rooms = [file.split("/")[0] for file in files]
     per_room = collections.Counter(file.split("/")[0] for file in set(files))

@@ -6,10 +6,12 @@ A call item remembers the wire it came from, so that its output can go back in t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field  # noqa: TID251 - public values
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.errors import Failure
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.errors import FailureKind
@@ -23,8 +25,7 @@ Provenance: TypeAlias = Literal["trusted", "workspace", "external"]
 """Origin of an output's text: Toolrest itself, the user's files, or elsewhere."""
 
 
-@dataclass(slots=True)
-class FunctionCall:
+class FunctionCall(Struct):
     """A call with JSON arguments: as the text the model wrote, or already decoded.
 
     `repaired` lists the repairs made to them: a call that changes things is then not run.
@@ -38,8 +39,7 @@ class FunctionCall:
     repaired: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class CustomToolCall:
+class CustomToolCall(Struct):
     """A call of a freeform tool: the input is raw text."""
 
     call_id: str
@@ -48,8 +48,7 @@ class CustomToolCall:
     wire: Wire = "responses"
 
 
-@dataclass(slots=True)
-class LocalShellCall:
+class LocalShellCall(Struct):
     """The hosted shell's call. `call_id` falls back to the item's `id`; neither is an error."""
 
     call_id: str | None
@@ -58,8 +57,7 @@ class LocalShellCall:
     name: str = "local_shell"
 
 
-@dataclass(slots=True)
-class ViewImageCall:
+class ViewImageCall(Struct):
     """`view_image_call`: answered by a `view_image_call_output` item.
 
     Such hosted items carry no name; the tools that answer them have the item's (`name`).
@@ -71,8 +69,7 @@ class ViewImageCall:
     name: str = "view_image"
 
 
-@dataclass(slots=True)
-class WebSearchCall:
+class WebSearchCall(Struct):
     """`web_search_call` that the server has not completed: answered with results."""
 
     call_id: str
@@ -81,8 +78,7 @@ class WebSearchCall:
     name: str = "web_search"
 
 
-@dataclass(slots=True)
-class MalformedCall:
+class MalformedCall(Struct):
     """An item that is a tool call by its type but invalid; answered with `problem`."""
 
     call_id: str
@@ -154,8 +150,7 @@ class ToolOutput:
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
 
 
-@dataclass(slots=True)
-class Answered:
+class Answered(Struct):
     """A call item together with its one output, ready for a wire to encode."""
 
     item: CallItem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote, urlsplit
 
-from toolrest.records import dataclass
+from msgspec import Struct
 
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "/?:@!$&'()*+,;=%-._~[]"
@@ -18,8 +18,7 @@ class UnsupportedScheme(ValueError):
         self.scheme = scheme
 
 
-@dataclass(frozen=True, slots=True)
-class HttpUrl:
+class HttpUrl(Struct, frozen=True):
     """An http or https URL in parts. `path` includes the query; `user` is "name:password"."""
 
     scheme: str

@@ -12,11 +12,11 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolrest.errors import ToolrestError
 from toolrest.process.child import StartFailed
@@ -51,7 +51,7 @@ print(json.dumps({
 
 async def look(owner: Owner, **changes: object) -> dict[str, Any]:
     command = Command((_python(), "-I", "-S", "-c", LOOK), "/tmp", {"LC_ALL": "C.UTF-8"})
-    result = await run(owner, replace(command, **changes))  # type: ignore[arg-type]
+    result = await run(owner, replace(command, **changes))
     assert result.state == "exited", (result, result.stderr)
     found = json.loads(result.stdout)
     assert isinstance(found, dict)
@@ -257,7 +257,7 @@ async def test_words_for_what_cannot_start(
     owner: Owner, changes: dict[str, object], message: str
 ) -> None:
     command = Command(("true",), "/", {"PATH": "/usr/bin:/bin"})
-    command = replace(command, **changes)  # type: ignore[arg-type]
+    command = replace(command, **changes)
     for tty in (False, True):
         with pytest.raises(StartFailed) as caught:
             await owner.start(replace(command, tty=tty))

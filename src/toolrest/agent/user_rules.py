@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import is_first_time
-from toolrest.records import dataclass, replace
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -149,8 +151,7 @@ def rules_of(config: Config) -> RuleBook:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Saver:
+class _Saver(Struct, frozen=True):
     """Adds a prefix to the user's rules file and to the rules in force."""
 
     home: str

@@ -7,9 +7,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from toolrest.own_code import import_only_own
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
@@ -25,8 +25,7 @@ APPROVAL_MODES = (
 )
 
 
-@dataclass(slots=True)
-class Choices:
+class Choices(Struct):
     """The values of the shared options."""
 
     folder: str | None

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.config.files import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
 from toolrest.config.schema.families import (
@@ -19,7 +21,6 @@ from toolrest.config.schema.families import (
 from toolrest.config.schema.settings import Settings
 from toolrest.config.schema.types import TrustLevel
 from toolrest.errors import ConfigError
-from toolrest.records import dataclass, field
 
 Surface: TypeAlias = Literal["library", "cli"]
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -34,8 +35,7 @@ class SettingRow(NamedTuple):
     text: str
 
 
-@dataclass(eq=False)
-class Config:
+class Config(Struct, eq=False, dict=True):
     """Typed settings and the source of each."""
 
     value: Settings

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from msgspec import Struct
 
 from toolrest.answer import Answer
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.errors import FailureKind
@@ -37,19 +38,7 @@ if TYPE_CHECKING:
     from toolrest.events.tool_events import WebSearchEnd as WebSearchEnd
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False)
-class _Fields:
-    """Base with fields declared as in a dataclass and given by name; type checkers enforce it.
-
-    Nothing is generated at import, and making one costs a third of what a dataclass's would: a
-    call makes three.
-    """
-
-    def __init__(self, **values: Any) -> None:
-        self.__dict__ = values  # the very dict that the call made: nothing is copied
-
-
-class Event(_Fields):
+class Event(Struct, kw_only=True, eq=False):
     """Base: `seq` and `time` are set when the event is emitted, in order, per session."""
 
     type: ClassVar[str] = "event"
@@ -61,17 +50,8 @@ class Event(_Fields):
 
     def to_json(self) -> JSONObject:
         """A flat JSON object with the event's `type` first."""
-        return {"type": self.type} | {name: _plain(getattr(self, name)) for name in self.names()}
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """Every field's name, the common ones first."""
-        declared = [vars(base).get("__annotations__", {}) for base in reversed(cls.__mro__)]
-        return [name for fields in declared for name in fields if name not in ("type", "suspect")]
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.names())
-        return f"{type(self).__name__}({shown})"
+        values = {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
+        return {"type": self.type} | values
 
 
 def _plain(value: Any) -> Any:
@@ -82,8 +62,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@dataclass(slots=True)
-class FileChange:
+class FileChange(Struct):
     """A declared write: SHA-256 of the content before and after; None where there was no file."""
 
     path: str
@@ -91,20 +70,20 @@ class FileChange:
     after: str | None
 
 
-class TurnStarted(Event):
+class TurnStarted(Event, kw_only=True):
     """A turn has begun."""
 
     type: ClassVar[str] = "turn_started"
 
 
-class TurnEnded(Event):
+class TurnEnded(Event, kw_only=True):
     """A turn is over; `reason` is `completed`, `aborted` or `failed`."""
 
     type: ClassVar[str] = "turn_ended"
     reason: Literal["completed", "aborted", "failed"] = "completed"
 
 
-class ToolCallBegin(Event):
+class ToolCallBegin(Event, kw_only=True):
     """A call was routed and its arguments are valid, or it failed before that."""
 
     type: ClassVar[str] = "tool_call_begin"
@@ -118,7 +97,7 @@ class ToolCallBegin(Event):
     """`Tool.icon` and `Tool.exec_item`, for subscribers that show calls and know no tools."""
 
 
-class ToolCallDecision(Event):
+class ToolCallDecision(Event, kw_only=True):
     """The policy's decision on a call, and its rule."""
 
     type: ClassVar[str] = "tool_call_decision"
@@ -137,7 +116,7 @@ class ToolCallDecision(Event):
     fingerprint: str = ""
 
 
-class ToolCallDelta(Event):
+class ToolCallDelta(Event, kw_only=True):
     """A piece of output while the call still runs."""
 
     type: ClassVar[str] = "tool_call_delta"
@@ -147,7 +126,7 @@ class ToolCallDelta(Event):
     stream: Literal["stdout", "stderr"] = "stdout"
 
 
-class ToolCallProgress(Event):
+class ToolCallProgress(Event, kw_only=True):
     """The progress of a call that still runs."""
 
     type: ClassVar[str] = "tool_call_progress"
@@ -156,7 +135,7 @@ class ToolCallProgress(Event):
     fraction: float | None = None
 
 
-class ToolCallEnd(Event):
+class ToolCallEnd(Event, kw_only=True):
     """The call has its one output. `bytes` counts the text before it was cut."""
 
     type: ClassVar[str] = "tool_call_end"
@@ -176,7 +155,7 @@ class ToolCallEnd(Event):
     fields: tuple[str, ...] = ()
 
 
-class ApprovalRequested(Event):
+class ApprovalRequested(Event, kw_only=True):
     """A call waits for approval."""
 
     type: ClassVar[str] = "approval_requested"
@@ -187,7 +166,7 @@ class ApprovalRequested(Event):
     keys: tuple[str, ...] = ()
 
 
-class ExecApprovalRequest(ApprovalRequested):
+class ExecApprovalRequest(ApprovalRequested, kw_only=True):
     """A command waits for approval; the amendment is the rule that approving it may store."""
 
     type: ClassVar[str] = "exec_approval_request"
@@ -197,7 +176,7 @@ class ExecApprovalRequest(ApprovalRequested):
     parsed_cmd: tuple[JSONObject, ...] = ()
 
 
-class ApplyPatchApprovalRequest(ApprovalRequested):
+class ApplyPatchApprovalRequest(ApprovalRequested, kw_only=True):
     """A patch waits for approval; `changes` maps each path to its change."""
 
     type: ClassVar[str] = "apply_patch_approval_request"
@@ -205,7 +184,7 @@ class ApplyPatchApprovalRequest(ApprovalRequested):
     grant_root: str | None = None
 
 
-class ApprovalDeferred(Event):
+class ApprovalDeferred(Event, kw_only=True):
     """A pending approval waits under this id until it is answered or expires."""
 
     type: ClassVar[str] = "approval_deferred"
@@ -216,7 +195,7 @@ class ApprovalDeferred(Event):
     expires: float
 
 
-class RequestUserInput(Event):
+class RequestUserInput(Event, kw_only=True):
     """The model asks the user questions; `questions` hold no answers."""
 
     type: ClassVar[str] = "request_user_input"
@@ -224,7 +203,7 @@ class RequestUserInput(Event):
     questions: list[JSONObject]
 
 
-class HookRan(Event):
+class HookRan(Event, kw_only=True):
     """A program of the user was run around a call, or at a session's start or end.
 
     `outcome` is the hook's own result, `effect` what that did to the call.
@@ -241,14 +220,14 @@ class HookRan(Event):
     duration: float = 0.0
 
 
-class Warning(Event):
+class Warning(Event, kw_only=True):
     """A warning to the user; nothing failed."""
 
     type: ClassVar[str] = "warning"
     message: str
 
 
-class Custom(Event):
+class Custom(Event, kw_only=True):
     """A tool's own event."""
 
     type: ClassVar[str] = "custom"

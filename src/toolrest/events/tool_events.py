@@ -9,7 +9,7 @@ from toolrest.events import Event, FileChange, ToolCallDelta
 from toolrest.items import JSONObject
 
 
-class ExecCommandOutputDelta(ToolCallDelta):
+class ExecCommandOutputDelta(ToolCallDelta, kw_only=True):
     """A piece of a command's output, while the call that started it still waits for it."""
 
     type: ClassVar[str] = "exec_command_output_delta"
@@ -22,7 +22,7 @@ class ExecCommandOutputDelta(ToolCallDelta):
         return {**super().to_json(), "chunk": b64encode(raw).decode()}
 
 
-class ExecCommandBegin(Event):
+class ExecCommandBegin(Event, kw_only=True):
     """A program is about to run, or (with a process id) has been started.
 
     `withheld` has the names of the variables that it is not given.
@@ -38,7 +38,7 @@ class ExecCommandBegin(Event):
     withheld: tuple[str, ...] = ()
 
 
-class ExecCommandEnd(Event):
+class ExecCommandEnd(Event, kw_only=True):
     """A program has ended, maybe long after its call; `exit_code` is -1 when it never ran.
 
     The output of a command session is one stream, all of it in `stdout`.
@@ -67,7 +67,7 @@ class ExecCommandEnd(Event):
         return {**super().to_json(), "duration": split}
 
 
-class TerminalInteraction(Event):
+class TerminalInteraction(Event, kw_only=True):
     """A running command was typed into, or polled."""
 
     type: ClassVar[str] = "terminal_interaction"
@@ -76,7 +76,7 @@ class TerminalInteraction(Event):
     stdin: str
 
 
-class ConnectionBlocked(Event):
+class ConnectionBlocked(Event, kw_only=True):
     """The sandbox blocked a connection to a host that is not on the allow list."""
 
     type: ClassVar[str] = "connection_blocked"
@@ -85,7 +85,7 @@ class ConnectionBlocked(Event):
     protocol: str
 
 
-class PatchApplyBegin(Event):
+class PatchApplyBegin(Event, kw_only=True):
     """A patch is about to be written; `changes` maps each path to its change."""
 
     type: ClassVar[str] = "patch_apply_begin"
@@ -94,7 +94,7 @@ class PatchApplyBegin(Event):
     changes: JSONObject
 
 
-class PatchApplyEnd(Event):
+class PatchApplyEnd(Event, kw_only=True):
     """A patch was written as a whole, or nothing was."""
 
     type: ClassVar[str] = "patch_apply_end"
@@ -105,14 +105,14 @@ class PatchApplyEnd(Event):
     changes: JSONObject
 
 
-class TurnDiff(Event):
+class TurnDiff(Event, kw_only=True):
     """The diff of the turn so far, in git's layout."""
 
     type: ClassVar[str] = "turn_diff"
     unified_diff: str
 
 
-class ViewImageToolCall(Event):
+class ViewImageToolCall(Event, kw_only=True):
     """The model looked at an image."""
 
     type: ClassVar[str] = "view_image_tool_call"
@@ -120,7 +120,7 @@ class ViewImageToolCall(Event):
     path: str
 
 
-class FilesChanged(Event):
+class FilesChanged(Event, kw_only=True):
     """The files that a turn changed since its checkpoint, by commands included."""
 
     type: ClassVar[str] = "files_changed"
@@ -130,7 +130,7 @@ class FilesChanged(Event):
     files_in_all: int = 0
 
 
-class McpToolCallBegin(Event):
+class McpToolCallBegin(Event, kw_only=True):
     """A call goes to an MCP server; `invocation` has its server, tool and arguments."""
 
     type: ClassVar[str] = "mcp_tool_call_begin"
@@ -138,7 +138,7 @@ class McpToolCallBegin(Event):
     invocation: JSONObject
 
 
-class McpToolCallEnd(Event):
+class McpToolCallEnd(Event, kw_only=True):
     """A call to an MCP server ended: `result` is `{"Ok": result}` or `{"Err": message}`."""
 
     type: ClassVar[str] = "mcp_tool_call_end"
@@ -148,7 +148,7 @@ class McpToolCallEnd(Event):
     result: JSONObject
 
 
-class McpServerState(Event):
+class McpServerState(Event, kw_only=True):
     """An MCP server is starting, ready, degraded or failed; `reason` is the cause."""
 
     type: ClassVar[str] = "mcp_startup_update"
@@ -157,7 +157,7 @@ class McpServerState(Event):
     reason: str = ""
 
 
-class DynamicToolCallRequest(Event):
+class DynamicToolCallRequest(Event, kw_only=True):
     """The client is asked to run one of its own tools; `Toolrest.respond` answers."""
 
     type: ClassVar[str] = "dynamic_tool_call_request"
@@ -166,7 +166,7 @@ class DynamicToolCallRequest(Event):
     arguments: Any
 
 
-class MemorySaved(Event):
+class MemorySaved(Event, kw_only=True):
     """A note was saved to the memory that later sessions read."""
 
     type: ClassVar[str] = "memory_saved"
@@ -176,14 +176,14 @@ class MemorySaved(Event):
     text: str
 
 
-class WebSearchBegin(Event):
+class WebSearchBegin(Event, kw_only=True):
     """A web search is about to start."""
 
     type: ClassVar[str] = "web_search_begin"
     call_id: str
 
 
-class WebSearchEnd(Event):
+class WebSearchEnd(Event, kw_only=True):
     """A web search has its results."""
 
     type: ClassVar[str] = "web_search_end"
@@ -192,7 +192,7 @@ class WebSearchEnd(Event):
     action: JSONObject
 
 
-class PlanUpdate(Event):
+class PlanUpdate(Event, kw_only=True):
     """The model updated its plan."""
 
     type: ClassVar[str] = "plan_update"

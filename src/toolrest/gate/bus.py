@@ -121,16 +121,15 @@ class EventStream(AsyncIterator[Event]):
 
 def _scrub(event: Event, redactor: Redactor) -> None:
     """Redact every text of an event but those that the gate has redacted already."""
-    values = event.__dict__
-    for name in event.suspect or tuple(values):
-        value = values.get(name)
+    for name in event.suspect or event.__struct_fields__:
+        value = getattr(event, name)
         if not value:
             continue
         if type(value) is str:
             if len(value) >= redactor.shortest:
-                values[name] = redactor.redact(value)
+                setattr(event, name, redactor.redact(value))
         elif type(value) in (tuple, list, dict):
-            values[name] = _scrubbed(value, redactor)
+            setattr(event, name, _scrubbed(value, redactor))
 
 
 def _scrubbed(value: Any, redactor: Redactor) -> Any:

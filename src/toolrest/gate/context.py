@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct, field
+
 from toolrest.errors import RespondToModel
 from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
 from toolrest.gate.decision.taint import Taint
 from toolrest.gate.threads import run_in_thread
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.approvals import Approvals
@@ -31,8 +32,7 @@ T = TypeVar("T")
 Stream: TypeAlias = Literal["stdout", "stderr"]
 
 
-@dataclass(slots=True)
-class ReadStamp:
+class ReadStamp(Struct):
     """Size, time, inode and hash of a file when this session last read it; for the stale check."""
 
     size: int
@@ -55,8 +55,7 @@ class UserRules(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Services:
+class Services(Struct):
     """The services that all calls of one session share; two sessions share none."""
 
     session_id: str

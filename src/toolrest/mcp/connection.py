@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, read_definitions
 from toolrest.mcp.errors import McpError, McpUnavailable
 from toolrest.mcp.transports.host import Host, Wire, open_wire
 from toolrest.process.wakeup import Wakeup
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.mcp.conversation import OnProgress, Talk
@@ -37,8 +38,7 @@ class McpNeverStarts(McpError):
     """The server is not started in this session: its settings or the user refuse it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """The state of one server, for people and models."""
 
     name: str

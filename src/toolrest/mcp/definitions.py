@@ -10,16 +10,16 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct, field
+
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 
 MOST_TOOLS = 2000
 _LONGEST_NAME = 256
 _LARGEST = 256 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """One tool of one server, as the server described it."""
 
     server: str

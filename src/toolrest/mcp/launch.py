@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolrest.mcp.errors import McpUnavailable
 from toolrest.mcp.sources import kind_of
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command
 from toolrest.process.shells.environment import EnvironmentPolicy, build
-from toolrest.records import replace
 from toolrest.sandbox.programs import find_program
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from toolrest.config.files import read_text
 from toolrest.config.secrets import is_secret_name
 from toolrest.errors import ConfigError
@@ -18,7 +20,6 @@ from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, digest
 from toolrest.mcp.json_files import variables_in
 from toolrest.private_files import make_private
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.config.schema.mcp import McpServer
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 _VERSION = 1
 
 
-@dataclass(slots=True)
-class Pin:
+class Pin(Struct):
     """The approved launch and tools of one server."""
 
     launch: JSONObject
@@ -36,8 +36,7 @@ class Pin:
     """Each tool's definition by name; None until the server was listed for the first time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """The differences of a server's tools from their pins."""
 
     added: tuple[str, ...] = ()
@@ -50,8 +49,7 @@ class Changes:
         return (*self.added, *self.changed)
 
 
-@dataclass(slots=True)
-class Pins:
+class Pins(Struct):
     """Every pin of the user, in one 0600 file."""
 
     path: str

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from toolrest.config.keys import looks_secret
 from toolrest.config.secrets import key_variables
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.json_files import expand, variables_in
-from toolrest.records import dataclass, field, replace
 from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
@@ -23,8 +25,7 @@ Origin: TypeAlias = Literal["user", "project"]
 _LONGEST_NAME = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """One server as it will be started or reached. `row` has its settings as written.
 
     `problem` is the reason why it can never be used as configured.
@@ -73,8 +74,7 @@ class Server:
         }
 
 
-@dataclass(slots=True)
-class Configured:
+class Configured(Struct):
     """The servers by name, and warnings about those left out."""
 
     servers: dict[str, Server]

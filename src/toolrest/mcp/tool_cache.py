@@ -11,12 +11,13 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from toolrest.config.files import read_text
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, digest, read_definitions
 from toolrest.private_files import make_private
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
@@ -27,8 +28,7 @@ KEPT = 24 * 3600.0
 _VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Cached:
+class Cached(Struct, frozen=True):
     """A server's tools when they were last listed."""
 
     definitions: dict[str, Definition]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.patch import codex_grammar as grammar
 from toolrest.patch.codex_grammar import Patch
 from toolrest.patch.errors import ParseError, PatchError
@@ -28,7 +30,6 @@ from toolrest.patch.forms.unified_plan import plan_diff
 from toolrest.patch.forms.whole_file import WriteRequest, plan_write
 from toolrest.patch.plan import Plan, Record, plan, verify
 from toolrest.patch.run import REFUSED
-from toolrest.records import dataclass
 
 Form: TypeAlias = Literal["codex", "unified", "edit", "write"]
 
@@ -42,8 +43,7 @@ FORMS = (
 _TEXTS = ("input", "patch")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A parsed patch, in its own form."""
 
     form: Form

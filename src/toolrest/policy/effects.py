@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace  # noqa: TID251 - public values
 from enum import IntEnum
-
-from toolrest.records import dataclass, replace
 
 
 class Risk(IntEnum):

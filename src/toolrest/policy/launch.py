@@ -11,9 +11,10 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import hash_file
-from toolrest.records import dataclass
 
 _LARGEST_HASHED = 256 << 20
 
@@ -39,8 +40,7 @@ class Program(NamedTuple):
     digest: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """One program start, complete: what is judged is what is executed.
 
     `argv` is the argument vector as people are shown it. `judged` is what the policy reads: the

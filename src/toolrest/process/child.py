@@ -10,17 +10,17 @@ import socket
 import weakref
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from toolrest.errors import ToolrestError
 from toolrest.process.helper import tree, wire
 from toolrest.process.wakeup import Wakeup
-from toolrest.records import dataclass
 
 _RECORD = 16_384
 _ANSWER_LIMIT = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The end of the command itself; `background` are the pids of its tree that still ran then."""
 
     exit_code: int | None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from os import fsencode
 
+from msgspec import Struct
+
 from toolrest.process.helper import wire
-from toolrest.records import dataclass
 
 Linked = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
 """Folders, the folders and the links in each that must stay where they are."""
@@ -17,8 +18,7 @@ def copy_of(number: int) -> str:
     return f"{wire.COPIES}/{number}"
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One child process, as the sandbox room hands it to the process room.
 
     `argv[0]` is a path, or a name that is looked up in the absolute entries of `env`'s PATH.

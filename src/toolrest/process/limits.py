@@ -17,15 +17,14 @@ import secrets
 import select
 from collections.abc import Collection, Mapping
 
-from toolrest.records import dataclass
+from msgspec import Struct
 
 Rlimits = tuple[tuple[int, int, int], ...]
 
 _ROOT = "limits.processes: not enforced, since root is exempt and no control group can be made here"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The user's ceilings; None leaves a thing unlimited. Core dumps are always off."""
 
     processes: int | None = None

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.process.child import StartFailed
 from toolrest.process.command import Command
 from toolrest.process.output.decode import Deltas, binary_note, decode_piece
 from toolrest.process.output.head_tail import LIMIT, HeadTail, Piece
 from toolrest.process.output_reader import ChildReader
 from toolrest.process.owner import Owner
-from toolrest.records import dataclass, field
 
 State: TypeAlias = Literal["exited", "signaled", "timed_out", "still_running", "failed_to_start"]
 Stream: TypeAlias = Literal["stdout", "stderr"]
@@ -25,8 +26,7 @@ GRACE = 0.1
 """Seconds between SIGTERM and SIGKILL: enough for git to remove its lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """The result of a command.
 
     `exit_code` is the command's own when it exited, 128 + n when signal n ended it, 124 after a

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from toolrest.errors import RespondToModel
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import make_private
@@ -17,7 +19,6 @@ from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.process.wakeup import uncancelled
-from toolrest.records import dataclass, field
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(Struct, frozen=True):
     """Settings of the launcher for the sandbox; none of them ever comes from a model."""
 
     network: Network = "off"

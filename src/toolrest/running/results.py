@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.process.command import Command
 from toolrest.process.run import RunResult
 from toolrest.process.sessions.table import ExecResult
-from toolrest.records import dataclass, replace
 
 R = TypeVar("R", RunResult, ExecResult)
 
 
-@dataclass(slots=True)
-class RunOutcome:
+class RunOutcome(Struct):
     """A command's result, the sandbox that confined it, and the variables it was not given."""
 
     result: RunResult
@@ -25,8 +26,7 @@ class RunOutcome:
     """Notes on what is not enforced here that no earlier result carried."""
 
 
-@dataclass(slots=True)
-class ExecOutcome:
+class ExecOutcome(Struct):
     """The result of one call on a command session."""
 
     result: ExecResult

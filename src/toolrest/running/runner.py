@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, cast
 
+from msgspec.structs import replace
+
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.policy.launch import Changed, Launch, find_executable
 from toolrest.policy.paths.names import unique
@@ -21,7 +23,6 @@ from toolrest.process.sessions.table import ExecResult, Sessions
 from toolrest.process.shells.environment import Environment, build, forced
 from toolrest.process.shells.login_env import LoginShells, LoginStart
 from toolrest.process.shells.shells import Shell, ShellKind, Shells
-from toolrest.records import replace
 from toolrest.running.confinement import Confinement, ContainerStops, Enclosure, EnforcementNotes
 from toolrest.running.results import ExecOutcome, RunOutcome, without_launcher
 from toolrest.running.searches import Searches

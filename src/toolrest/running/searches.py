@@ -15,12 +15,13 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolrest.process.child import Child
 from toolrest.process.command import Command
 from toolrest.process.helper_request import close_all
 from toolrest.process.owner import Owner
 from toolrest.process.wakeup import uncancelled
-from toolrest.records import replace
 from toolrest.running.confinement import Enclosure
 from toolrest.sandbox.errors import SandboxUnavailable
 

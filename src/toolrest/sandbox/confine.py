@@ -11,9 +11,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
-from toolrest.records import dataclass, field
 from toolrest.sandbox.backends.bubblewrap import Proxy
 from toolrest.sandbox.backends.container import ContainerOptions
 from toolrest.sandbox.backends.engine import Controls, Engine, gaps, unmet
@@ -37,8 +38,7 @@ REMEDY = (
 )
 
 
-@dataclass(slots=True)
-class Confined:
+class Confined(Struct):
     """A command ready to start. Call `release` when its whole tree has ended, not before."""
 
     command: Command

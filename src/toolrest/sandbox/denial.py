@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.policy.paths.names import inside
-from toolrest.records import dataclass
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_files_in
 
@@ -50,8 +51,7 @@ ASK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(Struct, frozen=True):
     """One thing that was refused; `subject` is a path or a host when it is known."""
 
     op: Op

@@ -10,9 +10,10 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct, field
+
 from toolrest.policy.paths.names import inside
 from toolrest.policy.verdict.path_hijack import path_entries_inside
-from toolrest.records import dataclass, field
 from toolrest.sandbox.backends.container import ENGINES, ContainerOptions, answering_engine
 from toolrest.sandbox.backends.engine import Controls, unmet
 from toolrest.sandbox.backends.probe import Probe, bwrap_programs, probe_bubblewrap, probe_landlock
@@ -25,8 +26,7 @@ from toolrest.sandbox.programs import bundled_bwrap, own_files_in
 _MOST_ENTRIES = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One backend: whether it works here, what it enforces, what stays open."""
 
     name: str
@@ -40,8 +40,7 @@ class Finding:
     """It would work, but not here; a session then uses nothing weaker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Everything at once; `chosen` is what a session would use, or empty."""
 
     findings: tuple[Finding, ...]

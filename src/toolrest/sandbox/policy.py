@@ -11,6 +11,9 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias, get_args
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.config.schema.security import Control as Control
 from toolrest.config.schema.security import SandboxSettings
 from toolrest.errors import ConfigError, os_words
@@ -19,7 +22,6 @@ from toolrest.policy.paths.names import inside, unique
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.policy.paths.protected import ProtectedPlaces
 from toolrest.private_files import make_private
-from toolrest.records import dataclass, replace
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access", "external"]
 Network: TypeAlias = Literal["off", "allowlist", "on"]
@@ -39,8 +41,7 @@ def host_tmp_folders(*, slash_tmp: bool = True, tmpdir: bool = True) -> tuple[st
     return (*(("/tmp",) if slash_tmp else ()), *((named,) if named else ()))  # noqa: S108
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxPolicy:
+class SandboxPolicy(Struct, frozen=True):
     """The confinement of one session. Make it with `SandboxPolicy.build`.
 
     `session_dir` is a 0700 folder of this session, hidden from it: the private `/tmp` lives

@@ -13,10 +13,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from toolrest.errors import ToolrestError
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 from toolrest.serve.acp_updates import Updates
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ VERSION = 1
 _TITLE = 2000
 
 
-@dataclass(slots=True)
-class SessionRequest:
+class SessionRequest(Struct):
     """The request for a session: its folders and servers, the approver, the session to resume."""
 
     cwd: str

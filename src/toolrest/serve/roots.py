@@ -52,7 +52,7 @@ def narrowed(
 
 
 def _with(config: Config, writable_roots: list[str], mode: str) -> Config:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     settings = config.value
     writable = settings.sandbox_workspace_write.replace(writable_roots=tuple(writable_roots))

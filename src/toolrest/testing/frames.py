@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.testing.script import (
     Call,
     Cut,
@@ -38,8 +39,7 @@ def frame(value: Any, event: str = "") -> bytes:
     return f"{head}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
 
 
-@dataclass(slots=True)
-class OutgoingReply:
+class OutgoingReply(Struct):
     """A reply that is being sent: the numbers of its parts, and its usage."""
 
     reply: Reply

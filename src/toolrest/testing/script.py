@@ -10,29 +10,27 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 from toolrest.wire.model import Usage
 
 
-@dataclass(slots=True)
-class Say:
+class Say(Struct):
     """Assistant text; `chunks` is in how many deltas it comes."""
 
     text: str
     chunks: int = 2
 
 
-@dataclass(slots=True)
-class Think:
+class Think(Struct):
     """Reasoning; `signature` is what must come back unchanged on wires that sign it."""
 
     text: str
     signature: str = "scripted-signature"
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """A function call; `arguments` as a string is sent as it is, valid JSON or not."""
 
     name: str
@@ -47,8 +45,7 @@ class Call:
         return json.dumps(self.arguments or {}, ensure_ascii=False)
 
 
-@dataclass(slots=True)
-class Freeform:
+class Freeform(Struct):
     """A call of a freeform (custom) tool; a function call with `input` where there are none."""
 
     name: str
@@ -56,8 +53,7 @@ class Freeform:
     call_id: str = ""
 
 
-@dataclass(slots=True)
-class LocalShell:
+class LocalShell(Struct):
     """A call of the hosted shell; a call of the function `shell` where there is none."""
 
     command: Sequence[str]
@@ -66,15 +62,13 @@ class LocalShell:
     workdir: str | None = None
 
 
-@dataclass(slots=True)
-class Raw:
+class Raw(Struct):
     """Any Responses item, as it is (Responses and in process only)."""
 
     item: JSONObject
 
 
-@dataclass(slots=True)
-class Fail:
+class Fail(Struct):
     """Instead of an answer, an HTTP error; in the middle of a reply, an error inside the stream.
 
     `code` is the API's own error code (`context_length_exceeded`, `rate_limit_exceeded`...).
@@ -86,27 +80,23 @@ class Fail:
     retry_after: float | str | None = None
 
 
-@dataclass(slots=True)
-class Cut:
+class Cut(Struct):
     """The connection ends here, in the middle of the stream."""
 
 
-@dataclass(slots=True)
-class Pause:
+class Pause(Struct):
     """A silence of so many seconds."""
 
     seconds: float
 
 
-@dataclass(slots=True)
-class Garbage:
+class Garbage(Struct):
     """A line of the stream that is not JSON."""
 
     text: str = "{not json"
 
 
-@dataclass(slots=True)
-class Incomplete:
+class Incomplete(Struct):
     """The server ends the answer early: `max_output_tokens`, `content_filter`..."""
 
     reason: str = "max_output_tokens"
@@ -122,8 +112,7 @@ Part: TypeAlias = (
 )
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(Struct):
     """Parts in order, with the usage to report (None: a made-up small one)."""
 
     parts: Sequence[Part] = ()

@@ -170,6 +170,6 @@ def _usage(reply: Reply) -> Usage:
 
 
 def _copy(request: ModelRequest) -> ModelRequest:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(request, items=list(request.items), tools=list(request.tools))

@@ -11,8 +11,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.testing.checks import problems
 from toolrest.testing.documents import document
 from toolrest.testing.frames import Frame, OutgoingReply, anthropic, chat
@@ -38,8 +39,7 @@ _CHUNKED: Final = (
 _LONGEST_HEAD: Final = 1 << 20
 
 
-@dataclass(slots=True)
-class Recorded:
+class Recorded(Struct):
     """A recorded request: `wire` is None for anything but a request to the model."""
 
     path: str

@@ -12,10 +12,11 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from toolrest.gate.tool.args_class import read_prepared
 from toolrest.gate.tool.registry import LazyTool
 from toolrest.gate.tool.tool import Tool
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.config.schema.families import Family
@@ -29,8 +30,7 @@ SMALL_WINDOW: Final = 16_384
 """Models with a window of at most so many tokens get the small set by default."""
 
 
-@dataclass(slots=True)
-class ToolParts:
+class ToolParts(Struct):
     """What a session has for its tools; `Tool.build` takes what it needs."""
 
     settings: Tools

@@ -12,6 +12,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.answer import Answer
 from toolrest.errors import Failure, RespondToModel, ToolDefinitionError
 from toolrest.events import DynamicToolCallRequest
@@ -22,14 +24,12 @@ from toolrest.gate.tool.registry import Registry
 from toolrest.gate.tool.tool import Group, Tool
 from toolrest.items import Content, Image, JSONObject, Text, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.records import dataclass
 
 CANCELLED = "dynamic tool call was cancelled before receiving a response"
 _ASKING = ("untrusted", "auto", "strict")
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicCall:
+class DynamicCall(Struct, frozen=True):
     """A model's call of a dynamic tool; the arguments are any JSON value."""
 
     call_id: str

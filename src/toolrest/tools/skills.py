@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from toolrest.errors import Rejected, RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
@@ -19,7 +21,6 @@ from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import PathPolicy
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.tools.catalog import ToolParts
@@ -34,8 +35,7 @@ _LONGEST_DESCRIPTION = 1024
 _FIELD = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?$")
 
 
-@dataclass(frozen=True, slots=True)
-class Skill:
+class Skill(Struct, frozen=True):
     """One skill: its name, what it is for, and the file that explains it."""
 
     name: str
@@ -48,8 +48,7 @@ class Skill:
         return os.path.dirname(self.file)
 
 
-@dataclass(slots=True)
-class Skills:
+class Skills(Struct):
     """The skills of a session; of two with one name the first place wins."""
 
     found: dict[str, Skill] = field(default_factory=dict)

@@ -12,9 +12,10 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.errors import ToolrestError
 from toolrest.items import JSONObject, Wire
-from toolrest.records import dataclass
 
 ModelErrorKind: TypeAlias = Literal[
     "context_window",
@@ -65,8 +66,7 @@ class ModelError(ToolrestError):
         self.retry_after = retry_after
 
 
-@dataclass(slots=True)
-class ModelRequest:
+class ModelRequest(Struct):
     """One request to a model. `tools` are already in the form of the model's wire.
 
     `items` is the whole history. Pass the same item objects in the same order and do not change
@@ -88,8 +88,7 @@ class ModelRequest:
     tool_choice: str = "auto"
 
 
-@dataclass(slots=True)
-class Usage:
+class Usage(Struct):
     """Tokens of one response."""
 
     input: int = 0
@@ -110,31 +109,27 @@ class Usage:
         )
 
 
-@dataclass(slots=True)
-class ItemStarted:
+class ItemStarted(Struct):
     """The start of an item of this type (`message`, `reasoning`, `function_call`...)."""
 
     kind: str
     item_id: str = ""
 
 
-@dataclass(slots=True)
-class TextDelta:
+class TextDelta(Struct):
     """More of the assistant's text."""
 
     text: str
 
 
-@dataclass(slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct):
     """More reasoning; `summary` False is the raw kind, which is shown only when asked for."""
 
     text: str
     summary: bool = True
 
 
-@dataclass(slots=True)
-class ArgumentsDelta:
+class ArgumentsDelta(Struct):
     """More of a call's arguments: to show, never to act on."""
 
     call_id: str
@@ -142,15 +137,13 @@ class ArgumentsDelta:
     delta: str
 
 
-@dataclass(slots=True)
-class ItemDone:
+class ItemDone(Struct):
     """A whole item in the canonical shape: the only source of history and of tool calls."""
 
     item: JSONObject
 
 
-@dataclass(slots=True)
-class Completed:
+class Completed(Struct):
     """The last event: the response is complete. `end_turn` False asks for another request."""
 
     response_id: str = ""
@@ -158,8 +151,7 @@ class Completed:
     end_turn: bool | None = None
 
 
-@dataclass(slots=True)
-class Retrying:
+class Retrying(Struct):
     """A repetition of the request after `delay` seconds; no reply had begun."""
 
     attempt: int
@@ -168,8 +160,7 @@ class Retrying:
     reason: str
 
 
-@dataclass(slots=True)
-class RateLimits:
+class RateLimits(Struct):
     """The server's rate limits, as the spec's snapshot: `primary`, `secondary`..."""
 
     snapshot: JSONObject

@@ -9,7 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from toolrest.records import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
@@ -22,8 +24,7 @@ Reasoning: TypeAlias = Literal["turn", "always", "never"]
 """Whether a Chat server gets its own reasoning back: until the next user message, or always."""
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """Capabilities of one endpoint; see `[model_providers.NAME.capabilities]`.
 
     `text_calls` accepts calls that a model wrote as text. `instructions_item` sends the
@@ -72,8 +73,7 @@ def refused_options(message: str, optional: Iterable[str]) -> list[str]:
 ModelWire: TypeAlias = Literal["responses", "chat", "anthropic"]
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(Struct, frozen=True):
     """A resolved endpoint. `key`, `headers` and `query_params` hold secrets, never shown.
 
     `key_variable` is where the key came from, for messages. Times are in seconds.

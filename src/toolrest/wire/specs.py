@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.schema.for_wire import Subset, clean_text, for_wire
 from toolrest.gate.tool.wire_names import is_legal
 from toolrest.items import JSONObject, Wire
-from toolrest.records import dataclass
 
 _MAX_DESCRIPTION: Final = 16_384
 _MAX_FOREIGN_DESCRIPTION: Final = 4096
@@ -66,8 +67,7 @@ class SpecSource(Protocol):
         """Further keys of its spec on the Responses wire."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionForm:
+class FunctionForm(Struct, frozen=True):
     """A kind of tool as a function: its name (None: the tool's own) and arguments."""
 
     description: str

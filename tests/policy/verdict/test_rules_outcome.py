@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolrest.answer import Answer
 from toolrest.policy.rules.amendment import saved_message

@@ -9,13 +9,13 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.clock import Clock
 
 from toolrest.process import output_reader as running

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
@@ -64,7 +64,7 @@ async def main():
             die()
         ready()
 
-    from dataclasses import replace
+    from msgspec.structs import replace
     owner = Owner()
     child = await owner.start(replace(confined.command, ready=early), merge=True)
     print(child.keeper, flush=True)

@@ -10,42 +10,42 @@ from toolrest.items import JSONObject
 TurnStatus: TypeAlias = Literal["completed", "failed", "interrupted", "budget"]
 
 
-class UserMessage(Event):
+class UserMessage(Event, kw_only=True):
     """A user's message to the model."""
 
     type: ClassVar[str] = "user_message"
     message: str
 
 
-class AgentMessage(Event):
+class AgentMessage(Event, kw_only=True):
     """A whole message of the model."""
 
     type: ClassVar[str] = "agent_message"
     message: str
 
 
-class AgentMessageDelta(Event):
+class AgentMessageDelta(Event, kw_only=True):
     """A piece of a message that the model is writing."""
 
     type: ClassVar[str] = "agent_message_content_delta"
     delta: str
 
 
-class AgentReasoning(Event):
+class AgentReasoning(Event, kw_only=True):
     """The summary of the model's reasoning."""
 
     type: ClassVar[str] = "agent_reasoning"
     text: str
 
 
-class AgentReasoningRaw(Event):
+class AgentReasoningRaw(Event, kw_only=True):
     """The model's raw reasoning; only with `show_raw_agent_reasoning`."""
 
     type: ClassVar[str] = "agent_reasoning_raw_content"
     text: str
 
 
-class AgentReasoningDelta(Event):
+class AgentReasoningDelta(Event, kw_only=True):
     """A piece of reasoning; `raw` when it is not of the summary."""
 
     type: ClassVar[str] = "reasoning_content_delta"
@@ -53,7 +53,7 @@ class AgentReasoningDelta(Event):
     raw: bool = False
 
 
-class ArgumentsPreview(Event):
+class ArgumentsPreview(Event, kw_only=True):
     """A piece of a call's arguments, to show and never to act on."""
 
     type: ClassVar[str] = "tool_call_arguments_delta"
@@ -62,7 +62,7 @@ class ArgumentsPreview(Event):
     delta: str
 
 
-class TokenCount(Event):
+class TokenCount(Event, kw_only=True):
     """The tokens that the conversation has used so far, and the context window."""
 
     type: ClassVar[str] = "token_count"
@@ -71,14 +71,14 @@ class TokenCount(Event):
     model_context_window: int | None = None
 
 
-class StreamError(Event):
+class StreamError(Event, kw_only=True):
     """The connection to the model broke and is made again."""
 
     type: ClassVar[str] = "stream_error"
     message: str
 
 
-class ContextCompacted(Event):
+class ContextCompacted(Event, kw_only=True):
     """The conversation was too long; a summary has taken its place."""
 
     type: ClassVar[str] = "context_compacted"
@@ -86,7 +86,7 @@ class ContextCompacted(Event):
     tokens_after: int
 
 
-class TaskComplete(Event):
+class TaskComplete(Event, kw_only=True):
     """A turn of the agent is over. `usage` counts the whole thread, not this turn alone."""
 
     type: ClassVar[str] = "task_complete"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from msgspec import Struct
+
 from toolrest.agent.conversation.events import (
     AgentMessage,
     AgentMessageDelta,
@@ -18,7 +20,6 @@ from toolrest.agent.conversation.events import (
 from toolrest.agent.history.history import message_text, output_item
 from toolrest.errors import Fatal
 from toolrest.items import Answered, JSONObject
-from toolrest.records import dataclass
 from toolrest.wire.items.decode import calls_in
 from toolrest.wire.items.encode import encode
 from toolrest.wire.items.pairing import call_id_of, is_call
@@ -45,8 +46,7 @@ _STORED = frozenset(
 )
 
 
-@dataclass(slots=True)
-class ModelReply:
+class ModelReply(Struct):
     """The model's reply to one request. `error` is set when it broke off."""
 
     follow_up: bool = False
@@ -55,8 +55,7 @@ class ModelReply:
     error: ModelError | None = None
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     """A recorded call item, and its running call or refusal."""
 
     item: JSONObject

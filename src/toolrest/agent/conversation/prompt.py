@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from toolrest.agent.history.history import History, message
 from toolrest.errors import ConfigError, Rejected
 from toolrest.items import JSONObject
 from toolrest.policy.paths.policy import PathPolicy
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
@@ -26,8 +27,7 @@ _SEPARATOR = "\n\n--- project-doc ---\n\n"
 _GLOBAL_LIMIT = 1 << 20
 
 
-@dataclass(slots=True)
-class ProjectDocs:
+class ProjectDocs(Struct):
     """The project's AGENTS.md files: where they are searched, and how much of them is read.
 
     `enabled` is off for folders that the user does not trust: their files are no instructions.
@@ -139,8 +139,7 @@ def base_instructions(settings: Settings) -> str:
     return text
 
 
-@dataclass(slots=True)
-class Opening:
+class Opening(Struct):
     """The items that open a session and, later, those for what has changed."""
 
     config: Config

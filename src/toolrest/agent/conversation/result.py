@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from toolrest.agent.conversation.events import TurnStatus
 from toolrest.answer import Answer
 from toolrest.events import Event, ToolCallDecision, ToolCallEnd
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.wire.model import Usage
 
 
-@dataclass(slots=True)
-class TurnEnd:
+class TurnEnd(Struct):
     """The end of a turn. `reason` is one word for programs, `error` the message."""
 
     status: TurnStatus = "completed"
@@ -23,8 +23,7 @@ class TurnEnd:
     text: str | None = None
 
 
-@dataclass(slots=True)
-class TurnResult:
+class TurnResult(Struct):
     """The result of a turn; `text` is the model's last message, whatever the status.
 
     `usage` counts the whole thread, `turns` (requests to the model) and `tool_calls` this turn.

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from toolrest.agent.conversation.events import TokenCount
 from toolrest.agent.history.history import History
 from toolrest.agent.history.tokens import usage_json
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.wire.model import Usage
 
 if TYPE_CHECKING:
     from toolrest.config import Settings
 
 
-@dataclass(slots=True)
-class Accounting:
+class Accounting(Struct):
     """Tokens as the server counts them, and an estimate for what it has not seen yet.
 
     `fixed` are the tokens of instructions and tools. `limit` is where the user wants a summary;
@@ -62,8 +62,7 @@ class Accounting:
         )
 
 
-@dataclass(slots=True)
-class Budget:
+class Budget(Struct):
     """The limits of a turn and what was used of them. None is no limit.
 
     A turn here is one request to the model; tokens are those of all its requests together.

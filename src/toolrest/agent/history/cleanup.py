@@ -6,15 +6,15 @@ import os
 import time
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from toolrest.agent.history.stored_sessions import stored_sessions
 from toolrest.private_files import is_locked, remove_tree
-from toolrest.records import dataclass
 
 DAY = 86_400.0
 
 
-@dataclass(slots=True)
-class Removed:
+class Removed(Struct):
     """The count and size of what was, or would be, removed of one kind."""
 
     kind: str
@@ -23,8 +23,7 @@ class Removed:
     problems: int = 0
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     path: str
     size: int
     changed: float

@@ -6,19 +6,19 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct, field
+
 from toolrest.agent.history.history import is_user_turn
 from toolrest.agent.history.tokens import usage_from
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.wire.items.pairing import call_id_of, is_call
 from toolrest.wire.model import Usage
 
 _NOT_STORED = ("system",)
 
 
-@dataclass(slots=True)
-class Rollout:
+class Rollout(Struct):
     """A session as read from its file."""
 
     path: str

@@ -7,12 +7,13 @@ import os
 import re
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from toolrest.agent.history.history import is_user_turn, message_text
 from toolrest.agent.history.journal import FOLDER
 from toolrest.agent.history.rollout import lines_of
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 
 _NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([A-Za-z0-9_-]{1,64})\.jsonl")
 _HEAD_LINES = 40
@@ -20,8 +21,7 @@ _TITLE = 80
 SHORTEST_PREFIX = 4
 
 
-@dataclass(slots=True)
-class Stored:
+class Stored(Struct):
     """A session's file, known by its name alone."""
 
     path: str
@@ -29,8 +29,7 @@ class Stored:
     started: str
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """The row of a session in a list."""
 
     stored: Stored

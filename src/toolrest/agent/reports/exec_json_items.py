@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from msgspec import Struct, field
+
 from toolrest.answer import Answer
 from toolrest.events import (
     Event,
@@ -18,7 +20,6 @@ from toolrest.events import (
     ToolCallEnd,
 )
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.tools.agents.events import CollabBegin, CollabEnd
 
 _HALF = 512 * 1024
@@ -29,8 +30,7 @@ class _New(Protocol):
     def __call__(self, kind: str, **fields: Any) -> JSONObject: ...
 
 
-@dataclass(slots=True)
-class _Output:
+class _Output(Struct):
     """The output of a command: its first and its last half MiB."""
 
     head: str = ""
@@ -59,8 +59,7 @@ class _Output:
         return f"{self.head}{note}{self.tail}"
 
 
-@dataclass(slots=True)
-class _Command:
+class _Command(Struct):
     item: JSONObject
     process_id: str | None
     output: _Output = field(default_factory=_Output)

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from toolrest.answer import Answer
 from toolrest.policy.grants.command_keys import RunsHow, granted_by
 from toolrest.policy.launch import find_executable
@@ -18,7 +20,6 @@ from toolrest.policy.verdict.outcome import (
 )
 from toolrest.policy.verdict.verdict import Judgement
 from toolrest.process.shells.shells import Shells
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.setup.assemble import SessionParts
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from toolrest.policy.verdict.verdict import Segment
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """The verdict on a command line, with the decision on each of its commands."""
 
     verdict: Judgement

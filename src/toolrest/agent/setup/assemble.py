@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from toolrest.agent.mcp.setup import McpServers, mcp_servers
 from toolrest.agent.path_policy import network_of, path_policy
 from toolrest.agent.setup.hooks import session_hooks
@@ -24,7 +26,6 @@ from toolrest.gate.output.spill import Spill
 from toolrest.gate.tool.registry import Registry
 from toolrest.policy.paths.imports import guard_imports
 from toolrest.policy.paths.policy import PathPolicy
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.agent.undo.turn_checkpoint import Saver
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from toolrest.tools.web.webfetch import WebOptions
 
 
-@dataclass(slots=True)
-class SessionParts:
+class SessionParts(Struct):
     """The parts of a session: the gate, and what has to be closed with it."""
 
     gate: Gate

@@ -7,13 +7,14 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolrest.agent.path_policy import network_of, path_policy, shared_tmp
 from toolrest.config.secrets import key_variables
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
 from toolrest.process.limits import Limits
 from toolrest.process.shells.environment import EnvironmentPolicy
-from toolrest.records import replace
 from toolrest.running.confinement import Confinement
 from toolrest.running.runner import Runner
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.subagents.roles import Role, narrowed, roles
 from toolrest.agent.subagents.subagents import ChildAgent, SubAgents
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
-from toolrest.records import replace
 from toolrest.running.tally import CommandCount
 from toolrest.tools.catalog import built_in
 
@@ -60,7 +62,7 @@ def delegate(
 def offer(rest: Toolrest) -> None:
     """Offer models the tools for sub-agents."""
     known = {name: role.description for name, role in roles(rest.settings).items()}
-    for tool in built_in(replace(rest.parts, roles=known), "agents"):
+    for tool in built_in(structs.replace(rest.parts, roles=known), "agents"):
         rest.add_tool(tool, override=True)
 
 
@@ -108,7 +110,7 @@ def _session(
 def _silenced(config: Config, parent: Toolrest) -> Config:
     """A child's settings with its parent's `on_ask`, for requests without an approver."""
     unasked = parent.gate.services.approvals.unasked
-    return replace(config, value=config.value.replace(on_ask=unasked))
+    return structs.replace(config, value=config.value.replace(on_ask=unasked))
 
 
 def _asks(parent: Toolrest, path: str) -> Approver:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.config.project import covered
-from toolrest.records import dataclass, replace
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
@@ -14,8 +16,7 @@ _MODES = ("read-only", "workspace-write", "danger-full-access")
 _ASKING = ("dangerous", "never", "on-failure", "on-request", "untrusted", "auto", "strict")
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """A kind of sub-agent. Unset fields are the parent's."""
 
     name: str
@@ -64,7 +65,7 @@ def roles(settings: Settings) -> dict[str, Role]:
         "max_tool_calls": agents.max_tool_calls,
         "max_tokens": agents.max_tokens,
     }
-    found = {name: replace(role, **limits) for name, role in BUILT_IN.items()}  # type: ignore[arg-type]
+    found = {name: replace(role, **limits) for name, role in BUILT_IN.items()}
     for name, row in agents.roles.items():
         base = found.get(name) or replace(found["default"], name=name, description=name)
         found[name] = replace(base, **row.given())

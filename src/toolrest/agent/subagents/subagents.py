@@ -13,10 +13,11 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.tools.agents.collab import Status, is_final
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ CLOSE_SECONDS = 1.5
 """The time that closing waits for a child; after that it ends in the background."""
 
 
-class AgentStatus(Event):
+class AgentStatus(Event, kw_only=True):
     """The new status of a sub-agent."""
 
     type = "collab_agent_status"
@@ -39,8 +40,7 @@ class AgentStatus(Event):
     status: Any
 
 
-@dataclass(slots=True)
-class ChildAgent:
+class ChildAgent(Struct):
     """One sub-agent, open or closed."""
 
     id: str

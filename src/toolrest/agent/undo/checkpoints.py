@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from msgspec import Struct, field
+
 from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.live_turns import Claims
 from toolrest.agent.undo.packs import Packs
@@ -21,7 +23,6 @@ from toolrest.agent.undo.plan import Item, Kept, Plan, Turn, last_to_undo, left_
 from toolrest.agent.undo.records import OUTSIDE, Changes, TooSlow, UndoError, same
 from toolrest.agent.undo.restore import restore
 from toolrest.agent.undo.scan import Limits, Scan
-from toolrest.records import dataclass, field
 
 _LONGEST_LABEL = 120
 _QUICK = 0.002
@@ -34,8 +35,7 @@ def _never() -> bool:
     return False
 
 
-@dataclass(slots=True)
-class Undone:
+class Undone(Struct):
     """What an undo did; `number` is its own, to take it back by."""
 
     plan: Plan

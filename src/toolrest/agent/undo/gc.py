@@ -10,20 +10,20 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from toolrest.agent.undo.checkpoints import Checkpoints, key_of
 from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import turns_in
 from toolrest.agent.undo.records import CheckpointError, Record, parse
 from toolrest.private_files import write_all
-from toolrest.records import dataclass
 
 DAY = 86_400.0
 _LONGEST_JOURNAL = 64 << 20
 
 
-@dataclass(slots=True)
-class Collected:
+class Collected(Struct):
     """What was cleared away for one workspace, or why nothing was."""
 
     workspace: str

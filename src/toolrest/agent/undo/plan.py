@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct, field
+
 from toolrest.agent.undo.records import Record, State, parse, same
-from toolrest.records import dataclass, field
 
 CHANGED_SINCE = "somebody else has changed it since"
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """A turn that may have changed the workspace, or an undo, as the journal tells it."""
 
     number: int
@@ -51,8 +51,7 @@ class Kept(NamedTuple):
     why: str
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """What an undo would do."""
 
     turn: int

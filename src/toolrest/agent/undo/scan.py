@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from itertools import islice
 
+from msgspec import Struct, field
+
 from toolrest.agent.undo.git_files import Rules, read_patterns, tracked_in
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.records import (
@@ -24,7 +26,6 @@ from toolrest.agent.undo.records import (
     split,
 )
 from toolrest.policy.paths.protected import NAMES
-from toolrest.records import dataclass, field
 from toolrest.sandbox.guard.placeholder_folders import is_marked
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,8 +39,7 @@ _HASTY_BYTES = 256 << 10
 """Looked at, and read, in a millisecond or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How much is kept. Tracked files and files that a call names are kept whatever these say."""
 
     ignored_file: int = 1 << 20
@@ -49,8 +49,7 @@ class Limits:
     entries: int = 200_000
 
 
-@dataclass(slots=True)
-class Folder:
+class Folder(Struct):
     """A folder to look into, as its parent's listing showed it."""
 
     path: str
@@ -60,8 +59,7 @@ class Folder:
     identity: tuple[int, int] | None = None
 
 
-@dataclass(slots=True)
-class Scan:
+class Scan(Struct):
     """One walk. `changes` are for people; `refreshed` only saves reading a file again."""
 
     root: str

@@ -11,12 +11,13 @@ import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct, field
+
 from toolrest.agent.undo.records import CheckpointError, UndoError
 from toolrest.errors import RespondToModel
 from toolrest.events import FileChange, FilesChanged
 from toolrest.events import Warning as WarningEvent
 from toolrest.gate.threads import run_in_thread
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +34,7 @@ NOT_KEPT = "(not kept)"
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Saver:
+class Saver(Struct):
     """Makes a session's `Checkpoints` when they are first needed."""
 
     home: str
@@ -66,8 +66,7 @@ class Saver:
         return self._made
 
 
-@dataclass(slots=True)
-class TurnCheckpoint:
+class TurnCheckpoint(Struct):
     """What a turn asks for before its changes and after its calls."""
 
     saver: Saver

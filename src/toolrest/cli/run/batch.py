@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import click
+from msgspec import Struct, field
 
 from toolrest.agent.path_policy import tool_roots
 from toolrest.config.files import toolrest_home
@@ -26,7 +27,6 @@ from toolrest.policy.paths.named_files import (
     write_named,
 )
 from toolrest.private_files import make_private, write_all
-from toolrest.records import dataclass, field
 
 _STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 _OPTIONS = {
@@ -94,8 +94,7 @@ def _roots(tasks: Sequence[BatchTask], overrides: tuple[str, ...]) -> tuple[str,
     return (*known, *{os.path.realpath(task.folder) for task in tasks})
 
 
-@dataclass(slots=True)
-class BatchTask:
+class BatchTask(Struct):
     """One line of the file."""
 
     id: str

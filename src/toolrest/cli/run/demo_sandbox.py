@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from toolrest.records import dataclass
+from msgspec import Struct
+
 from toolrest.sandbox.backends.probe import SLOW
 
 if TYPE_CHECKING:
     from toolrest.config import Config
 
 
-@dataclass(frozen=True)
-class DemoSandbox:
+class DemoSandbox(Struct, frozen=True):
     """The backend found, or none; whether it hides `.env`; and lines to print about it."""
 
     backend: str

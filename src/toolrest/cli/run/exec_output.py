@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import click
+from msgspec import Struct
 
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.tokens import usage_json
@@ -21,7 +22,6 @@ from toolrest.cli.terminal.terminal import safe_for
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import read_named
-from toolrest.records import dataclass
 from toolrest.wire.model import Usage
 
 EXIT_CODES = {
@@ -37,8 +37,7 @@ EXIT_CODES = {
 """Every other reason is 1: the model, its server or Toolrest itself failed. Usage is 2."""
 
 
-@dataclass(slots=True)
-class RunEnd:
+class RunEnd(Struct):
     """How the run ended, for the last line and the exit code."""
 
     status: str

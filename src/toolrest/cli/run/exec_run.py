@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from toolrest.agent.conversation.events import TaskComplete
 from toolrest.agent.conversation.prompt import prompt_items
@@ -20,7 +21,6 @@ from toolrest.cli.startup import settled, users_environment
 from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import check_named, write_named
-from toolrest.records import dataclass
 from toolrest.wire.model import ModelError
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ _SIGNALS: dict[signal.Signals, StopReason] = {
 }
 
 
-@dataclass(slots=True)
-class Task:
+class Task(Struct):
     """What the command line asked for."""
 
     choices: Choices

@@ -16,10 +16,11 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.agent.rest import Toolrest
 from toolrest.answer import Answer
 from toolrest.gate.tool.decorator import tool
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["held", "RAN", "allowed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The result of one canary; `allowed` means that the settings do not forbid it."""
 
     name: str
@@ -41,8 +41,7 @@ class Result:
         return {"name": self.name, "state": self.state, "words": self.words}
 
 
-@dataclass(slots=True)
-class Cage:
+class Cage(Struct):
     """A workspace with something to protect in it and around it."""
 
     work: str
@@ -80,8 +79,7 @@ class Cage:
         self.fill()
 
 
-@dataclass(frozen=True, slots=True)
-class Canary:
+class Canary(Struct, frozen=True):
     """A call that must not run, and when the settings would let it."""
 
     name: str

@@ -8,9 +8,9 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from toolrest.cli.options import Choices, session_options
-from toolrest.records import replace
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession

@@ -16,11 +16,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.errors import ConfigError
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private, reason, write_all
-from toolrest.records import dataclass, replace
 
 GrantScope: TypeAlias = Literal["session", "project", "user"]
 FILE = "grants.json"
@@ -28,8 +30,7 @@ VERSION = 1
 MAX_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """One remembered approval: its key, scope, project, time and session."""
 
     key: GrantKey

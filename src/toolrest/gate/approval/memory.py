@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from msgspec import Struct
+
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.gate.approval.grants import Grants, GrantScope, for_scope
@@ -13,7 +15,6 @@ from toolrest.gate.decision.decide import Decision
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.modes import Mode
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.gate.tool.tool import Tool
@@ -29,8 +30,7 @@ class Remembering(NamedTuple):
     problem: str = ""
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """The grants and rules that one session's approvals consult and extend."""
 
     grants: Grants

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields  # noqa: TID251 - public values
+
+from msgspec import Struct
 
 from toolrest.errors import ToolrestError
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Exact
 from toolrest.items import CallItem, CustomToolCall, FunctionCall, JSONObject
 from toolrest.policy.effects import Risk
-from toolrest.records import dataclass
 
 _VERSION = 1
 
@@ -122,8 +123,7 @@ _SHOWN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalScope:
+class ApprovalScope(Struct, frozen=True):
     """The scope of an approval: the session, workspace and sandbox that it counts for."""
 
     session_id: str

@@ -15,8 +15,10 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 from toolrest.errors import Rejected
 from toolrest.events import ApprovalDeferred
@@ -25,7 +27,6 @@ from toolrest.gate.approval.request import ANSWERS, ApprovalRequest, Review, Rev
 from toolrest.gate.bus import Bus
 from toolrest.items import JSONObject
 from toolrest.private_files import private_file, private_folder, reason, write_all
-from toolrest.records import dataclass, replace
 
 State: TypeAlias = Literal["waiting", "answered", "taken", "expired"]
 
@@ -37,8 +38,7 @@ _MOST_OPEN = 200
 _KEPT_AFTER = 7 * 86_400
 
 
-@dataclass(slots=True)
-class PendingStore:
+class PendingStore(Struct):
     """The pending approvals of one user, in a folder that no tool can reach."""
 
     home: str
@@ -250,8 +250,7 @@ class PendingStore:
 _LOOK_EVERY = 0.2
 
 
-@dataclass(slots=True)
-class FileApprovals:
+class FileApprovals(Struct):
     """Approvals through files, which another process answers, now or later."""
 
     store: PendingStore

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field  # noqa: TID251 - public values
 from typing import Any, Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
-from toolrest.records import dataclass, field
 
 ReviewDecision: TypeAlias = Literal[
     "approved",
@@ -42,8 +44,7 @@ _SPELLINGS: dict[str, ReviewDecision] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One way to approve: the answer that chooses it, and exactly what is then granted.
 
     `stores` are the grants of `sentence`; a `rule` choice appends `prefix` to the rules file.
@@ -70,8 +71,7 @@ class Choice:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Exact:
+class Exact(Struct, frozen=True):
     """The arguments as they will run, not redacted: for running the call later, not for show."""
 
     text: str

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass  # noqa: TID251 - public values
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolrest.errors import RespondToModel
 from toolrest.events import RequestUserInput
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.gate.bus import Bus

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
+from msgspec import Struct
+
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 
 GENESIS = "0" * 64
 HEAD_SUFFIX = ".head"
@@ -36,8 +37,7 @@ def _encoder() -> Callable[[JSONObject], str]:
 _encode = _encoder()
 
 
-@dataclass(slots=True)
-class SealedLine:
+class SealedLine(Struct):
     """A line as it was read: its number, its predecessor's hash, its own, and its content."""
 
     number: int

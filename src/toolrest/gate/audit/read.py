@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.errors import AuditError
 from toolrest.gate.audit.chain import (
     GENESIS,
@@ -24,7 +26,6 @@ from toolrest.gate.output.truncate import Limit, truncate
 from toolrest.items import JSONObject
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.private_files import reason
-from toolrest.records import dataclass, field
 
 Finding: TypeAlias = Literal[
     "intact",
@@ -61,8 +62,7 @@ _MESSAGES: dict[Finding, str] = {
 _ARGUMENTS_SHOWN = 100
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyResult:
+class VerifyResult(Struct, frozen=True):
     """The result of `verify`. `line` is the first line at fault, counted from 1."""
 
     ok: bool
@@ -76,8 +76,7 @@ class VerifyResult:
         return f"{self.message} {CAVEAT}"
 
 
-@dataclass(slots=True)
-class AuditRow:
+class AuditRow(Struct):
     """One call (or the start or end of a session) as a person reads it; all text is safe."""
 
     line: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from toolrest.answer import Answer
 from toolrest.errors import ToolCallError
 from toolrest.gate.approval.request import Choice
@@ -13,14 +15,12 @@ from toolrest.gate.call.walk import Gate
 from toolrest.gate.context import Context
 from toolrest.items import CallItem
 from toolrest.policy.effects import Effects
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """The verdict on a call, the rule that gives it, and the choices of an approval."""
 
     tool: str

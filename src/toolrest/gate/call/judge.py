@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
-from toolrest.records import replace
 
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall

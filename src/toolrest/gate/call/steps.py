@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolrest.answer import Answer
 from toolrest.errors import Rejected
 from toolrest.gate.call.attempt import refuse_stale, run_decided
@@ -17,7 +19,6 @@ from toolrest.gate.call.judge import decide
 from toolrest.gate.call.report import emit_decision
 from toolrest.gate.call.understand import ResolvedCall, canonical_effects
 from toolrest.policy.launch import Changed
-from toolrest.records import replace
 
 if TYPE_CHECKING:
     from toolrest.gate.call.walk import Walk

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from toolrest.errors import MissingLocalShellCallId, RespondToModel
 from toolrest.gate.tool import arguments
@@ -28,15 +31,13 @@ from toolrest.items import (
 )
 from toolrest.policy.effects import Effects
 from toolrest.policy.fingerprint import fingerprint
-from toolrest.records import dataclass, replace
 
 if TYPE_CHECKING:
     from toolrest.gate.context import Context
     from toolrest.policy.effects import Risk
 
 
-@dataclass(slots=True)
-class Route:
+class Route(Struct):
     """A tool and the arguments as text: JSON, or raw for a freeform tool."""
 
     tool: Tool
@@ -146,8 +147,7 @@ def _unknown(
     return RespondToModel(f"{phrase}: {name}{hint}", kind="tool_not_found")
 
 
-@dataclass(slots=True)
-class ResolvedCall:
+class ResolvedCall(Struct):
     """A call with its tool, typed arguments and effects, ready to be decided."""
 
     tool: Tool

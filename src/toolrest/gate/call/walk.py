@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from toolrest.errors import AuditError, Fatal, Rejected, RespondToModel, ToolCallError, os_words
 from toolrest.gate.call.attempt import LEFT_BEHIND, timed_out
@@ -36,7 +39,6 @@ from toolrest.gate.tool.registry import Registry
 from toolrest.gate.tool.tool import Tool
 from toolrest.items import CallItem, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from toolrest.events import FileChange
@@ -49,8 +51,7 @@ _LARGE = 1 << 20
 _LONG = 1 << 13
 
 
-@dataclass(slots=True)
-class Gate:
+class Gate(Struct):
     """The parts that every call of one session passes through."""
 
     services: Services
@@ -73,8 +74,7 @@ def _nowhere(output: ToolOutput) -> None:
     """Drop an output: for walks without a waiter."""
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(Struct):
     """One call on its way. Its fields are what later steps and the final event need."""
 
     gate: Gate

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from toolrest.answer import Answer
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.modes import Mode, Row, need
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.policy.rules.overrides import Overrides
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The verdict on one call, the rule that gave it and the reason."""
 
     verdict: Answer
@@ -38,8 +38,7 @@ class Decision:
 _ALLOW_READ = Decision(Answer.ALLOW, "table.read")
 
 
-@dataclass(slots=True)
-class Decider:
+class Decider(Struct):
     """The decision by effects. Explicit denies come first, so no mode can lift them."""
 
     files: PathPolicy

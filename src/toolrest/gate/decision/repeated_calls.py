@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from msgspec import Struct
+
 from toolrest.items import Text, ToolOutput
-from toolrest.records import dataclass, replace
 
 NUDGE_AT = 3
 STOP_AT = 5
 _REMEMBERED = 512
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     result: int
     times: int
 

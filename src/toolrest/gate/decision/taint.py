@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 from toolrest.items import ToolOutput
-from toolrest.records import dataclass, replace
 
 if TYPE_CHECKING:
     from toolrest.gate.call.understand import ResolvedCall
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 SETTING = "tool_security.ask_after_external_content"
 
 
-@dataclass(slots=True)
-class Taint:
+class Taint(Struct):
     """Whether a session has read external content and private files."""
 
     enabled: bool = True

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
@@ -17,7 +18,6 @@ from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.truncate import Limit, truncate
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Risk
-from toolrest.records import replace
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.request import ApprovalRequest

@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from toolrest import events
 from toolrest.answer import Answer
 from toolrest.gate.bus import Bus
@@ -27,13 +30,11 @@ from toolrest.gate.hooks.program import (
 )
 from toolrest.gate.output.redact import Redactor
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field, replace
 
 _MOST_CONTEXT = 8000
 
 
-@dataclass(slots=True)
-class Hooked:
+class Hooked(Struct):
     """The joint answer of one event's hooks; `rule`: a deliberate answer, or a failed hook."""
 
     choice: Answer | None = None
@@ -70,8 +71,7 @@ class Hooked:
         self.ends_turn = self.ends_turn or reply.ends_turn
 
 
-@dataclass(slots=True)
-class HookCall:
+class HookCall(Struct):
     """A call as hooks get it, with every name that a matcher may know it by."""
 
     call_id: str

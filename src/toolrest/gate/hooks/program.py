@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.sources import is_by_name, kind_of
 from toolrest.own_code import child_environment
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from toolrest.policy.paths.policy import PathPolicy
@@ -41,8 +42,7 @@ class BadReply(ValueError):
     """A hook's output that is not a valid reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookReply:
+class HookReply(Struct, frozen=True):
     """A hook's reply. An empty one means: go on."""
 
     choice: Answer | None = None
@@ -169,8 +169,7 @@ _SCRIPTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A program that is run at an event, for the tools that its matcher names."""
 
     event: HookEvent
@@ -199,8 +198,7 @@ class Hook:
             return False  # then it is a glob
 
 
-@dataclass(frozen=True, slots=True)
-class HookResult:
+class HookResult(Struct, frozen=True):
     """The result of running a hook: its reply, or what was wrong with it."""
 
     reply: HookReply

@@ -9,6 +9,8 @@ from __future__ import annotations
 import codecs
 import io
 
+from msgspec import Struct
+
 from toolrest.gate.output.redact import Redactor
 from toolrest.gate.output.spill import Spill, SpillFile
 from toolrest.gate.output.truncate import (
@@ -20,15 +22,13 @@ from toolrest.gate.output.truncate import (
 )
 from toolrest.items import JSONObject
 from toolrest.process.output.terminal_text import PlainText
-from toolrest.records import dataclass
 
 _SLACK = 1 << 16
 _MAX_PIECES = 1024
 NOT_KEPT = "there is no spill folder"
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedOutput:
+class CollectedOutput(Struct, frozen=True):
     """A collected output. Totals count the whole text as UTF-8, after decoding and redaction.
 
     `spill_path` holds the whole text, or its first `spill_bytes` bytes when `spill_problem` is

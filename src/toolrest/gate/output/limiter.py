@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+
+from msgspec import Struct
 
 from toolrest.errors import Failure
 from toolrest.gate.output.collector import NOT_KEPT, CollectedOutput, Collector
@@ -25,7 +28,6 @@ from toolrest.gate.output.truncate import (
     truncate_items,
 )
 from toolrest.items import Content, Image, Text, ToolOutput
-from toolrest.records import dataclass, replace
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -49,8 +51,7 @@ _MAX_NOTE_CHARS = 2000
 _MARKER_ROOM = 64
 
 
-@dataclass(slots=True)
-class Limited:
+class Limited(Struct):
     """An output within its limits. `total_bytes` counts the whole text before it was cut."""
 
     output: ToolOutput
@@ -59,8 +60,7 @@ class Limited:
     spill: str | None
 
 
-@dataclass(slots=True)
-class _Whole:
+class _Whole(Struct):
     """Exact totals of a text that was cut, and where the whole of it is."""
 
     total_bytes: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.items import Content, Text
-from toolrest.records import dataclass
 
 Unit: TypeAlias = Literal["bytes", "tokens", "chars"]
 
@@ -19,8 +20,7 @@ _PIECE = 1 << 20
 _CONTINUATION, _CONTINUATION_MASK = 0x80, 0xC0
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """The limit of a text that is shown."""
 
     amount: int
@@ -40,8 +40,7 @@ class Limit:
         return Limit((self.amount * 12 + 9) // 10, self.unit)
 
 
-@dataclass(frozen=True, slots=True)
-class Truncated:
+class Truncated(Struct, frozen=True):
     """A text with its middle taken out."""
 
     head: str

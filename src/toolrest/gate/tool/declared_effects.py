@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from toolrest.gate.context import Context
 from toolrest.policy.effects import Effects
-from toolrest.records import dataclass
 
 OMITTED: Any = object()
 """An optional parameter that was left out: there is nothing to touch."""
@@ -24,8 +25,7 @@ class _UnknownValue(Exception):
     """Raised for a value that is no path and no address."""
 
 
-@dataclass(frozen=True, slots=True)
-class EffectParameters:
+class EffectParameters(Struct, frozen=True):
     """The parameters that hold paths and addresses."""
 
     reads: tuple[str, ...]

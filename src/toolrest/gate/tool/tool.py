@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.errors import RespondToModel
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.args_class import Parameters, model_of, schema_of
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects, Risk
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -58,16 +59,14 @@ GROUPS: tuple[Group, ...] = (
 """Groups in the order that models see them; inside a group tools are sorted by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(Struct, frozen=True):
     """The grammar of a freeform tool's input, in a syntax that the model's server knows."""
 
     syntax: Literal["lark", "regex"]
     definition: str
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """The part of an approval request that the tool fills: command line and folder, or diff.
 
     `purpose` is what the model says the call is for; `changes` is the diff as events have it.

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct, field
+
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
@@ -44,8 +45,7 @@ Sample = Callable[["Server", JSONObject], Awaitable[JSONObject]]
 """(server, CreateMessage parameters) → a CreateMessageResult as JSON."""
 
 
-@dataclass(slots=True)
-class Host:
+class Host(Struct):
     """The session as connections need it. Nothing here comes from a server or a model."""
 
     confine: Callable[[Server], Awaitable[Confined]]

@@ -13,8 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec.structs import replace
+
 from toolrest.mcp.errors import McpUnavailable
-from toolrest.records import replace
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.urls import parse_url
 

@@ -16,11 +16,12 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from msgspec.structs import replace
+
 from toolrest.mcp.errors import McpUnavailable
 from toolrest.process.child import Child, StartFailed
 from toolrest.process.output.streams import StreamReader
 from toolrest.process.wakeup import uncancelled
-from toolrest.records import replace
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from toolrest.patch import codex_grammar as grammar
 from toolrest.patch.errors import ParseError, PatchError
 from toolrest.patch.files.paths import resolve
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -34,8 +35,7 @@ class ImplicitPatch(PatchError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ShellPatch:
+class ShellPatch(Struct, frozen=True):
     """A patch found in a command, and the folder that the script changes to first, if any."""
 
     text: str

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, NoReturn
 
+from msgspec import Struct
+
 from toolrest.patch.errors import ApplyError, EditError, Missing
 from toolrest.patch.files.file_system import FileSystem
 from toolrest.patch.files.paths import Target, resolve
 from toolrest.patch.plan import Plan, Planner
 from toolrest.patch.text.encoding import Unreadable, decode
 from toolrest.patch.text.rebuild import TextLines
-from toolrest.records import dataclass
 
 
 class Loose(NamedTuple):
@@ -97,8 +98,7 @@ class Edit(NamedTuple):
     replace_all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EditRequest:
+class EditRequest(Struct, frozen=True):
     """The edits of one file; with `dry_run` nothing is written."""
 
     path: str
@@ -106,8 +106,7 @@ class EditRequest:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EditPlan:
+class EditPlan(Struct, frozen=True):
     """The plan of string edits. `plan` is None when they change nothing."""
 
     plan: Plan | None

@@ -6,8 +6,9 @@ cannot be read safely (binary content, symlinks, submodules) is refused, with th
 
 from __future__ import annotations
 
+from msgspec import Struct, field
+
 from toolrest.patch.errors import ParseError
-from toolrest.records import dataclass, field
 
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
@@ -65,8 +66,7 @@ _BINARY = ("GIT binary patch", "Binary files ")
 _PREFIXES = (("a/", "b/"), ("i/", "w/"), ("c/", "i/"), ("c/", "w/"), ("o/", "w/"))
 
 
-@dataclass(slots=True)
-class Hunk:
+class Hunk(Struct):
     """Marked lines, and the line number in the header; `start` counts from 1, None: not given.
 
     `open_old` and `open_new`: that side's last line has no newline.
@@ -90,8 +90,7 @@ class Hunk:
         return [t for m, t in zip(self.marks, self.texts, strict=True) if m != "-"]
 
 
-@dataclass(slots=True)
-class FileDiff:
+class FileDiff(Struct):
     """The diff of one file. Without an old name it is made, without a new one removed."""
 
     line: int

@@ -5,16 +5,16 @@ Mode, owner, encoding and byte order mark of an existing file are kept.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from toolrest.patch.errors import ApplyError
 from toolrest.patch.files.file_system import FileSystem
 from toolrest.patch.files.paths import resolve
 from toolrest.patch.plan import Plan, Planner, Record
 from toolrest.patch.text.encoding import BOM, Unreadable, decode
-from toolrest.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRequest:
+class WriteRequest(Struct, frozen=True):
     """A file and its new text."""
 
     path: str

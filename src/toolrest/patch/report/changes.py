@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from msgspec import Struct
+
 from toolrest.items import JSONObject
 from toolrest.patch.plan import Record
 from toolrest.patch.text.diff import unified_diff
 from toolrest.patch.text.encoding import Unreadable, decode
-from toolrest.records import dataclass
 
 _CONTEXT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One file's change: the whole text of an added or deleted file, else a unified diff."""
 
     path: str

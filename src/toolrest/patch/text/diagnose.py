@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from hashlib import sha256
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from toolrest.items import JSONObject
 from toolrest.patch.errors import EditError, MatchError, Missing, PatchError
 from toolrest.patch.text.match import Finder, folded
-from toolrest.records import dataclass
 
 REDACTED = "[redacted:"
 _MOST_LINES = 400
@@ -20,8 +22,7 @@ _MOST_PLACES = 200
 _SHOWN = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """The diagnosis of a hunk that was not found. Line numbers count from 1.
 
     `first` to `last` is the nearest candidate, where `agreeing` of `total` lines are as expected;
@@ -47,7 +48,7 @@ class Diagnosis:
 
     def to_json(self) -> JSONObject:
         """The diagnosis as JSON, for events and structured output."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
     def notes(self) -> list[str]:
         """The diagnosis as notes for a model, one line each."""
@@ -125,7 +126,7 @@ def _at(
     here = keys[start : start + len(asked)]
     agreeing = sum(one == other for one, other in zip(here, asked, strict=False))
     differing = next((i for i, line in enumerate(asked) if i >= len(here) or here[i] != line), None)
-    details = {name: getattr(known, name) for name in known.__slots__}
+    details = asdict(known)
     details |= {
         "agreeing": agreeing,
         "first": start + 1,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolrest.records import dataclass, field
+from msgspec import Struct, field
 
 
-@dataclass(slots=True)
-class Options:
+class Options(Struct):
     """Options and operands of one command. Short options are letters, long ones `--name`."""
 
     flags: set[str] = field(default_factory=set)

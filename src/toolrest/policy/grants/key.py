@@ -10,9 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from msgspec import Struct
+
 from toolrest.policy.paths.names import inside
 from toolrest.policy.terminal_safe import display_safe
-from toolrest.records import dataclass
 
 KeyKind: TypeAlias = Literal["write", "run", "connect", "call", "tool"]
 KINDS: tuple[KeyKind, ...] = get_args(KeyKind)
@@ -25,8 +26,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GrantKey:
+class GrantKey(Struct, frozen=True):
     """One thing that may be done.
 
     `write` names a path, `run` the words of a command, `connect` a host, `call` another

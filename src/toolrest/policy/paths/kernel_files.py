@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import stat
 
+from msgspec import Struct, field
+
 from toolrest.policy.paths.names import inside
-from toolrest.records import dataclass, field
 
 PROC_FILES = frozenset(
     (
@@ -147,8 +148,7 @@ def refused_by_kind(mode: int) -> str | None:
     return None
 
 
-@dataclass(slots=True)
-class MountedFileSystem:
+class MountedFileSystem(Struct):
     """One mounted file system: its type, and (mount point, folder of it that is seen there)."""
 
     kind: str
@@ -166,8 +166,7 @@ class MountedFileSystem:
         return best[1].rstrip("/") + "/" + path[len(best[0]) :].lstrip("/")
 
 
-@dataclass(slots=True)
-class DeviceTable:
+class DeviceTable(Struct):
     """Which file system a device number stands for; the mount table is read when first needed."""
 
     table: str = "/proc/self/mountinfo"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from types import TracebackType
 
-from toolrest.records import dataclass
+from msgspec import Struct
 
 PATH_MAX = 4096
 _TRIES = 8
@@ -30,8 +30,7 @@ class NoPlace(Exception):
     """The object has no path that leads to it: a pipe, a deleted file, another mount namespace."""
 
 
-@dataclass(slots=True)
-class PinnedFile:
+class PinnedFile(Struct):
     """A pinned object: where it really is, and what it is. Close it when done."""
 
     real: str

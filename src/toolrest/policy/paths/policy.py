@@ -16,6 +16,8 @@ from functools import cached_property
 from types import TracebackType
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.errors import Rejected
 from toolrest.policy.paths import kernel_files as pseudo
 from toolrest.policy.paths.atomic_write import replace
@@ -29,7 +31,6 @@ from toolrest.policy.paths.rules import (
     unreadable,
     unwritable,
 )
-from toolrest.records import dataclass
 
 EntryKind: TypeAlias = Literal["file", "dir", "symlink", "other"]
 Entry: TypeAlias = tuple[str, EntryKind]
@@ -222,8 +223,7 @@ class PathPolicy(PathRules):
         return None
 
 
-@dataclass(slots=True)
-class OpenFolder:
+class OpenFolder(Struct):
     """An open folder: what is in it is listed and entered without naming it again."""
 
     policy: PathPolicy

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from toolrest.answer import Answer
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.names import inside
-from toolrest.records import dataclass
 
 
 class OverrideMatch(NamedTuple):
@@ -23,8 +24,7 @@ class OverrideMatch(NamedTuple):
     setting: str
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(Struct, frozen=True):
     """The tables of `[approvals]`, but for commands: those are rules."""
 
     tools: Mapping[str, Answer]

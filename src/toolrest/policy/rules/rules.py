@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct, field
+
 from toolrest.answer import Answer
 from toolrest.policy.shell.words import wordset
-from toolrest.records import dataclass, field
 
 SPELLINGS = {"allow": Answer.ALLOW, "prompt": Answer.ASK, "forbidden": Answer.DENY}
 """How rules files, and Codex's JSON, spell the answers."""
@@ -80,8 +81,7 @@ _SYSTEM_FOLDERS = wordset(
 )
 
 
-@dataclass(slots=True)
-class Rules:
+class Rules(Struct):
     """The rules in force, indexed by their first token."""
 
     by_program: dict[str, list[PrefixRule]] = field(default_factory=dict)

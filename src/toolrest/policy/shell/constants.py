@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice, product
 
+from msgspec.structs import replace
+
 from toolrest.policy.shell.script import GLOB, MAY_BE_EMPTY, VARIABLE, Script, Simple
 from toolrest.policy.shell.words import mark_of, wordset
-from toolrest.records import replace
 
 _SETTERS = wordset(
     "eval source . read mapfile readarray getopts unset let printf export declare typeset local"

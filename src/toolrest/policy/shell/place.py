@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from toolrest.policy.paths.names import inside
 from toolrest.policy.shell.constants import resolve
 from toolrest.policy.shell.script import MAY_BE_EMPTY, TILDE, VARIABLE, Script, Simple
-from toolrest.records import dataclass, field, replace
 
 MAX_CWDS = 8
 
 
-@dataclass(slots=True)
-class WorkingDirs:
+class WorkingDirs(Struct):
     """The working folders that are possible at a command, and what surrounds them.
 
     No working folder at all means that it is unknown. `roots` may be written to.
@@ -142,8 +143,7 @@ class CdTracker:
         return group == self._group
 
 
-@dataclass(slots=True)
-class Touch:
+class Touch(Struct):
     """Absolute paths and host names; `sure` when that is all the command does."""
 
     reads: list[str] = field(default_factory=list)

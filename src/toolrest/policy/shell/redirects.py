@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct, field
+
 from toolrest.policy.shell.script import UNREADABLE, Redirect, RedirectKind, Word
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -37,8 +38,7 @@ _AFTER = frozenset(("", *" \t\n;&|<>()`"))
 _NAMED = re.compile(r"\{\w+(?:\[[^]\s]*\])?\}\Z")
 
 
-@dataclass(slots=True)
-class Tail:
+class Tail(Struct):
     """What follows a command: redirections, the words after them, and a here-document's line.
 
     `takes_number`: the command's last word is really the descriptor of the first redirection.
@@ -63,8 +63,7 @@ class Gap(Protocol):
         """Complain if not."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceText:
+class SourceText(Struct, frozen=True):
     """How to look at the text of the tree, and whom to tell about what is not understood."""
 
     cut: Callable[[int, int], str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from toolrest.records import dataclass, field
+from msgspec import Struct, field
 
 GLOB: Final = 1
 TILDE: Final = 2
@@ -60,8 +60,7 @@ class UnreadPart(NamedTuple):
     why: str
 
 
-@dataclass(slots=True)
-class Simple:
+class Simple(Struct):
     """One simple command.
 
     `marks` is empty when every word is literal. `op` joins it to the command before: `&&`,
@@ -99,8 +98,7 @@ class Function(NamedTuple):
     background: bool
 
 
-@dataclass(slots=True)
-class Script:
+class Script(Struct):
     """A parsed script: its commands, what else was seen, and what was not understood.
 
     `shapes` names the constructs that rule out a run without asking. `constants` are variables

@@ -5,6 +5,9 @@ That includes shells which get their script as input, from a here-document or an
 
 from __future__ import annotations
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.policy.commands.read_only import HARMLESS, safe_reads
 from toolrest.policy.commands.touches import TOUCHES
 from toolrest.policy.dangerous.files import FILE_CHECKS
@@ -28,7 +31,6 @@ from toolrest.policy.shell.special_commands import hidden_value, printed
 from toolrest.policy.shell.words import is_calm, split_program
 from toolrest.policy.verdict.opened import opened
 from toolrest.policy.verdict.verdict import CommandClass, Segment
-from toolrest.records import dataclass, replace
 
 
 def hands_on(script: Script) -> bool:
@@ -63,8 +65,7 @@ _SHAPES = {
 }
 
 
-@dataclass(slots=True)
-class _At:
+class _At(Struct):
     """Where a command stands in its script, and how deep that script is nested."""
 
     script: Script

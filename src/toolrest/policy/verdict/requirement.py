@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.answer import Answer
 from toolrest.policy.modes import Mode
 from toolrest.policy.rules.rules import RuleMatch, spelled
 from toolrest.policy.verdict.verdict import Segment
-from toolrest.records import dataclass
 
 ExecMode: TypeAlias = Mode
 SandboxMode: TypeAlias = Literal[
@@ -23,8 +24,7 @@ LEAVING = ("escalated", "write.outside", "network.off")
 """Rows of commands that cannot work inside the sandbox."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """What a command needs before it may run.
 
     `reason` is the policy's, for the model; `detail` says what was seen. `bypass_sandbox` only
@@ -69,8 +69,7 @@ class Decided(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The requirement, and how each segment came to it."""
 
     requirement: Requirement
@@ -87,8 +86,7 @@ class Outcome:
         return self.requirement.answer
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """What the decision depends on besides the command."""
 
     mode: ExecMode = "on-request"

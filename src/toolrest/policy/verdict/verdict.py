@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from toolrest.policy.effects import Effects
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.policy.shell.script import Script
@@ -36,8 +37,7 @@ class CommandClass(IntEnum):
         return self.name.lower()
 
 
-@dataclass(slots=True)
-class Segment:
+class Segment(Struct):
     """One simple command of a command line, and what is known about it.
 
     `depth` counts the wrappers and nested scripts around it. `writes` are the command's own,
@@ -85,8 +85,7 @@ class Segment:
         return self.kind == CommandClass.SAFE and self.program == "git" and bool(self.read_words)
 
 
-@dataclass(slots=True)
-class Judgement:
+class Judgement(Struct):
     """What a whole command line will do.
 
     `plain` means nothing but literal commands joined by operators. `argv` is the command as it

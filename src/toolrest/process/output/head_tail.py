@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from toolrest.records import dataclass
+from msgspec import Struct
 
 LIMIT = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A stretch of output as it was kept; `omitted` bytes are missing between head and tail."""
 
     head: bytes = b""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from toolrest.process.child import Child
 from toolrest.process.output.decode import Deltas, decode_piece, split_incomplete
 from toolrest.process.output.head_tail import HeadTail, Piece
 from toolrest.process.output_reader import ChildReader
 from toolrest.process.sessions.input_wait import waits_for_input
-from toolrest.records import dataclass
 
 LOOK_FIRST = 0.1
 """Silence after which a terminal program is checked for waiting for input."""
@@ -19,8 +20,7 @@ LOOK_MOST = 1.6
 """Longest time between two such checks; it doubles each time."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEnd:
+class SessionEnd(Struct, frozen=True):
     """The end of a session, reported once, when its command and its output have ended."""
 
     session_id: int

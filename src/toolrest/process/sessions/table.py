@@ -7,6 +7,9 @@ import os
 import signal
 from collections.abc import Callable
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.errors import RespondToModel
 from toolrest.process.child import StartFailed
 from toolrest.process.command import Command
@@ -14,7 +17,6 @@ from toolrest.process.output.decode import binary_note, decode_piece
 from toolrest.process.owner import Owner
 from toolrest.process.run import GRACE, State
 from toolrest.process.sessions.session import CommandSession, SessionEnd
-from toolrest.records import dataclass, replace
 
 FIRST_ID, LAST_ID = 1000, 99_999
 LIMIT, WARN_AT, PROTECTED = 64, 60, 8
@@ -46,8 +48,7 @@ class StdinFailed(RespondToModel):
         super().__init__("failed to write to stdin")
 
 
-@dataclass(frozen=True, slots=True)
-class ExecResult:
+class ExecResult(Struct, frozen=True):
     """The result of one call on a session.
 
     `session_id` is set while the command runs, `exit_code` once it has ended (128 + n for
@@ -73,8 +74,7 @@ class ExecResult:
     binary: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
+class SessionInfo(Struct, frozen=True):
     """One row of the table."""
 
     session_id: int

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.config.secrets import PROVIDER_KEYS, is_secret_name, is_secret_value
-from toolrest.records import dataclass, field
 
 Inherit: TypeAlias = Literal["all", "core", "none"]
 
@@ -54,8 +55,7 @@ _PLAIN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentPolicy:
+class EnvironmentPolicy(Struct, frozen=True):
     """Policy for the variables a child gets. Patterns know `*` and `?` and ignore case.
 
     `never` are names of variables that hold keys of configured model providers.
@@ -69,8 +69,7 @@ class EnvironmentPolicy:
     never: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """A child's variables, and the names of those that were withheld."""
 
     variables: dict[str, str]

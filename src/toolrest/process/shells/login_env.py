@@ -20,12 +20,14 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.process.shells.environment import EnvironmentPolicy, withhold
 from toolrest.process.shells.shells import Shell, ShellKind
-from toolrest.records import dataclass, replace
 
 CAPTURE_LIMIT = 2.0
 """Seconds that the profile files may take; slower ones are left to each command."""
@@ -75,8 +77,7 @@ _FILES: dict[ShellKind, tuple[str, ...]] = {
 Stamp = tuple[tuple[str, int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Captured:
+class _Captured(Struct, frozen=True):
     """A captured environment: `variables` None if commands go on using `-lc`, `path` if unknown."""
 
     stamp: Stamp

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Literal, TypeAlias
 
-from toolrest.records import dataclass, field
+from msgspec import Struct, field
 
 ShellKind: TypeAlias = Literal["bash", "zsh", "sh", "powershell", "cmd"]
 
@@ -36,8 +36,7 @@ _PROGRAMS: dict[ShellKind, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Shell:
+class Shell(Struct, frozen=True):
     """A shell of a known kind at a path; `known` when the system itself names it as one."""
 
     kind: ShellKind
@@ -67,8 +66,7 @@ def kind_of(name: str) -> ShellKind | None:
     return _KINDS.get(stem)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shells:
+class Shells(Struct, frozen=True, eq=False):
     """Finds shells: the user's own, or one by name.
 
     `avoid` are folders that a model can write to: no shell is ever taken from there.

@@ -12,10 +12,11 @@ import stat
 import threading
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from toolrest.policy.paths.links import Links
 from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
-from toolrest.records import dataclass
 from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
 from toolrest.sandbox.backends.bubblewrap_args import (
     Blanks,
@@ -49,8 +50,7 @@ PROXY_SOCKET = "/run/toolrest-proxy.sock"
 """Where a command finds the proxy, when there is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(Struct, frozen=True):
     """A running allowlist proxy, as far as the sandbox must know it."""
 
     socket: str

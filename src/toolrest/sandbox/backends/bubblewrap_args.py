@@ -13,10 +13,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
+from msgspec import Struct
+
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
-from toolrest.records import dataclass
 from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
 from toolrest.sandbox.backends.chroot import base_arguments
 from toolrest.sandbox.backends.view import Mount, Show
@@ -42,8 +43,7 @@ _MINIMAL = ("/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/libx3
 _FIRST_FD = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Blanks:
+class Blanks(Struct, frozen=True):
     """What masks are made of: a folder and a file that cannot be opened, two empty folders."""
 
     folder: str

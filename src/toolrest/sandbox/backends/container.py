@@ -12,10 +12,12 @@ import subprocess
 from collections.abc import Mapping
 from uuid import uuid4
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import Command
-from toolrest.records import dataclass, replace
 from toolrest.sandbox.backends.engine import Controls, Enforced, PreparedCommand, all_full
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.guard.git_dirs import git_plan
@@ -42,8 +44,7 @@ _CLIENT_ENV = (
 """What the client needs of the host's own variables; the command's never reach it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerOptions:
+class ContainerOptions(Struct, frozen=True):
     """The user's settings for containers.
 
     `engine` is a name or a path; unset, the first that answers is taken. `engine_args` go before

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from toolrest.process.command import Command
-from toolrest.records import dataclass
 from toolrest.sandbox.policy import CONTROLS, Control
 
 
@@ -14,8 +15,7 @@ def _nothing() -> None:
     """Nothing is left behind."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCommand:
+class PreparedCommand(Struct, frozen=True):
     """A confined command, what to call when its tree has ended, and what ends it for sure."""
 
     command: Command
@@ -36,8 +36,7 @@ class Engine(Protocol):
 Level: TypeAlias = Literal["full", "partial", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Enforced:
+class Enforced(Struct, frozen=True):
     """The answer for one control; `note` says what is missing from it."""
 
     level: Level = "full"

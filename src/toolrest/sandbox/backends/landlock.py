@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 
+from msgspec.structs import replace
+
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private
 from toolrest.process.command import Command
-from toolrest.records import replace
 from toolrest.sandbox.backends.engine import Enforced, PreparedCommand, all_full
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable

@@ -14,9 +14,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import Struct, field
+
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
-from toolrest.records import dataclass, field
 from toolrest.sandbox.backends import container
 from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
 from toolrest.sandbox.backends.bubblewrap_args import namespaces
@@ -36,8 +37,7 @@ SLOW = "did not finish in"
 """How a probe's problem begins when it was only too slow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """The result of running one backend's launcher."""
 
     backend: str

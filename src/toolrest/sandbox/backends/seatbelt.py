@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from toolrest.records import dataclass, field
+from msgspec import Struct, field
+
 from toolrest.sandbox.policy import SandboxPolicy
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
@@ -48,8 +49,7 @@ _LOOPBACK_ONLY = """(allow network-bind (local ip "localhost:*"))
 (deny network-outbound (remote unix-socket))"""
 
 
-@dataclass(slots=True)
-class _Profile:
+class _Profile(Struct):
     lines: list[str] = field(default_factory=lambda: [_START])
     parameters: dict[str, str] = field(default_factory=dict)
 

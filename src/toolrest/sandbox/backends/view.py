@@ -13,11 +13,12 @@ import stat
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
+from msgspec import Struct
+
 from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import inside
 from toolrest.process.command import copy_of
 from toolrest.process.helper import wire
-from toolrest.records import dataclass
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.guard.git_dirs import GitPlan
 from toolrest.sandbox.policy import SandboxPolicy
@@ -43,8 +44,7 @@ class Show(IntEnum):
     """Writable by the user's settings; nothing on this very path overrules that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """One path and what is there instead of the bare host."""
 
     path: str

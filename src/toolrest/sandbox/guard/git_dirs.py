@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from msgspec import Struct, field
+
 from toolrest.policy.paths.names import inside
-from toolrest.records import dataclass, field
 from toolrest.sandbox.guard.git_files import Nested, checkouts, kind, pointer, real
 
 _NESTED_MOST = 16
@@ -28,8 +29,7 @@ COMMON_DIR_HERE = b".\n"
 """What a plain repository's `commondir` says when it is there at all: this very folder."""
 
 
-@dataclass(slots=True)
-class GitPlan:
+class GitPlan(Struct):
     """What to do about git in one root."""
 
     writable: list[str] = field(default_factory=list)

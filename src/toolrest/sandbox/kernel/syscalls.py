@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 
-from toolrest.records import dataclass
+from msgspec import Struct
 
 # The same number everywhere: every call added since Linux 5.1.
 _COMMON = {
@@ -175,8 +175,7 @@ _AARCH64 = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Machine:
+class Machine(Struct, frozen=True, eq=False):
     """One architecture as seccomp sees it: its audit number and its call table."""
 
     name: str

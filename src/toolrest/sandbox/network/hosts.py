@@ -14,8 +14,9 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from toolrest.errors import ConfigError
-from toolrest.records import dataclass
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -87,8 +88,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
-@dataclass(frozen=True, slots=True)
-class HostEntry:
+class HostEntry(Struct, frozen=True):
     """One line of an allowlist."""
 
     labels: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal, TypeAlias
 
-from toolrest.records import dataclass
+from msgspec import Struct
 
 Protocol: TypeAlias = Literal["http", "connect", "socks5"]
 Reason: TypeAlias = Literal["not_allowed", "not_allowed_local", "invalid_host"]
@@ -17,8 +17,7 @@ Dial: TypeAlias = Callable[[str, int, Protocol], Awaitable[Stream]]
 _CHUNK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """A connection that was turned away: to where, how, and why."""
 
     host: str

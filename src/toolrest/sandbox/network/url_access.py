@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-from toolrest.records import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from toolrest.sandbox.network.hosts import (
     Allowlist,
     Resolver,
@@ -50,8 +52,7 @@ def parse_web_url(text: str) -> HttpUrl:
     return replace(url, host=host)
 
 
-@dataclass(slots=True)
-class UrlAccess:
+class UrlAccess(Struct):
     """Which hosts a session may reach from our own process.
 
     `listed` binds when it has entries. Otherwise any host that is not private or reserved may be

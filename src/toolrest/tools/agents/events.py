@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.events import Event
-from toolrest.records import dataclass, field
 
 if TYPE_CHECKING:
     from toolrest.gate.context import Context
 
 
-class CollabBegin(Event):
+class CollabBegin(Event, kw_only=True):
     """A call to one or more sub-agents begins; `prompt` is the message to them."""
 
     call_id: str
@@ -23,68 +24,68 @@ class CollabBegin(Event):
     prompt: str | None = None
 
 
-class CollabEnd(CollabBegin):
+class CollabEnd(CollabBegin, kw_only=True):
     """The call is over; `statuses` has each agent's status, `success` whether the call worked."""
 
     statuses: Mapping[str, Any]
     success: bool
 
 
-class CollabAgentSpawnBegin(CollabBegin):
+class CollabAgentSpawnBegin(CollabBegin, kw_only=True):
     """A sub-agent is about to be started."""
 
     type: ClassVar[str] = "collab_agent_spawn_begin"
 
 
-class CollabAgentSpawnEnd(CollabEnd):
+class CollabAgentSpawnEnd(CollabEnd, kw_only=True):
     """A sub-agent was started, or could not be."""
 
     type: ClassVar[str] = "collab_agent_spawn_end"
 
 
-class CollabAgentInteractionBegin(CollabBegin):
+class CollabAgentInteractionBegin(CollabBegin, kw_only=True):
     """A message to a sub-agent is about to be sent."""
 
     type: ClassVar[str] = "collab_agent_interaction_begin"
 
 
-class CollabAgentInteractionEnd(CollabEnd):
+class CollabAgentInteractionEnd(CollabEnd, kw_only=True):
     """A message was sent to a sub-agent."""
 
     type: ClassVar[str] = "collab_agent_interaction_end"
 
 
-class CollabWaitingBegin(CollabBegin):
+class CollabWaitingBegin(CollabBegin, kw_only=True):
     """Sub-agents are waited for."""
 
     type: ClassVar[str] = "collab_waiting_begin"
 
 
-class CollabWaitingEnd(CollabEnd):
+class CollabWaitingEnd(CollabEnd, kw_only=True):
     """One of them is done, or the time is over."""
 
     type: ClassVar[str] = "collab_waiting_end"
 
 
-class CollabCloseBegin(CollabBegin):
+class CollabCloseBegin(CollabBegin, kw_only=True):
     """A sub-agent is about to be closed."""
 
     type: ClassVar[str] = "collab_close_begin"
 
 
-class CollabCloseEnd(CollabEnd):
+class CollabCloseEnd(CollabEnd, kw_only=True):
     """A sub-agent was closed."""
 
     type: ClassVar[str] = "collab_close_end"
 
 
-class CollabResumeBegin(CollabBegin):
+class CollabResumeBegin(CollabBegin, kw_only=True):
     """A closed sub-agent is about to be opened again."""
 
     type: ClassVar[str] = "collab_resume_begin"
 
 
-class CollabResumeEnd(CollabEnd):
+class CollabResumeEnd(CollabEnd, kw_only=True):
     """A sub-agent is open again."""
 
     type: ClassVar[str] = "collab_resume_end"
@@ -93,8 +94,7 @@ class CollabResumeEnd(CollabEnd):
 Pair: TypeAlias = "tuple[type[CollabBegin], type[CollabEnd]]"
 
 
-@dataclass(slots=True)
-class CollabReport:
+class CollabReport(Struct):
     """The fields of the end event, filled in by the tool while it runs."""
 
     receivers: tuple[str, ...] = ()

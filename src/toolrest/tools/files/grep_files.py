@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import Struct, field
+
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.records import dataclass, field
 from toolrest.tools.files import grep_matches as matches
 from toolrest.tools.files.ripgrep import (
     PathNames,
@@ -116,8 +117,7 @@ class GrepFiles(Tool):
         return ended
 
 
-@dataclass(slots=True)
-class Search:
+class Search(Struct):
     """What was asked for, after it was found to make sense."""
 
     pattern: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from toolrest.records import dataclass
+from msgspec import Struct
 
 TAB_COLUMNS = 4
 LEVEL_COLUMNS = 4
@@ -25,8 +25,7 @@ _WHITE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """How far a block reaches. `levels` 0 means without limit."""
 
     levels: int = 0
@@ -87,8 +86,7 @@ def _look(raw: bytes) -> tuple[bool, bool]:
     return not text, text.startswith(_COMMENTS)
 
 
-@dataclass(slots=True)
-class _Edge:
+class _Edge(Struct):
     """One end of the block, and whether it may take the next line."""
 
     least: int

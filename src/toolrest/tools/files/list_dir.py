@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Generator
 from typing import TypeAlias
 
+from msgspec import Struct, field
+
 from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, param
@@ -15,7 +17,6 @@ from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import Entry, OpenFolder, PathPolicy
-from toolrest.records import dataclass, field
 
 FAILED = "failed to read directory: "
 NAME_BYTES = 500
@@ -76,8 +77,7 @@ def _positive(value: int, name: str, message: str) -> None:
         raise RespondToModel(message, kind="input_invalid", fields=(name,))
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(Struct):
     """One walk, in the order of the whole paths, that goes no further than its page."""
 
     files: PathPolicy

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct, field
+
 from toolrest.errors import Rejected, RespondToModel, os_words
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, given_in, make, param
@@ -14,7 +16,6 @@ from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.paths.policy import PathPolicy
-from toolrest.records import dataclass, field
 from toolrest.tools.files import indentation, text_lines
 from toolrest.tools.files.file_types import HEAD_BYTES, readable_as, type_of
 from toolrest.tools.images.pictures import format_of
@@ -120,8 +121,7 @@ class ReadFile(Tool):
         return output
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """A range of lines. `asked` says that the model itself chose the limit."""
 
     offset: int
@@ -129,8 +129,7 @@ class Slice:
     asked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """The block around a line."""
 
     anchor: int
@@ -166,8 +165,7 @@ class Picture(Exception):
         self.data = data
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """One read: opens the file through the policy, reads what the plan asks for.
 
     `sha256` is that of a small file, which is read in one go whatever part of it is shown; of a

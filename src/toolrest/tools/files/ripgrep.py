@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from selectors import EVENT_READ, DefaultSelector
 from time import monotonic
 
+from msgspec import Struct
+
 from toolrest.errors import Rejected, RespondToModel, Timeout, os_words
 from toolrest.gate.context import Context
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.process.child import StartFailed
-from toolrest.records import dataclass
 from toolrest.sandbox.denial import launcher_problem
 
 SECONDS = 30.0
@@ -37,8 +38,7 @@ def find_rg(roots: Sequence[str] = ()) -> str | None:
     return bundled_rg(roots) or find_program("rg", roots)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchEnd:
+class SearchEnd(Struct, frozen=True):
     """How a search ended; `stopped` when the caller had enough."""
 
     code: int
@@ -57,8 +57,7 @@ class SearchEnd:
             raise RespondToModel(f"rg failed: {why}")
 
 
-@dataclass(slots=True)
-class Ripgrep:
+class Ripgrep(Struct):
     """One ripgrep to run. `program` None: the usual one."""
 
     program: str | None = None
@@ -142,8 +141,7 @@ def _missing(why: str) -> RespondToModel:
     return RespondToModel(f"failed to launch rg: {why}. Ensure ripgrep is installed and on PATH.")
 
 
-@dataclass(slots=True)
-class SearchRoot:
+class SearchRoot(Struct):
     """Where to search: as it is shown, as it really is, and whether it is a folder."""
 
     shown: str

@@ -14,9 +14,10 @@ from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from toolrest.errors import RespondToModel
 from toolrest.items import Image, JSONObject, ToolOutput
-from toolrest.records import dataclass
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -59,8 +60,7 @@ def format_of(head: bytes) -> str | None:
 _BMP_HEADERS = tuple(size.to_bytes(4, "little") for size in (12, 16, 40, 52, 56, 64, 108, 124))
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedImage:
+class PreparedImage(Struct, frozen=True):
     """A picture as it is sent, and how large the file's own was."""
 
     data: bytes

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
+from msgspec import Struct, field
+
 from toolrest.errors import RespondToModel
 from toolrest.events import McpToolCallBegin, McpToolCallEnd
 from toolrest.gate.context import Context
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 
 
-@dataclass(slots=True)
-class McpReport:
+class McpReport(Struct):
     """The result in the end event."""
 
     result: JSONObject = field(default_factory=lambda: {"Err": "cancelled"})

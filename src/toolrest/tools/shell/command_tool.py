@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolrest.errors import Failure, RespondToModel, SandboxDenied
 from toolrest.gate.context import Context
 from toolrest.gate.tool.args_class import Parameters, extra_of, param
@@ -11,7 +14,6 @@ from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, GitArmed, Launch
-from toolrest.records import dataclass, replace
 from toolrest.tools.files.apply_patch import (
     apply,
     failed,
@@ -34,8 +36,7 @@ PRIVATE = ("/tmp", "/var/tmp")  # noqa: S108 - the sandbox gives every session i
 _PATCH_MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxDescription:
+class SandboxDescription(Struct, frozen=True):
     """What the session's sandbox lets commands do, for the descriptions of the tools."""
 
     mode: str
@@ -307,8 +308,7 @@ class CommandTool(Tool):
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class PatchCall:
+class PatchCall(Struct, frozen=True):
     """A patch found in a command, and the folder it is relative to."""
 
     request: Request

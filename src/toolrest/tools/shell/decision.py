@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 from toolrest.policy.grants.command_keys import RunsHow, command_keys, granted_by
@@ -17,7 +19,6 @@ from toolrest.policy.verdict.outcome import (
 )
 from toolrest.policy.verdict.path_hijack import expose_hijacks
 from toolrest.policy.verdict.verdict import CommandClass
-from toolrest.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from msgspec.structs import replace
+
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.policy.commands.git import LISTING, disarmed_git, listed_names
 from toolrest.policy.launch import GitArmed
-from toolrest.records import replace
 
 _MAX_REPOSITORIES = 16
 _SECONDS = 5

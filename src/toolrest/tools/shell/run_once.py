@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
+
 from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
@@ -13,7 +15,6 @@ from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
-from toolrest.records import dataclass
 from toolrest.tools.shell.command_tool import (
     CommandTool,
     Escalation,
@@ -58,8 +59,7 @@ class OneShotTool(CommandTool):
         return f"Wall time: {seconds:.1f} seconds\naborted by user"
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """What a layout is made of."""
 
     body: str

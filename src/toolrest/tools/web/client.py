@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
+from msgspec import Struct, field
+
 from toolrest.errors import RespondToModel, Timeout
-from toolrest.records import dataclass, field
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.urls import HttpUrl
 
@@ -22,16 +23,14 @@ _HOPS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
+class Caps(Struct, frozen=True):
     """How much and how long."""
 
     size: int = 5_000_000
     seconds: float = 30.0
 
 
-@dataclass(slots=True)
-class Page:
+class Page(Struct):
     """What a server sent. `url` is where the last hop ended."""
 
     url: HttpUrl

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlencode
 
+from msgspec import Struct
+
 from toolrest.errors import RespondToModel
-from toolrest.records import dataclass
 from toolrest.sandbox.network.url_access import parse_web_url
 from toolrest.tools.web.client import Client, Page
 from toolrest.urls import HttpUrl
@@ -35,8 +36,7 @@ class Backend(Protocol):
         """The rows, best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
+class Own(Struct, frozen=True):
     """The user's own function, sync or async: `(query, limit)` to rows."""
 
     function: SearchFunction
@@ -52,8 +52,7 @@ class Own:
         return await found if inspect.isawaitable(found) else found
 
 
-@dataclass(frozen=True, slots=True)
-class SearXNG:
+class SearXNG(Struct, frozen=True):
     """A SearXNG instance with the JSON format switched on."""
 
     url: str
@@ -72,8 +71,7 @@ class SearXNG:
         return _rows(page, ("results",), snippet="content")
 
 
-@dataclass(frozen=True, slots=True)
-class Brave:
+class Brave(Struct, frozen=True):
     """Brave's search API."""
 
     key: str
@@ -92,8 +90,7 @@ class Brave:
         return _rows(page, ("web", "results"), snippet="description")
 
 
-@dataclass(frozen=True, slots=True)
-class Tavily:
+class Tavily(Struct, frozen=True):
     """Tavily's search API."""
 
     key: str

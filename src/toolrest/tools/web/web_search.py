@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from toolrest.errors import RespondToModel
 from toolrest.events import WebSearchBegin, WebSearchEnd
 from toolrest.gate.context import Context
@@ -14,7 +16,6 @@ from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool, ToolKind
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.records import dataclass, field
 from toolrest.sandbox.network.hosts import Allowlist
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import Client
@@ -35,8 +36,7 @@ _LONGEST_QUERY = 1_000
 _TITLE, _URL, _SNIPPET = 200, 2_000, 500
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
+class SearchOptions(Struct, frozen=True):
     """What settings say about searching."""
 
     web: WebOptions = field(default_factory=WebOptions)

@@ -6,6 +6,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
@@ -15,7 +17,6 @@ from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
-from toolrest.records import dataclass, field
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import AGENT, Caps, Client, Page
 from toolrest.urls import HttpUrl
@@ -28,8 +29,7 @@ _KEPT_SECONDS = 600.0
 _MOST_ROBOTS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class WebOptions:
+class WebOptions(Struct, frozen=True):
     """What settings say about the web."""
 
     access: UrlAccess = field(default_factory=UrlAccess)
@@ -39,8 +39,7 @@ class WebOptions:
     """Hosts that are listed, or any with the network on, are reached without asking."""
 
 
-@dataclass(slots=True)
-class Document:
+class Document(Struct):
     """A page's whole text, for reading it in parts."""
 
     url: str

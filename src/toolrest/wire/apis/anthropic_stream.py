@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct, field
+
 from toolrest.items import JSONObject
-from toolrest.records import dataclass, field
 from toolrest.wire.apis.chat_calls import is_object
 from toolrest.wire.apis.responses import count
 from toolrest.wire.client import Parser
@@ -29,8 +30,7 @@ _KINDS = {"text": "message", "tool_use": "function_call", "thinking": "reasoning
 _KINDS["redacted_thinking"] = "reasoning"
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     kind: str
     head: JSONObject
     pieces: list[str] = field(default_factory=list)

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from toolrest.records import dataclass, field
+from msgspec import Struct, field
+
 from toolrest.wire.items.json_text import dumps
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(Struct):
     """One call being assembled: first id and first name win, arguments are joined."""
 
     index: int | None = None

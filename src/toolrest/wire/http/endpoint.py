@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 
-from toolrest.records import dataclass
+from msgspec import Struct
+
 from toolrest.wire.http.error_bodies import error_of_status
 from toolrest.wire.http.transport import (
     Broken,
@@ -28,8 +29,7 @@ _LONGEST_ANSWER: Final = 64 << 20
 _GOODBYE: Final = 0.02
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(Struct):
     """The start of a stream; `headers` are in lower case."""
 
     headers: Mapping[str, str]

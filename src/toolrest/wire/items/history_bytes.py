@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from toolrest.items import JSONObject
-from toolrest.records import dataclass
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import (
     CallIds,
@@ -31,8 +32,7 @@ Messages: TypeAlias = Callable[[Sequence[JSONObject]], list[JSONObject]]
 """Paired items as a wire's messages. Called for stretches that begin with a model's item."""
 
 
-@dataclass(slots=True)
-class Rendered:
+class Rendered(Struct):
     """The messages of a history: what is settled as JSON, joined by commas, and the rest.
 
     `last` is the last settled message, and `last_size` its length at the end of `settled`.
