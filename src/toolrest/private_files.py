@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import stat
+import subprocess
 
 from toolrest.errors import os_words
 
@@ -77,8 +79,6 @@ def remove_tree(folder: str) -> None:
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except RecursionError:  # there are more folders in each other than Python can follow
-        import subprocess
-
         argv = ["/bin/rm", "-rf", "--", folder]
         subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)
 
@@ -156,8 +156,6 @@ def is_first_time(home: str, text: str) -> bool:
 
 def is_locked(path: str) -> bool:
     """Whether a process holds a lock on this file; OSError when it cannot be opened."""
-    import fcntl
-
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

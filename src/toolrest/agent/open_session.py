@@ -16,8 +16,10 @@ from toolrest.agent.history.journal import NoJournal, SessionJournal
 from toolrest.agent.rest import Toolrest
 from toolrest.agent.setup.hooks import agent_hooks
 from toolrest.agent.subagents.delegation import delegate
+from toolrest.config.trust import git_root
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
+from toolrest.wire.providers import model_for
 
 if TYPE_CHECKING:
     from toolrest.agent.history.rollout import Rollout
@@ -88,8 +90,6 @@ def open_session(
 
 def _provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
     def make(config: Config) -> Model:
-        from toolrest.wire.providers import model_for
-
         return model_for(config, environ)
 
     return make
@@ -152,8 +152,6 @@ def _note_differences(session: AgentSession, rollout: Rollout) -> None:
 
 def git_facts(cwd: str) -> JSONObject | None:
     """Branch and commit of the folder, read from git's own files; None outside a repository."""
-    from toolrest.config.trust import git_root
-
     root = git_root(cwd)
     head = _line(os.path.join(root, ".git", "HEAD")) if root else None
     if head is None or root is None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrest.answer import Answer
+from toolrest.config.trust import git_root
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import is_first_time
@@ -84,7 +85,6 @@ class SessionRules:
     @cached_property
     def memory(self) -> Memory:
         """The memory of approvals. Without the user's files no grant outlives the session."""
-        from toolrest.config.trust import git_root
         from toolrest.gate.approval.grants import Grants
         from toolrest.gate.approval.memory import Memory
 

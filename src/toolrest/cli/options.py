@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,8 +74,6 @@ class Choices(Struct):
 
     def unknown_tools(self, rest: Toolrest) -> list[str]:
         """A warning for each name in --tools that means no tool; MCP servers bring theirs later."""
-        from fnmatch import fnmatchcase
-
         names = {name for tool in rest.tools for name in (tool.name, *tool.aliases)}
         asked = [name.strip() for name in (self.tools or "").split(",")]
         return [

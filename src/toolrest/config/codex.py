@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import tomlkit
+
 from toolrest.config.files import read_toml, user_home
 from toolrest.config.keys import Key, flatten, format_key, nest
 from toolrest.config.layer_check import LayerSource, check_layer, pattern_of
@@ -167,8 +169,6 @@ def _why_not(key: Key) -> tuple[Key, str]:
 
 
 def _document(table: Mapping[str, Any]) -> str:
-    import tomlkit
-
     document = tomlkit.document()
     document.add(tomlkit.comment("Taken over from Codex; save as config.toml in $TOOLREST_HOME."))
     simple = {name: value for name, value in table.items() if not isinstance(value, dict)}

@@ -11,6 +11,8 @@ from msgspec import Struct, field
 
 from toolrest.config.files import config_file
 from toolrest.config.keys import Key, flatten, format_key, looks_secret, parse_key, toml_text
+from toolrest.config.layer_check import nearest, pattern_of
+from toolrest.config.schema.aliases import ALIASES
 from toolrest.config.schema.families import (
     Family,
     Truncation,
@@ -101,9 +103,6 @@ class Config(Struct, eq=False, dict=True):
 
     def get(self, dotted: str) -> SettingRow:
         """One setting, by any of its spellings."""
-        from toolrest.config.layer_check import nearest, pattern_of
-        from toolrest.config.schema.aliases import ALIASES
-
         key = parse_key(dotted)
         if key in ALIASES:
             key = ALIASES[key]

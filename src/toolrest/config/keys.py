@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -63,8 +64,6 @@ def _parse_assignment(line: str) -> Any:
 
 def quote(text: str) -> str:
     """A text in double quotes that cannot disturb a terminal."""
-    import json
-
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 

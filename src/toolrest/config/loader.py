@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolrest.config.config import Config, PathLike, Surface
-from toolrest.config.files import config_file, real_path, toolrest_home, user_home
+from toolrest.config.files import (
+    config_file,
+    read_toml,
+    real_path,
+    toolrest_home,
+    unsafe_owner,
+    user_home,
+)
 from toolrest.config.keys import flatten, nest
 from toolrest.config.layer_check import Layer, LayerSource, check_layer
 from toolrest.config.layers import environment_layer, flags_layer, merge, override_layer
@@ -106,8 +113,6 @@ def _default_layer(start: _Start, level: TrustLevel | None) -> Layer:
 
 
 def _file_layer(place: LayerSource) -> Layer | None:
-    from toolrest.config.files import read_toml
-
     raw = read_toml(place.label)
     return None if raw is None else check_layer(raw, place)
 
@@ -231,7 +236,5 @@ def _refuse_approving_project(settings: Settings, project: Sequence[Layer]) -> N
 
 
 def _loose_files(layers: Sequence[Layer]) -> list[str]:
-    from toolrest.config.files import unsafe_owner
-
     users = [layer.label for layer in layers if layer.kind == "user"]
     return [warning for file in users if (warning := unsafe_owner(file))]

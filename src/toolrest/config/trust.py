@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest.config.files import config_file, real_path, toolrest_home
+from toolrest.config.files import config_file, read_toml, real_path, toolrest_home
+from toolrest.config.layer_check import LayerSource, check_layer
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,9 +100,6 @@ def _home(home: str | None) -> str:
 
 
 def _stored(home: str) -> dict[str, Any]:
-    from toolrest.config.files import read_toml
-    from toolrest.config.layer_check import LayerSource, check_layer
-
     file = config_file(home)
     raw = read_toml(file)
     if raw is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import time
@@ -109,8 +110,6 @@ def _make_private(home: str) -> None:
 @contextmanager
 def _locked(home: str) -> Iterator[None]:
     """Lock the file for one writer, else the slower of two would undo the other's change."""
-    import fcntl
-
     path = os.path.join(home, ".config.lock")
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -16,8 +17,6 @@ class ExecCommandOutputDelta(ToolCallDelta, kw_only=True):
 
     def to_json(self) -> JSONObject:
         """The event with the text's bytes in base64 as `chunk`, as clients of Codex expect."""
-        from base64 import b64encode
-
         raw = self.text.encode("utf-8", "surrogatepass")
         return {**super().to_json(), "chunk": b64encode(raw).decode()}
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, read_definitions
 from toolrest.mcp.errors import McpError, McpUnavailable
+from toolrest.mcp.launch import withheld_hint
 from toolrest.mcp.transports.host import Host, Wire, open_wire
 from toolrest.process.wakeup import Wakeup
 
@@ -263,8 +264,6 @@ class Connection:
 
     def _with_hint(self, ending: str) -> str:
         """The reason, with a hint at withheld variables that the program may have needed."""
-        from toolrest.mcp.launch import withheld_hint
-
         return ending + withheld_hint(ending, self.server, self._host.environ)
 
     async def _attend(self, talk: Talk, wire: Wire) -> str:

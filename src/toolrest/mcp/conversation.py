@@ -10,14 +10,26 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
+
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    CreateMessageResult,
+    ElicitResult,
+    ErrorData,
+    Implementation,
+    ListRootsResult,
+    Root,
+)
 
 from toolrest.items import JSONObject
 from toolrest.mcp.errors import McpError, McpRefused, McpTimeout, McpUnavailable
 
 if TYPE_CHECKING:
-    from mcp.client.session import ClientSession
-    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-
     from toolrest.mcp.servers import Server
     from toolrest.mcp.transports.host import Host, Wire
 
@@ -44,9 +56,6 @@ class Talk:
 
     async def hello(self) -> None:
         """Initialize the session, in the newer way for servers that know only that."""
-        from mcp.shared.exceptions import MCPError
-        from mcp_types import CONNECTION_CLOSED
-
         try:
             await self._session.initialize()
         except MCPError as error:
@@ -76,9 +85,6 @@ class Talk:
         on_progress: OnProgress | None = None,
     ) -> JSONObject:
         """Send a request and wait. Progress restarts the time, up to `at_most`; then McpTimeout."""
-        from mcp.shared.exceptions import MCPError
-        from mcp_types import CONNECTION_CLOSED
-
         loop = asyncio.get_running_loop()
         last = loop.time() + max(seconds, at_most or seconds)
         try:
@@ -170,10 +176,6 @@ async def talk_over(
     wire: Wire, server: Server, host: Host, on_notice: Callable[[str], None]
 ) -> AsyncIterator[Talk]:
     """A session over open streams; `on_notice` gets the methods of the server's notifications."""
-    from mcp.client.session import ClientSession
-    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-    from mcp_types import Implementation
-
     answers = Answers(server, host)
 
     async def on_message(message: Any) -> None:
@@ -206,16 +208,10 @@ class Answers:
 
     async def roots(self, context: Any) -> Any:
         """The session's workspace, as the only root."""
-        from urllib.parse import quote
-
-        from mcp_types import ListRootsResult, Root
-
         return ListRootsResult(roots=[Root(uri=f"file://{quote(p)}") for p in self._host.roots])
 
     async def elicit(self, context: Any, params: Any) -> Any:
         """Pass an elicitation to the user; refuse it where no user can be asked."""
-        from mcp_types import ElicitResult
-
         if self._host.ask is None:
             return _refusal("no user can be asked here")
         asked = params.model_dump(by_alias=True, exclude_none=True)
@@ -229,8 +225,6 @@ class Answers:
 
     async def sample(self, context: Any, params: Any) -> Any:
         """Pass a request for a completion to the agent, which asks the user for approval first."""
-        from mcp_types import CreateMessageResult
-
         if self._host.sample is None:
             return _refusal("no model is available to servers here")
         asked = params.model_dump(by_alias=True, exclude_none=True, mode="json")
@@ -243,6 +237,4 @@ class Answers:
 
 
 def _refusal(message: str) -> Any:
-    from mcp_types import INVALID_REQUEST, ErrorData
-
     return ErrorData(code=INVALID_REQUEST, message=message)

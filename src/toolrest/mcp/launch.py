@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -90,8 +91,6 @@ def _is_code(path: str) -> bool:
 
 
 def _hash(path: str) -> str:
-    import hashlib
-
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]

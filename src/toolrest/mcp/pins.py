@@ -6,6 +6,7 @@ holds no values of the user's variables or headers, only their names.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from msgspec import Struct, field
 
 from toolrest.config.files import read_text
 from toolrest.config.secrets import is_secret_name
+from toolrest.config.write import replace_file
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, digest
@@ -103,8 +105,6 @@ class Pins(Struct):
             self._pins = {}
 
     def _save(self) -> None:
-        from toolrest.config.write import replace_file
-
         rows = {key: {"launch": p.launch, "tools": p.tools} for key, p in self._pins.items()}
         text = json.dumps({"version": _VERSION, "servers": rows}, indent=1, sort_keys=True)
         make_private(os.path.dirname(self.path))
@@ -207,8 +207,6 @@ def _lines(value: Any) -> list[str]:
 
 
 def _diff(old: list[str], new: list[str]) -> str:
-    import difflib
-
     # The first two lines are the names of two files. Nothing else is left out or cut: an approval
     # covers only what it showed.
     lines = list(difflib.unified_diff(old, new, lineterm="", n=1))[2:]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolrest.config.keys import looks_secret
 from toolrest.config.secrets import key_variables
 from toolrest.mcp.errors import McpError
-from toolrest.mcp.json_files import expand, variables_in
+from toolrest.mcp.json_files import expand, project_servers, variables_in
 from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
@@ -88,8 +88,6 @@ def configured(config: Config, environ: Mapping[str, str], workspace: str) -> Co
     }
     found = Configured({})
     if _may_have_file(workspace):
-        from toolrest.mcp.json_files import project_servers
-
         for name, row, file in project_servers(workspace, config.trusted, found.warnings):
             if name in rows:
                 found.warnings.append(f"{file}: {name} is left out; you have a server of that name")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from toolrest.config.files import read_text
+from toolrest.config.write import replace_file
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, digest, read_definitions
@@ -90,8 +91,6 @@ class ToolCache:
         return rows if isinstance(rows, dict) else {}
 
     def _write(self, rows: JSONObject) -> None:
-        from toolrest.config.write import replace_file
-
         text = json.dumps({"version": _VERSION, "toolsByServer": rows})
         try:
             make_private(os.path.dirname(self.path))

@@ -19,14 +19,15 @@ from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.process.wakeup import uncancelled
+from toolrest.sandbox.backends.container import ContainerOptions, client_env
+from toolrest.sandbox.confine import Backend, Confined, Sandbox
+from toolrest.sandbox.denial import blocked_words, disturbed
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
 
 if TYPE_CHECKING:
-    from toolrest.sandbox.backends.container import ContainerOptions
-    from toolrest.sandbox.confine import Backend, Confined, Sandbox
     from toolrest.sandbox.network.proxy import NetworkProxy
     from toolrest.sandbox.network.tunnel import Blocked
-    from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
 
 
 class Confinement(Struct, frozen=True):
@@ -94,8 +95,6 @@ class Enclosure:
         return self.policy if self.is_confined else self._policy(self._files.read_only())
 
     def _policy(self, files: PathPolicy) -> SandboxPolicy:
-        from toolrest.sandbox.policy import SandboxPolicy
-
         return SandboxPolicy.from_paths(
             files,
             self._session_dir,
@@ -112,8 +111,6 @@ class Enclosure:
     def sandbox(self) -> Sandbox:
         """The session's sandbox, made on first use."""
         if self._box is None:
-            from toolrest.sandbox.confine import Sandbox
-
             self._box = Sandbox(
                 self.policy,
                 backend=self._confinement.backend,
@@ -161,8 +158,6 @@ class Enclosure:
         what that raises is for `refusal`.
         """
         if outside or not self.is_confined:
-            from toolrest.sandbox.confine import Confined
-
             return Confined(command, "none")
         try:
             return self.sandbox.confine(command, late=late)
@@ -177,8 +172,6 @@ class Enclosure:
 
     def blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
         """A message for the model when the sandbox caused a failure, else None."""
-        from toolrest.sandbox.denial import blocked_words
-
         hosts, self._turned_away = self._turned_away, []
         if backend in ("none", "external"):
             return None
@@ -189,8 +182,6 @@ class Enclosure:
         """A note when the sandbox could not be made this time, so that nothing was run."""
         if backend != "bubblewrap" or code != 1:
             return ()
-        from toolrest.sandbox.denial import disturbed
-
         return disturbed(text, code)
 
     async def aclose(self) -> None:
@@ -255,6 +246,4 @@ class ContainerStops:
             await asyncio.wait(tuple(self._tasks))
 
     async def _stop(self, argv: tuple[str, ...]) -> None:
-        from toolrest.sandbox.backends.container import client_env
-
         await run(self._owner, Command(argv, "/", client_env()), time_limit=_PATIENCE)

@@ -13,7 +13,6 @@ import errno
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -23,10 +22,8 @@ from toolrest.process.helper_request import close_all
 from toolrest.process.owner import Owner
 from toolrest.process.wakeup import uncancelled
 from toolrest.running.confinement import Enclosure
+from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.errors import SandboxUnavailable
-
-if TYPE_CHECKING:
-    from toolrest.sandbox.confine import Confined, Sandbox
 
 
 class Searches:
@@ -65,8 +62,6 @@ class Searches:
             await asyncio.to_thread(self._choose)
             self._is_chosen = True
         if self._is_bare:
-            from toolrest.sandbox.confine import Confined
-
             return Confined(command, "none")
         return self._sandbox.confine(command, late=True)
 
@@ -86,8 +81,6 @@ class Searches:
 
     @cached_property
     def _sandbox(self) -> Sandbox:
-        from toolrest.sandbox.confine import Sandbox
-
         session = self._enclosure.view
         policy = replace(
             session,

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import cache
+from subprocess import DEVNULL, TimeoutExpired, run
 
 from toolrest.own_code import own_places
 from toolrest.policy.paths.names import inside, unique
@@ -133,8 +134,6 @@ def signal_launchers() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _runs(argv: Sequence[str]) -> bool:
-    from subprocess import DEVNULL, TimeoutExpired, run
-
     try:
         env = {"PATH": os.defpath}
         return run(argv, stdin=DEVNULL, capture_output=True, timeout=10, env=env).returncode == 0

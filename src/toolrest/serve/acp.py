@@ -13,12 +13,34 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from acp.exceptions import RequestError
+from acp.helpers import update_agent_message_text, update_user_message_text
+from acp.schema import (
+    AcceptElicitationResponse,
+    AgentCapabilities,
+    AllowedOutcome,
+    CloseSessionResponse,
+    ElicitationFormSessionMode,
+    Implementation,
+    InitializeResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PermissionOption,
+    PromptCapabilities,
+    PromptResponse,
+    ToolCallUpdate,
+)
 from msgspec import Struct
 
+from toolrest import __version__
+from toolrest.agent.history.history import is_user_turn, message, message_text
 from toolrest.errors import ToolrestError
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.items import JSONObject
+from toolrest.policy.terminal_safe import display_safe
+from toolrest.serve import user_form
 from toolrest.serve.acp_updates import Updates
+from toolrest.serve.elicit import can_show, once
 
 if TYPE_CHECKING:
     from acp.interfaces import Client
@@ -70,15 +92,6 @@ class EditorAgent:
         self, protocol_version: int, client_capabilities: Any = None, **_: Any
     ) -> Any:
         """Agree on a version and return the agent's capabilities."""
-        from acp.schema import (
-            AgentCapabilities,
-            Implementation,
-            InitializeResponse,
-            PromptCapabilities,
-        )
-
-        from toolrest import __version__
-
         forms = getattr(client_capabilities, "elicitation", None)
         self._shows_forms = getattr(forms, "form", None) is not None
         return InitializeResponse(
@@ -101,8 +114,6 @@ class EditorAgent:
         **_: Any,
     ) -> Any:
         """Open a session in a folder."""
-        from acp.schema import NewSessionResponse
-
         session = self._start(cwd, additional_directories, mcp_servers, None)
         return NewSessionResponse(session_id=session.thread_id)
 
@@ -115,8 +126,6 @@ class EditorAgent:
         **_: Any,
     ) -> Any:
         """Open an earlier session and show its messages."""
-        from acp.schema import LoadSessionResponse
-
         session = self._start(cwd, additional_directories, mcp_servers, session_id)
         for update in _replayed(session):
             await self._connected.session_update(session_id=session_id, update=update)
@@ -124,8 +133,6 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> Any:
         """Run one turn, sending updates to the editor."""
-        from acp.schema import PromptResponse
-
         session = self._session(session_id)
         updates = Updates(session.rest.gate.services.files.cwd)
         queue: asyncio.Queue[Any] = asyncio.Queue()
@@ -149,8 +156,6 @@ class EditorAgent:
 
     async def close_session(self, session_id: str, **_: Any) -> Any:
         """End a session."""
-        from acp.schema import CloseSessionResponse
-
         session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.aclose()
@@ -165,8 +170,6 @@ class EditorAgent:
         return self._client
 
     def _session(self, session_id: str) -> AgentSession:
-        from acp.exceptions import RequestError
-
         if session_id not in self._sessions:
             raise RequestError.invalid_params({"sessionId": f"there is no session {session_id}"})
         return self._sessions[session_id]
@@ -174,8 +177,6 @@ class EditorAgent:
     def _start(
         self, cwd: str, folders: list[str] | None, servers: list[Any] | None, resume: str | None
     ) -> AgentSession:
-        from acp.exceptions import RequestError
-
         if not os.path.isabs(cwd) or not os.path.isdir(cwd):
             raise RequestError.invalid_params({"cwd": f"{cwd} is not an absolute folder"})
         channel = _FormChannel(self) if self._shows_forms else _Channel(self)
@@ -197,8 +198,6 @@ class EditorAgent:
                     await self._connected.session_update(session_id=session_id, update=update)
 
     async def _send_text(self, session_id: str, text: str) -> None:
-        from acp.helpers import update_agent_message_text
-
         with contextlib.suppress(ConnectionError):
             await self._connected.session_update(
                 session_id=session_id, update=update_agent_message_text(text)
@@ -208,10 +207,6 @@ class EditorAgent:
         self, session_id: str, asked: UserQuestions
     ) -> dict[str, tuple[str, ...]] | None:
         """Ask a model's questions in a form of the editor; None when it is declined."""
-        from acp.schema import AcceptElicitationResponse, ElicitationFormSessionMode
-
-        from toolrest.serve import user_form
-
         user_form.check(asked)
         mode = ElicitationFormSessionMode.model_validate(
             {
@@ -227,11 +222,6 @@ class EditorAgent:
 
     async def ask(self, session_id: str, request: ApprovalRequest) -> Review | None:
         """Ask for approval of a call as a choice in the editor; None when it cannot be shown."""
-        from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
-
-        from toolrest.policy.terminal_safe import display_safe
-        from toolrest.serve.elicit import can_show, once
-
         if not can_show(request):
             return None
         options = [
@@ -305,8 +295,6 @@ def _reason(result: TurnResult) -> Any:
 
 
 def _message(blocks: list[Any]) -> JSONObject:
-    from toolrest.agent.history.history import message
-
     return message("user", *(part for part in map(_part, blocks) if part))
 
 
@@ -327,10 +315,6 @@ def _part(block: Any) -> str | JSONObject:
 
 
 def _replayed(session: AgentSession) -> list[Any]:
-    from acp.helpers import update_agent_message_text, update_user_message_text
-
-    from toolrest.agent.history.history import is_user_turn, message_text
-
     shown: list[Any] = []
     for item in session.history.items:
         if item.get("type") != "message":

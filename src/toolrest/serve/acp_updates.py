@@ -7,6 +7,19 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from acp.helpers import (
+    plan_entry,
+    start_tool_call,
+    text_block,
+    tool_content,
+    tool_diff_content,
+    update_agent_message_text,
+    update_agent_thought_text,
+    update_plan,
+    update_tool_call,
+)
+from acp.schema import ToolCallLocation
+
 from toolrest.agent.conversation.events import AgentMessage, AgentMessageDelta, AgentReasoningDelta
 from toolrest.events import (
     Event,
@@ -38,28 +51,19 @@ class Updates:
             yield from handler(self, event)
 
     def _delta(self, event: AgentMessageDelta) -> Iterator[Any]:
-        from acp.helpers import update_agent_message_text
-
         self._streamed += event.delta
         yield update_agent_message_text(event.delta)
 
     def _message(self, event: AgentMessage) -> Iterator[Any]:
-        from acp.helpers import update_agent_message_text
-
         rest = event.message.removeprefix(self._streamed) if self._streamed else event.message
         streamed, self._streamed = self._streamed, ""
         if rest and not (streamed and rest == event.message):
             yield update_agent_message_text(rest)
 
     def _thought(self, event: AgentReasoningDelta) -> Iterator[Any]:
-        from acp.helpers import update_agent_thought_text
-
         yield update_agent_thought_text(event.delta)
 
     def _begin(self, event: ToolCallBegin) -> Iterator[Any]:
-        from acp.helpers import start_tool_call
-        from acp.schema import ToolCallLocation
-
         icon: Any = event.icon  # tools use this protocol's kinds
         given = _arguments(event.arguments)
         path = next((given[key] for key in ("file_path", "path", "dir_path") if key in given), None)
@@ -74,22 +78,16 @@ class Updates:
         )
 
     def _output(self, event: ToolCallDelta) -> Iterator[Any]:
-        from acp.helpers import text_block, tool_content, update_tool_call
-
         seen = (self._outputs.get(event.call_id, "") + event.text)[-_SHOWN:]
         self._outputs[event.call_id] = seen
         yield update_tool_call(event.call_id, content=[tool_content(text_block(seen))])
 
     def _patch(self, event: PatchApplyBegin) -> Iterator[Any]:
-        from acp.helpers import update_tool_call
-
         self._with_diff.add(event.call_id)
         diffs = [self._diff(path, change) for path, change in event.changes.items()]
         yield update_tool_call(event.call_id, content=[diff for diff in diffs if diff])
 
     def _diff(self, path: str, change: Any) -> Any:
-        from acp.helpers import text_block, tool_content, tool_diff_content
-
         full = os.path.join(self._cwd, path)
         kind = change.get("type") if isinstance(change, dict) else None
         if kind == "add":
@@ -100,8 +98,6 @@ class Updates:
         return tool_content(text_block(f"{full}\n{diff}")) if diff else None
 
     def _end(self, event: ToolCallEnd) -> Iterator[Any]:
-        from acp.helpers import text_block, tool_content, update_tool_call
-
         self._outputs.pop(event.call_id, None)
         failed = event.failure is not None or event.success is False
         keeps_diff = event.call_id in self._with_diff and not failed
@@ -113,8 +109,6 @@ class Updates:
         )
 
     def _plan(self, event: PlanUpdate) -> Iterator[Any]:
-        from acp.helpers import plan_entry, update_plan
-
         entries = [plan_entry(step["step"], status=step["status"]) for step in event.plan]
         yield update_plan(entries)
 

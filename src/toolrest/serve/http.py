@@ -10,6 +10,10 @@ import secrets
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
+import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import Response
+
 from toolrest.errors import ConfigError
 from toolrest.private_files import make_private
 
@@ -72,8 +76,6 @@ class BearerOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 401."""
         if scope["type"] == "http" and not self._allowed(scope):
-            from starlette.responses import Response
-
             message = "a bearer token is required\n"
             refusal = Response(message, 401, {"WWW-Authenticate": 'Bearer realm="toolrest"'})
             await refusal(scope, receive, send)
@@ -92,8 +94,6 @@ def _normal(header: bytes) -> bytes:
 
 def application(tools: ToolServer, host: str, port: int, token: str) -> ASGIApp:
     """The ASGI application: token first, then Host and Origin, then the protocol."""
-    from mcp.server.transport_security import TransportSecuritySettings
-
     names = ["127.0.0.1", "localhost", "[::1]"] if is_loopback(host) else [_bracketed(host)]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
@@ -126,8 +126,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 async def serve(app: ASGIApp, sock: socket.socket) -> None:
     """Serve until the process is asked to stop."""
-    import uvicorn
-
     config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
     server = uvicorn.Server(config)
     await server.serve(sockets=[sock])

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from msgspec.structs import replace
+
 if TYPE_CHECKING:
     from toolrest.config import Config
 
@@ -52,8 +54,6 @@ def narrowed(
 
 
 def _with(config: Config, writable_roots: list[str], mode: str) -> Config:
-    from msgspec.structs import replace
-
     settings = config.value
     writable = settings.sandbox_workspace_write.replace(writable_roots=tuple(writable_roots))
     value = settings.replace(sandbox_workspace_write=writable, sandbox_mode=mode)

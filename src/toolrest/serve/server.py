@@ -7,11 +7,19 @@ gate as a model's would, and its output goes back as an MCP result.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+
+from toolrest import __version__
 from toolrest.errors import Rejected
 from toolrest.events import Event, ToolCallDelta, ToolCallProgress
 from toolrest.items import Answered, FunctionCall
@@ -19,11 +27,10 @@ from toolrest.serve import elicit as asking
 from toolrest.serve import roots
 from toolrest.serve.call_rounds import CallRound, FormQuestion
 from toolrest.serve.mcp_specs import offered
+from toolrest.wire.items.encode import encode
 
 if TYPE_CHECKING:
-    import mcp_types as types
     from mcp.server.context import ServerRequestContext
-    from mcp.server.lowlevel import Server
 
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
@@ -74,11 +81,6 @@ class ToolServer:
 
     def server(self) -> Server[Any]:
         """The SDK's server, ready for a transport."""
-        import mcp_types as types
-        from mcp.server.lowlevel import Server
-
-        from toolrest import __version__
-
         server: Server[Any] = Server(
             "toolrest",
             version=__version__,
@@ -102,17 +104,12 @@ class ToolServer:
     # Requests
 
     async def _list(self, ctx: Ctx, params: Any) -> types.ListToolsResult:
-        import mcp_types as types
-
         asks = asking.can_ask(ctx.session.client_capabilities)
         return types.ListToolsResult.model_validate({"tools": offered(self.main, asks=asks)})
 
     async def _call(
         self, ctx: Ctx, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        import anyio
-        import mcp_types as types
-
         given = params.input_responses or {}
         try:
             if params.request_state and params.request_state in self._pending:
@@ -155,8 +152,6 @@ class ToolServer:
         self, call: CallRound, question: FormQuestion[Any], params: types.CallToolRequestParams
     ) -> types.InputRequiredResult:
         """Return the question as the result, for clients that take no requests and call again."""
-        import mcp_types as types
-
         state = secrets.token_urlsafe(32)
         self._pending[state] = (call, question, _identity(params))
         loop = asyncio.get_running_loop()
@@ -165,8 +160,6 @@ class ToolServer:
         return types.InputRequiredResult(input_requests=wanted, request_state=state)
 
     def _resume(self, params: types.CallToolRequestParams) -> CallRound:
-        import mcp_types as types
-
         call, question, identity = self._pending[params.request_state or ""]
         if identity != _identity(params):
             raise Rejected("this request state belongs to a call with other arguments")
@@ -194,8 +187,6 @@ class ToolServer:
         return self._sessions[folders]
 
     async def _session_for(self, ctx: Ctx, given: Any) -> Toolrest:
-        import mcp_types as types
-
         capabilities = ctx.session.client_capabilities
         if capabilities is None or capabilities.roots is None:
             return self._session(None)
@@ -219,10 +210,6 @@ def _connection(ctx: Ctx) -> str:
 
 
 async def _list_roots(ctx: Ctx) -> tuple[str, ...]:
-    import mcp_types as types
-    from mcp.shared.exceptions import MCPError
-    from mcp.shared.message import ServerMessageMetadata
-
     try:
         found = await ctx.session.send_request(
             types.ListRootsRequest(),
@@ -238,8 +225,6 @@ async def _list_roots(ctx: Ctx) -> tuple[str, ...]:
 
 
 async def _elicit(ctx: Ctx, question: FormQuestion[Any]) -> types.ElicitResult | None:
-    from mcp.shared.exceptions import MCPError
-
     asked = question.form()
     try:
         return await ctx.session.elicit_form(
@@ -277,20 +262,12 @@ def _report_progress(call: CallRound, ctx: Ctx) -> Callable[[], None]:
 
 
 def _identity(params: types.CallToolRequestParams) -> str:
-    import json
-
     return json.dumps([params.name, params.arguments or {}], sort_keys=True)
 
 
 def _result(answered: Answered) -> types.CallToolResult:
-    import mcp_types as types
-
-    from toolrest.wire.items.encode import encode
-
     return types.CallToolResult.model_validate(encode([answered])[0])
 
 
 def _refusal(text: str) -> types.CallToolResult:
-    import mcp_types as types
-
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from toolrest.items import JSONObject, Wire
 from toolrest.testing.script import (
     Call,
@@ -170,6 +172,4 @@ def _usage(reply: Reply) -> Usage:
 
 
 def _copy(request: ModelRequest) -> ModelRequest:
-    from msgspec.structs import replace
-
     return replace(request, items=list(request.items), tools=list(request.tools))

@@ -19,6 +19,7 @@ from toolrest.errors import Failure, RespondToModel, ToolDefinitionError
 from toolrest.events import DynamicToolCallRequest
 from toolrest.gate.context import Context
 from toolrest.gate.decision.decide import Decision
+from toolrest.gate.schema.for_wire import normalise
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.registry import Registry
 from toolrest.gate.tool.tool import Group, Tool
@@ -158,8 +159,6 @@ def _name(name: object) -> str:
 
 
 def _schema(spec: Mapping[str, Any], name: str) -> JSONObject:
-    from toolrest.gate.schema.for_wire import normalise
-
     given = spec.get("inputSchema", spec.get("input_schema", {"type": "object"}))
     try:
         if not isinstance(given, Mapping):

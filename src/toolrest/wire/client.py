@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.http.endpoint import Http, Opened, drain
+from toolrest.wire.http.error_bodies import rate_limits
 from toolrest.wire.http.sse import Events, TooLarge
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import (
@@ -133,8 +135,6 @@ class HttpModel(ABC):
         """The events in the reply's headers."""
         if not any(name.startswith("x-codex-") for name in headers):
             return
-        from toolrest.wire.http.error_bodies import rate_limits
-
         snapshot = rate_limits(headers)
         if snapshot:
             yield RateLimits(snapshot)
@@ -247,8 +247,6 @@ def header_value(text: str) -> str:
 
 def user_agent() -> str:
     """The value of the user-agent header."""
-    import sys
-
     # For import-linter, importing the package means importing all that it offers.
     version = sys.modules["toolrest"].__version__
     python = ".".join(map(str, sys.version_info[:2]))

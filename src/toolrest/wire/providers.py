@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from toolrest.config.schema.model_limits import model_info
 from toolrest.errors import ConfigError
 from toolrest.urls import parse_url
+from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, ModelWire, Profile, Provider
@@ -112,8 +114,6 @@ def client_for(provider: Provider, model: str, *, reasons: bool = False) -> Http
     info = model_info(model)
     window = info.context_window
     if provider.wire == "responses":
-        from toolrest.wire.apis.responses import ResponsesModel
-
         return ResponsesModel(provider, model, context_window=window, reasons=reasons)
     if provider.wire == "chat":
         from toolrest.wire.apis.chat import ChatModel
@@ -281,8 +281,6 @@ def _usual(base_url: str, wire: ModelWire) -> Profile:
 
 def _is_near(host: str) -> bool:
     """Whether a host is this one or in the same network, where people run their own models."""
-    import ipaddress
-
     if host == "localhost" or host.endswith((".local", ".internal", ".lan")):
         return True
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
 
 from toolrest.agent.conversation.events import ContextCompacted, StreamError
 from toolrest.agent.conversation.model_request import ModelReply, ModelRequestRun
@@ -173,9 +174,6 @@ class Loop:
 
     async def _ask_plainly(self, items: Sequence[JSONObject]) -> str:
         """Make a request without tools; returns the last text of the reply."""
-        from contextlib import aclosing
-        from typing import Any, cast
-
         session = self.session
         request = session.request(self._turn.id, None, items=items, plain=True)
         text = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,6 +17,8 @@ from toolrest.agent.history.history import History, message
 from toolrest.errors import ConfigError, Rejected
 from toolrest.items import JSONObject
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.process.shells.shells import Shells
+from toolrest.tools.images.pictures import format_of
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
@@ -198,8 +201,6 @@ class Opening(Struct):
 
     def environment(self) -> str:
         """The environment: working folder, shell, date and time zone."""
-        from datetime import datetime
-
         now = datetime.now().astimezone()
         facts = {
             "cwd": self.files.cwd,
@@ -221,8 +222,6 @@ def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
     A user of the library has named the workspace, so its AGENTS.md counts unless the folder is
     marked untrusted; the command line passes `trusted`, False for an unknown folder.
     """
-    from toolrest.process.shells.shells import Shells
-
     config, settings = rest.config, rest.settings
     files = rest.gate.services.files
     docs = ProjectDocs(
@@ -254,8 +253,6 @@ def prompt_items(text: str, images: Sequence[str] = ()) -> list[JSONObject]:
 
 def image_url(path: str) -> str:
     """An image file as a `data:` URL; ConfigError when models do not take it."""
-    from toolrest.tools.images.pictures import format_of
-
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)

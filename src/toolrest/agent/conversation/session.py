@@ -13,23 +13,28 @@ from toolrest import events
 from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.agent.conversation.loop import ABORTED, Loop
 from toolrest.agent.conversation.preload import WarmUp
+from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
 from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult
 from toolrest.agent.conversation.usage import Accounting, Budget
-from toolrest.agent.history.history import History, message, message_text, output_item
+from toolrest.agent.history.history import (
+    History,
+    message,
+    message_text,
+    output_item,
+    without_images,
+)
 from toolrest.agent.history.journal import NoJournal, SessionJournal
 from toolrest.agent.history.tokens import text_tokens, usage_json
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import Event
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
-from toolrest.wire.model import ModelRequest, Usage
+from toolrest.wire.model import Model, ModelRequest, Usage
 
 if TYPE_CHECKING:
-    from toolrest.agent.conversation.prompt import Opening
     from toolrest.agent.rest import Toolrest
     from toolrest.agent.subagents.subagents import SubAgents
     from toolrest.gate.output.redact import Redactor
-    from toolrest.wire.model import Model
 
 Prompt: TypeAlias = "str | Sequence[JSONObject]"
 """A text, or message items (`conversation.prompt` makes them of a text with images)."""
@@ -68,8 +73,6 @@ class AgentSession:
         hooks: SessionHooks | None = None,
         agents: SubAgents | None = None,
     ) -> None:
-        from toolrest.agent.conversation.prompt import base_instructions, opening_for
-
         self.rest = rest
         self.model = model
         self.journal = journal if journal is not None else NoJournal()
@@ -354,8 +357,6 @@ class AgentSession:
 
         Left in, they would fail every request from now on. False when there are none.
         """
-        from toolrest.agent.history.history import without_images
-
         items = without_images(self.history.items)
         if items is None:
             return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -81,8 +82,6 @@ class SessionJournal:
             self._waiting.append(b"\n")
 
     def _lock(self) -> None:
-        import fcntl
-
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

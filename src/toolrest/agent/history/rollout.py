@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from toolrest.agent.history.compaction import condensed
 from toolrest.agent.history.history import is_user_turn
 from toolrest.agent.history.tokens import usage_from
 from toolrest.errors import ConfigError
@@ -57,8 +58,6 @@ class Rollout(Struct):
         if isinstance(replacement, list):
             self.items = [item for item in replacement if isinstance(item, dict)]
             return
-        from toolrest.agent.history.compaction import condensed
-
         self.items = condensed([], self.items, str(payload.get("message", "")))
 
     def _event(self, payload: JSONObject) -> None:

@@ -8,16 +8,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.agent.path_policy import shared_tmp
+from toolrest.agent.user_rules import kept_from_writing
+from toolrest.mcp.definitions import digest
 from toolrest.mcp.errors import McpUnavailable
+from toolrest.mcp.launch import command_of, with_own_byte_code
+from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import remove_tree
+from toolrest.sandbox.confine import Confined, Sandbox
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.policy import Network, SandboxPolicy
 
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.mcp.servers import Server
-    from toolrest.policy.paths.policy import PathPolicy
-    from toolrest.sandbox.confine import Confined, Sandbox
     from toolrest.sandbox.network.proxy import NetworkProxy
-    from toolrest.sandbox.policy import Network
 
 
 class ServerBoxes:
@@ -35,10 +39,6 @@ class ServerBoxes:
 
     async def confine(self, server: Server) -> Confined:
         """The server's command, ready to start; never outside the sandbox by accident."""
-        from toolrest.mcp.launch import command_of, with_own_byte_code
-        from toolrest.sandbox.confine import Confined
-        from toolrest.sandbox.errors import SandboxUnavailable
-
         roots = self._files.writable_roots if self._files.mode == "workspace-write" else ()
         command = command_of(server, self._files.workspace, self._environ, roots)
         command = with_own_byte_code(command, os.path.join(self._cache(server), "byte-code"))
@@ -52,14 +52,9 @@ class ServerBoxes:
             raise McpUnavailable(str(error)) from None
 
     def _cache(self, server: Server) -> str:
-        from toolrest.mcp.definitions import digest
-
         return os.path.join(self._config.home, "mcp", "cache", digest(server.name)[:16])
 
     async def _box(self, server: Server) -> Sandbox:
-        from toolrest.sandbox.confine import Sandbox
-        from toolrest.sandbox.policy import SandboxPolicy
-
         settings = self._config.value
         slug = os.path.basename(self._cache(server))
         network = network_of(server)
@@ -92,9 +87,6 @@ class ServerBoxes:
     def _paths(self, server: Server) -> PathPolicy:
         if not server.row.writable_roots:
             return self._files
-        from toolrest.agent.user_rules import kept_from_writing
-        from toolrest.policy.paths.policy import PathPolicy
-
         settings = self._config.value
         roots = (*settings.sandbox_workspace_write.writable_roots, *server.row.writable_roots)
         return PathPolicy(

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from toolrest.config.schema.model_limits import model_info
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.output.truncate import BYTES_PER_TOKEN
 from toolrest.tools.catalog import is_on
+from toolrest.tools.mcp.tool import McpTool
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from toolrest.gate.tool.tool import Tool
     from toolrest.mcp.definitions import Definition
     from toolrest.mcp.servers import Server
-    from toolrest.tools.mcp.tool import McpTool
     from toolrest.tools.tool_search import ToolSearch
 
 
@@ -90,8 +91,6 @@ def _size(tool: McpTool) -> int:
 
 
 def _window(config: Config) -> int:
-    from toolrest.config.schema.model_limits import model_info
-
     settings = config.value
     known = model_info(settings.model).context_window if settings.model else None
     return settings.model_context_window or known or UNKNOWN_WINDOW
@@ -145,8 +144,6 @@ class OfferedTools:
         return any(is_on(name, settings) for name in spellings)
 
     def _add(self, definition: Definition, server: Server, *, checked: bool) -> None:
-        from toolrest.tools.mcp.tool import McpTool
-
         tool = McpTool(definition, server)
         try:
             if not checked:

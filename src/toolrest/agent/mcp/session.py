@@ -8,27 +8,27 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolrest import events
+from toolrest import __version__, events
 from toolrest.agent.mcp.confine import ServerBoxes
 from toolrest.agent.mcp.offered import OfferedTools
 from toolrest.agent.mcp.server_requests import ServerQuestions
 from toolrest.agent.mcp.trust import Trust
 from toolrest.errors import ToolrestError
-from toolrest.events import McpServerState
+from toolrest.events import Event, McpServerState
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.pool import HEAD_START, Pool
 from toolrest.mcp.tool_cache import ToolCache
 from toolrest.mcp.transports.host import Host
+from toolrest.process.owner import Owner
+from toolrest.sandbox.network.hosts import Allowlist, parse_host
 
 if TYPE_CHECKING:
     from toolrest.config import Config
-    from toolrest.events import Event
     from toolrest.gate.context import Services
     from toolrest.gate.tool.registry import Registry
     from toolrest.mcp.connection import Connection
     from toolrest.mcp.pins import Changes
     from toolrest.mcp.servers import Configured, Server
-    from toolrest.process.owner import Owner
 
 _log = logging.getLogger("toolrest")
 
@@ -44,8 +44,6 @@ class McpSession:
         registry: Registry,
         environ: Mapping[str, str],
     ) -> None:
-        from toolrest import __version__
-
         self._config = config
         self._services = services
         self._boxes = ServerBoxes(config, services.files, services.session_id, environ)
@@ -120,8 +118,6 @@ class McpSession:
     def _own(self) -> Owner:
         """The owner of the servers' processes: a helper of their own, started with the first."""
         if self._owner is None:
-            from toolrest.process.owner import Owner
-
             self._owner = Owner()
         return self._owner
 
@@ -130,8 +126,6 @@ class McpSession:
         allowed = self._config.value.tool_security.allowed_network_domains
         if server.host is None or not allowed:
             return None
-        from toolrest.sandbox.network.hosts import Allowlist, parse_host
-
         if Allowlist(allowed).allows_name(parse_host(server.host), server.port):
             return None
         return (

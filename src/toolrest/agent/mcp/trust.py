@@ -15,6 +15,7 @@ from toolrest.gate.approval.request import ApprovalRequest
 from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError
+from toolrest.mcp.launch import command_of, writable_files
 from toolrest.mcp.pins import (
     Changes,
     Pin,
@@ -25,6 +26,7 @@ from toolrest.mcp.pins import (
     launch_record,
     tool_diff,
 )
+from toolrest.mcp.sources import source_hashes
 from toolrest.policy.effects import Effects, Risk
 from toolrest.policy.terminal_safe import display_safe
 
@@ -90,9 +92,6 @@ class Trust:
     def _record(self, server: Server) -> JSONObject:
         if not server.argv:
             return launch_record(server, None)
-        from toolrest.mcp.launch import command_of, writable_files
-        from toolrest.mcp.sources import source_hashes
-
         files = self._services.files
         roots = files.writable_roots if files.mode == "workspace-write" else ()
         try:

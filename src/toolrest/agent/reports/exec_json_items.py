@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -279,8 +280,6 @@ def _values(arguments: str) -> Any:
 
 
 def _command_line(arguments: str) -> str | None:
-    import shlex
-
     values = _values(arguments)
     line = values.get("cmd", values.get("command")) if isinstance(values, dict) else None
     if isinstance(line, list):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from toolrest.agent.path_policy import network_of, path_policy
+from toolrest.agent.user_rules import SessionRules
 from toolrest.answer import Answer
 from toolrest.policy.grants.command_keys import RunsHow, granted_by
 from toolrest.policy.launch import find_executable
@@ -18,15 +20,15 @@ from toolrest.policy.verdict.outcome import (
     Setting,
     outcome,
 )
-from toolrest.policy.verdict.verdict import Judgement
+from toolrest.policy.verdict.verdict import Judgement, Segment
 from toolrest.process.shells.shells import Shells
+from toolrest.tools.shell.command_tool import PRIVATE
 
 if TYPE_CHECKING:
     from toolrest.agent.setup.assemble import SessionParts
     from toolrest.config import Config
     from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.paths.policy import PathPolicy
-    from toolrest.policy.verdict.verdict import Segment
 
 
 class Checked(Struct, frozen=True):
@@ -70,10 +72,6 @@ class Checked(Struct, frozen=True):
 
 def check_command(config: Config, command: str | Sequence[str], workspace: str) -> Checked:
     """Judge a script (one text) or an argument list as a session there would; nothing runs."""
-    from toolrest.agent.path_policy import network_of, path_policy
-    from toolrest.agent.user_rules import SessionRules
-    from toolrest.tools.shell.command_tool import PRIVATE
-
     settings = config.value
     files = path_policy(config, workspace)
     known = SessionRules(config, files.workspace, "check")

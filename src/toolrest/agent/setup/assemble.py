@@ -13,8 +13,17 @@ from toolrest.agent.mcp.setup import McpServers, mcp_servers
 from toolrest.agent.path_policy import network_of, path_policy
 from toolrest.agent.setup.hooks import session_hooks
 from toolrest.agent.setup.tools import SessionSkills, offers_search, skills_folder
+from toolrest.agent.undo.turn_checkpoint import Saver
 from toolrest.agent.user_rules import SessionRules
+from toolrest.config.secrets import (
+    SECRET_NAMES,
+    key_values,
+    key_variables,
+    server_values,
+    server_variables,
+)
 from toolrest.gate.approval.approvals import Approvals, OnAsk
+from toolrest.gate.audit.log import AuditLog
 from toolrest.gate.bus import Bus
 from toolrest.gate.call.schedule import Scheduler
 from toolrest.gate.call.walk import Gate
@@ -26,15 +35,13 @@ from toolrest.gate.output.spill import Spill
 from toolrest.gate.tool.registry import Registry
 from toolrest.policy.paths.imports import guard_imports
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.tools.catalog import ToolParts, built_in, switched_on
 
 if TYPE_CHECKING:
-    from toolrest.agent.undo.turn_checkpoint import Saver
     from toolrest.config import Config, Settings
     from toolrest.gate.approval.pending_store import FileApprovals
     from toolrest.gate.approval.user_questions import OnQuestion, Questions
-    from toolrest.gate.audit.log import AuditLog
     from toolrest.running.runner import Runner
-    from toolrest.tools.catalog import ToolParts
     from toolrest.tools.shell.command_tool import SandboxDescription
     from toolrest.tools.web.web_search import SearchOptions
     from toolrest.tools.web.webfetch import WebOptions
@@ -83,8 +90,6 @@ def assemble(
     A sub-agent's session shares its parent's MCP servers, session grants, count of commands and
     taint.
     """
-    from toolrest.tools.catalog import ToolParts, built_in, switched_on
-
     settings = config.value
     spill = Spill(config.home, session_id)
     redactor = _redactor(settings, environ)
@@ -182,8 +187,6 @@ def _saver(config: Config, files: PathPolicy, session_id: str) -> Saver | None:
     settings = config.value.checkpoints
     if not settings.enabled:
         return None
-    from toolrest.agent.undo.turn_checkpoint import Saver
-
     return Saver(
         config.home, files.workspace, session_id, settings.max_file_size, settings.max_size
     )
@@ -202,14 +205,6 @@ def _search_options(settings: Settings, environ: Mapping[str, str]) -> SearchOpt
 
 
 def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
-    from toolrest.config.secrets import (
-        SECRET_NAMES,
-        key_values,
-        key_variables,
-        server_values,
-        server_variables,
-    )
-
     variables = (*key_variables(settings), *server_variables(settings))
     return Redactor.from_env(
         {**environ, **key_values(settings), **server_values(settings)},
@@ -253,8 +248,6 @@ def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> 
         subscribe_telemetry(bus)
     if not config.value.tool_security.audit_log_enabled:
         return None
-    from toolrest.gate.audit.log import AuditLog
-
     # With full access every folder is writable and nothing protects the log from a program; the
     # folders that the user named are refused all the same.
     roots = (files.workspace, *config.value.sandbox_workspace_write.writable_roots)

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
+from toolrest.config.files import user_home
+from toolrest.config.layer_check import expand_user
 from toolrest.errors import Rejected
 
 if TYPE_CHECKING:
@@ -50,9 +52,6 @@ def session_hooks(
 
 def expanded(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """A command of the settings with `~/` as the user's home."""
-    from toolrest.config.files import user_home
-    from toolrest.config.layer_check import expand_user
-
     home = user_home(environ)
     start = "~" + os.sep
     return tuple(expand_user(word, home) if word.startswith(start) else word for word in argv)

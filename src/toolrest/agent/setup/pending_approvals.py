@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from toolrest.gate.approval.pending import ApprovalScope, PendingApproval, PendingError
+from toolrest.gate.approval.pending_store import FileApprovals, PendingStore
 from toolrest.items import ToolOutput
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import Approvals
-    from toolrest.gate.approval.pending import PendingApproval
-    from toolrest.gate.approval.pending_store import FileApprovals
     from toolrest.gate.approval.request import ReviewDecision
     from toolrest.gate.bus import Bus
     from toolrest.policy.paths.policy import PathPolicy
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 def deferring(config: Config, files: PathPolicy, session_id: str, bus: Bus) -> FileApprovals:
     """The store of this session's pending approvals."""
-    from toolrest.gate.approval.pending import ApprovalScope
-    from toolrest.gate.approval.pending_store import FileApprovals, PendingStore
-
     settings = config.value
     network = settings.sandbox_workspace_write.network_access
     hosts = settings.tool_security.allowed_network_domains
@@ -60,8 +57,6 @@ async def resume(
 
     PendingError when it is not genuine, expired, used up, unanswered or of another workspace.
     """
-    from toolrest.gate.approval.pending import PendingError
-
     desk = approvals.deferring
     if desk is None:
         raise PendingError("this session has no store of pending approvals")

@@ -17,13 +17,13 @@ from toolrest.process.limits import Limits
 from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.running.confinement import Confinement
 from toolrest.running.runner import Runner
+from toolrest.sandbox.backends.container import ContainerOptions
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
     from toolrest.gate.bus import Bus
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.running.tally import CommandCount
-    from toolrest.sandbox.backends.container import ContainerOptions
     from toolrest.sandbox.confine import Backend
     from toolrest.sandbox.network.tunnel import Blocked
     from toolrest.sandbox.policy import Network
@@ -106,8 +106,6 @@ def _container(settings: Settings) -> ContainerOptions | None:
         return None
     if options.image is None:
         raise ConfigError('sandbox_policy = "docker" needs sandbox.image, the image to run in')
-    from toolrest.sandbox.backends.container import ContainerOptions
-
     return ContainerOptions(
         options.image,
         options.engine,

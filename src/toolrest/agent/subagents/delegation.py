@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from toolrest.agent.conversation.usage import Budget
+from toolrest.agent.rest import Toolrest
 from toolrest.agent.subagents.roles import Role, narrowed, roles
 from toolrest.agent.subagents.subagents import ChildAgent, SubAgents
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
@@ -17,7 +18,6 @@ from toolrest.tools.catalog import built_in
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
     from toolrest.wire.model import Model
 
@@ -79,7 +79,6 @@ def _session(
 ) -> AgentSession:
     from toolrest.agent.conversation.prompt import base_instructions
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.agent.rest import Toolrest
 
     config = _silenced(narrowed(parent.config, child.role), parent)
     rest = Toolrest(

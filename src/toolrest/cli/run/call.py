@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.options import Choices, session_options
+from toolrest.cli.terminal.terminal import Terminal, is_terminal, safe_for
+from toolrest.items import Answered, CustomToolCall, FunctionCall
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
-    from toolrest.items import Answered
 
 
 @click.command("call")
@@ -33,8 +35,6 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
     """
     from_stdin = arguments == "-"
     text = sys.stdin.read() if from_stdin else arguments
-    from toolrest.cli.terminal.terminal import is_terminal, safe_for
-
     answered = asyncio.run(_call(choices, name, text, ask=not from_stdin and is_terminal()))
     if as_json:
         from toolrest.wire.items.encode import dumps, encode
@@ -47,8 +47,6 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
 
 
 async def _call(choices: Choices, name: str, text: str, *, ask: bool) -> Answered:
-    from toolrest.items import Answered, CustomToolCall, FunctionCall
-
     rest = await _open(choices, ask)
     await _wait_for_server(rest, name)
     known = next((tool for tool in rest.tools if tool.name == name), None)
@@ -68,10 +66,8 @@ async def _wait_for_server(rest: Toolrest, name: str) -> None:
 async def _open(choices: Choices, ask: bool) -> Toolrest:
     if not ask:
         return choices.open()
-    from toolrest.agent.path_policy import default_workspace
     from toolrest.cli.terminal.approve import TerminalApprover
     from toolrest.cli.terminal.notices import ask_trust
-    from toolrest.cli.terminal.terminal import Terminal
 
     terminal = Terminal()
     await ask_trust(terminal, default_workspace(choices.folder))

@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.agent.open_session import open_session
+from toolrest.cli.run.demo_sandbox import DemoSandbox, find_sandbox
+from toolrest.cli.run.demo_task import PROMPT, SECRET, script, write_project
+from toolrest.cli.terminal.terminal import safe_for
+from toolrest.cli.terminal.timeline import Timeline, visible
+from toolrest.config.loader import default_config, load
 from toolrest.events import Event, TurnDiff
+from toolrest.testing.scripted_model import ScriptedModel
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.cli.run.demo_sandbox import DemoSandbox
     from toolrest.config.config import Config
 
 
@@ -45,10 +51,6 @@ def _place() -> str | None:
 
 
 async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> TurnResult:
-    from toolrest.cli.run.demo_sandbox import find_sandbox
-    from toolrest.cli.run.demo_task import PROMPT, write_project
-    from toolrest.cli.terminal.timeline import Timeline
-
     project = write_project(folder)
     config, env = _live(project, model) if live else _own(folder, project)
     found = await asyncio.to_thread(find_sandbox, config, folder, live=live)
@@ -70,8 +72,6 @@ async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> Tu
             timeline.head(f"> {PROMPT}\n")
         result = await session.run(PROMPT)
     if not as_json:
-        from toolrest.cli.terminal.terminal import safe_for
-
         click.echo(safe_for(sys.stdout, f"\n{result.text or result.error}"))
         _print_diff(diffs[-1] if diffs else "")
     return result
@@ -79,9 +79,6 @@ async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> Tu
 
 def _own(folder: str, project: str) -> tuple[Config, Mapping[str, str]]:
     """Settings and an environment in which nothing of the user's own takes part."""
-    from toolrest.cli.run.demo_task import SECRET
-    from toolrest.config.loader import default_config
-
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": folder,
@@ -92,8 +89,6 @@ def _own(folder: str, project: str) -> tuple[Config, Mapping[str, str]]:
 
 
 def _live(project: str, model: str | None) -> tuple[Config, Mapping[str, str]]:
-    from toolrest.config.loader import load
-
     flags = {"model": model, "sandbox_mode": "workspace-write"}
     return load(workspace=project, flags=flags, surface="cli"), os.environ
 
@@ -101,13 +96,8 @@ def _live(project: str, model: str | None) -> tuple[Config, Mapping[str, str]]:
 def _open(
     config: Config, env: Mapping[str, str], found: DemoSandbox, *, live: bool
 ) -> AgentSession:
-    from toolrest.agent.open_session import open_session
-
     if live:
         return open_session(config, ephemeral=True, trusted=False)
-    from toolrest.cli.run.demo_task import script
-    from toolrest.testing.scripted_model import ScriptedModel
-
     config.external = not found.backend
     model = ScriptedModel(script(hides=found.hides), name="a scripted model")
     return open_session(config, model, env=env)
@@ -119,8 +109,6 @@ def _print_json(event: Event) -> None:
 
 
 def _print_diff(diff: str) -> None:
-    from toolrest.cli.terminal.timeline import visible
-
     colours = {"+": "green", "-": "red", "@": "cyan"}
     click.echo()
     for line in diff.splitlines():

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from toolrest.agent.path_policy import network_of, path_policy
+from toolrest.sandbox.backends.engine import gaps
 from toolrest.sandbox.backends.probe import SLOW
+from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.policy import SandboxPolicy
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -27,12 +32,6 @@ def find_sandbox(config: Config, folder: str, *, live: bool = False) -> DemoSand
     Raises SandboxUnavailable where one works on this machine but not here, or did not answer: that
     is no machine without a sandbox.
     """
-    from toolrest.agent.path_policy import network_of, path_policy
-    from toolrest.sandbox.backends.engine import gaps
-    from toolrest.sandbox.confine import Sandbox
-    from toolrest.sandbox.errors import SandboxUnavailable
-    from toolrest.sandbox.policy import SandboxPolicy
-
     settings = config.value
     network = network_of(settings)
     policy = SandboxPolicy.from_paths(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ import click
 from msgspec import Struct
 
 from toolrest.agent.conversation.events import TaskComplete
-from toolrest.agent.conversation.prompt import prompt_items
+from toolrest.agent.conversation.prompt import project_files, prompt_items
 from toolrest.agent.conversation.result import TurnResult
+from toolrest.agent.open_session import open_session
 from toolrest.agent.path_policy import tool_roots
+from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.run.exec_output import EXIT_CODES, Output, RunEnd, read_schema, unmet
 from toolrest.cli.startup import settled, users_environment
 from toolrest.errors import ConfigError, ToolrestError
@@ -89,8 +92,6 @@ def run_task(task: Task) -> int:
     except KeyboardInterrupt:
         outcome = out.give_up("interrupted", "interrupted", 130)
     except Exception as error:
-        import logging
-
         logging.getLogger("toolrest").exception("exec failed")
         message = f"an error in Toolrest itself: {type(error).__name__}: {error}"
         outcome = out.give_up(message, "internal_error", 1)
@@ -166,9 +167,6 @@ class _Run:
         return self._conclude(result, schema)
 
     def _open(self, config: Config) -> AgentSession:
-        from toolrest.agent.open_session import open_session
-        from toolrest.agent.setup.tools import add_user_tools
-
         session = open_session(
             config,
             env=self._environ,
@@ -240,8 +238,6 @@ class _Run:
 
 
 def _ignored_docs(session: AgentSession) -> list[str]:
-    from toolrest.agent.conversation.prompt import project_files
-
     opening = session.opening
     if opening.docs.enabled or not opening.docs.max_bytes:
         return []

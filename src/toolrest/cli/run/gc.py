@@ -7,10 +7,13 @@ from typing import Any
 
 import click
 
+from toolrest.agent.history.cleanup import DAY, collect
+from toolrest.agent.undo.gc import collect_all
+from toolrest.config.files import toolrest_home
+from toolrest.config.schema.types import parse_size
+
 
 def _size(context: click.Context, parameter: click.Parameter, value: str) -> int:
-    from toolrest.config.schema.types import parse_size
-
     try:
         return int(parse_size(int(value) if value.isdigit() else value))
     except ValueError as error:
@@ -27,10 +30,6 @@ def command(days: float, max_size: int, dry_run: bool) -> None:
     Sessions, spill files, logs and checkpoints (what `toolrest undo` needs). Sessions that are
     open stay. The audit log is never touched.
     """
-    from toolrest.agent.history.cleanup import DAY, collect
-    from toolrest.agent.undo.gc import collect_all
-    from toolrest.config.files import toolrest_home
-
     home = toolrest_home(None, os.environ)
     limits: dict[str, Any] = {"max_age": days * DAY, "max_size": max_size, "dry_run": dry_run}
     for removed in collect(home, **limits):

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import sys
 import time
 
 import click
 
+from toolrest.agent.conversation.transcript import markdown
+from toolrest.agent.history.rollout import read_rollout
+from toolrest.agent.history.stored_sessions import find_session, summaries
+from toolrest.agent.open_session import fork
+from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.cli.options import Choices, session_options
+from toolrest.cli.run.exec import task_text
+from toolrest.cli.run.exec_run import Task, run_task
+from toolrest.cli.terminal.terminal import safe_for
+from toolrest.cli.terminal.timeline import visible
+from toolrest.config.files import toolrest_home
+from toolrest.config.loader import load
+from toolrest.errors import ConfigError
+from toolrest.policy.paths.named_files import write_named
 
 
 @click.group("sessions")
@@ -20,10 +35,6 @@ def command() -> None:
 
 
 def _home() -> str:
-    import os
-
-    from toolrest.config.files import toolrest_home
-
     return toolrest_home(None, os.environ)
 
 
@@ -33,12 +44,6 @@ def _home() -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one session a line.")
 def list_command(here: bool, limit: int, as_json: bool) -> None:
     """List sessions, the latest first."""
-    import itertools
-
-    from toolrest.agent.history.stored_sessions import summaries
-    from toolrest.agent.path_policy import default_workspace
-    from toolrest.cli.terminal.timeline import visible
-
     rows = summaries(_home(), default_workspace(None) if here else None)
     row = None
     for row in itertools.islice(rows, limit):
@@ -58,11 +63,6 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
 @click.argument("session", metavar="ID")
 def show_command(session: str) -> None:
     """Print a session: its messages, calls and results."""
-    from toolrest.agent.conversation.transcript import markdown
-    from toolrest.agent.history.rollout import read_rollout
-    from toolrest.agent.history.stored_sessions import find_session
-    from toolrest.cli.terminal.timeline import visible
-
     rollout = read_rollout(find_session(_home(), session).path)
     meta = f"{rollout.meta.get('cwd')}, {rollout.meta['timestamp']}"
     click.echo(f"# {rollout.thread_id}\n\n{visible(meta, 2000)}\n")
@@ -83,13 +83,6 @@ def show_command(session: str) -> None:
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write [stdout].")
 def export_command(session: str, layout: str, output: str) -> None:
     """Write a session to a file or to stdout."""
-    from toolrest.agent.conversation.transcript import markdown
-    from toolrest.agent.history.rollout import read_rollout
-    from toolrest.agent.history.stored_sessions import find_session
-    from toolrest.cli.terminal.terminal import safe_for
-    from toolrest.errors import ConfigError
-    from toolrest.policy.paths.named_files import write_named
-
     stored = find_session(_home(), session)
     if layout == "jsonl":
         with open(stored.path, encoding="utf-8", errors="replace") as file:
@@ -114,12 +107,6 @@ def export_command(session: str, layout: str, output: str) -> None:
 
 def _roots() -> list[str]:
     """Where tools of any recorded session may have written, and those of one here would."""
-    import os
-
-    from toolrest.agent.history.stored_sessions import summaries
-    from toolrest.agent.path_policy import tool_roots
-    from toolrest.config.loader import load
-
     recorded = (row.meta.get("cwd") for row in summaries(_home(), None))
     known = {os.path.realpath(folder) for folder in recorded if isinstance(folder, str) and folder}
     return sorted(known | {*tool_roots(load(surface="cli"))})
@@ -129,9 +116,6 @@ def _roots() -> list[str]:
 @click.argument("session", metavar="ID")
 def fork_command(session: str) -> None:
     """Copy a session under a new id, which is printed."""
-    from toolrest.agent.history.stored_sessions import find_session
-    from toolrest.agent.open_session import fork
-
     home = _home()
     click.echo(fork(home, find_session(home, session).path))
 
@@ -146,9 +130,6 @@ def resume_command(
     choices: Choices, session: str | None, last: bool, prompt: str | None, as_json: bool
 ) -> None:
     """Go on with a session: the same as toolrest exec --resume."""
-    from toolrest.cli.run.exec import task_text
-    from toolrest.cli.run.exec_run import Task, run_task
-
     if last:
         prompt = session or prompt  # with --last the only argument is the prompt
         session = None

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.agent.path_policy import default_workspace
+from toolrest.agent.undo.checkpoints import Checkpoints
+from toolrest.agent.undo.scan import Limits
 from toolrest.cli.terminal.terminal import shown
+from toolrest.config.loader import load
+from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
-    from toolrest.agent.undo.checkpoints import Checkpoints
     from toolrest.agent.undo.plan import Kept, Plan, Turn
 
 _SHOWN = 50
@@ -54,12 +58,6 @@ def _undo(checkpoints: Checkpoints, turn: int | None, force: bool) -> None:
 
 
 def _open(folder: str | None) -> Checkpoints:
-    from toolrest.agent.path_policy import default_workspace
-    from toolrest.agent.undo.checkpoints import Checkpoints
-    from toolrest.agent.undo.scan import Limits
-    from toolrest.config.loader import load
-    from toolrest.errors import ConfigError
-
     workspace = default_workspace(folder)
     config = load(workspace=workspace, surface="cli")
     settings = config.value.checkpoints

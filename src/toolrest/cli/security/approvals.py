@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import sys
 import time
@@ -9,9 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.cli.options import Choices
+from toolrest.cli.terminal.approve import describe
+from toolrest.cli.terminal.terminal import Terminal, shown
+from toolrest.config.files import toolrest_home
+from toolrest.errors import ConfigError
+from toolrest.gate.approval.pending_store import PendingStore
+from toolrest.gate.approval.request import SCOPES as ANSWER_OF
+from toolrest.policy.terminal_safe import display_safe
+
 if TYPE_CHECKING:
     from toolrest.gate.approval.pending import PendingApproval
-    from toolrest.gate.approval.pending_store import PendingStore
     from toolrest.items import ToolOutput
 
 SCOPES = ("once", "session", "project", "user", "rule")
@@ -30,8 +40,6 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_(everything: bool, as_json: bool) -> None:
     """List the questions that wait, oldest first."""
-    from toolrest.policy.terminal_safe import display_safe
-
     store = _store()
     listed = False
     for pending in store.listed():
@@ -57,9 +65,6 @@ def list_(everything: bool, as_json: bool) -> None:
 @click.argument("id_", metavar="ID")
 def show(id_: str) -> None:
     """Show everything about the question ID."""
-    from toolrest.cli.terminal.approve import describe
-    from toolrest.cli.terminal.terminal import Terminal, shown
-
     store = _store()
     pending = store.get(id_)
     say = Terminal(out=sys.stdout).say
@@ -77,9 +82,6 @@ def show(id_: str) -> None:
 @click.option("--run", "run_now", is_flag=True, help="Run the call here and print its result.")
 def approve(id_: str, scope: str, run_now: bool) -> None:
     """Approve the question ID; the call runs once, when it is made again or with --run."""
-    from toolrest.errors import ConfigError
-    from toolrest.gate.approval.request import SCOPES as ANSWER_OF
-
     store = _store()
     pending = store.get(id_)
     offered = {choice.scope for choice in pending.request.choices} | {"once"}
@@ -89,8 +91,6 @@ def approve(id_: str, scope: str, run_now: bool) -> None:
     if not run_now:
         click.echo(f"{pending.id} is approved")
         return
-    import asyncio
-
     output = asyncio.run(_run(pending))
     click.echo(output.text)
     sys.exit(1 if output.failed or output.success is False else 0)
@@ -108,8 +108,6 @@ def deny(id_: str, note: str) -> None:
 
 
 async def _run(pending: PendingApproval) -> ToolOutput:
-    from toolrest.cli.options import Choices
-
     choices = Choices(
         pending.workspace, pending.sandbox_mode, pending.approval_policy, (), None, None
     )
@@ -118,16 +116,11 @@ async def _run(pending: PendingApproval) -> ToolOutput:
 
 
 def _store() -> PendingStore:
-    from toolrest.config.files import toolrest_home
-    from toolrest.gate.approval.pending_store import PendingStore
-
     return PendingStore(toolrest_home(None, os.environ))
 
 
 def _as_json(pending: PendingApproval, state: str) -> str:
     """The question without its exact arguments: they may hold what is redacted elsewhere."""
-    import json
-
     return json.dumps(
         {
             "id": pending.id,

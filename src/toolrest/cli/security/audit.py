@@ -7,6 +7,10 @@ import sys
 
 import click
 
+from toolrest.config.loader import load
+from toolrest.gate.audit.read import show as rows
+from toolrest.gate.audit.read import verify as check
+
 
 @click.group("audit")
 def command() -> None:
@@ -17,8 +21,6 @@ def command() -> None:
 @click.argument("file", required=False)
 def verify(file: str | None) -> None:
     """Check FILE (default: every log) for edited, removed or reordered lines; exit 1 if any."""
-    from toolrest.gate.audit.read import verify as check
-
     bad = 0
     for path in _files(file):
         result = check(path)
@@ -32,16 +34,12 @@ def verify(file: str | None) -> None:
 @click.option("-n", "lines", type=int, help="Only the last N lines.")
 def show(file: str | None, lines: int | None) -> None:
     """Print FILE (default: the newest log) in a form for people."""
-    from toolrest.gate.audit.read import show as rows
-
     shown = [str(row) for row in rows(_files(file)[-1])]
     for line in shown[-lines:] if lines else shown:
         click.echo(line)
 
 
 def _files(file: str | None) -> list[str]:
-    from toolrest.config.loader import load
-
     if file is not None:
         return [file]
     folder = load(surface="cli").audit_folder

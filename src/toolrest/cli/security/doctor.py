@@ -8,6 +8,11 @@ import tempfile
 
 import click
 
+from toolrest.agent.path_policy import default_workspace, network_of, path_policy
+from toolrest.config.loader import load
+from toolrest.sandbox.doctor import examine, lines
+from toolrest.sandbox.policy import SandboxPolicy
+
 
 @click.command("doctor")
 @click.option("-C", "--cd", "folder", metavar="DIR", help="Look at DIR as the workspace.")
@@ -16,11 +21,6 @@ def command(folder: str | None) -> None:
 
     Exits with 1 when no backend works: commands are then refused, never run unconfined.
     """
-    from toolrest.agent.path_policy import default_workspace, network_of, path_policy
-    from toolrest.config.loader import load
-    from toolrest.sandbox.doctor import examine, lines
-    from toolrest.sandbox.policy import SandboxPolicy
-
     workspace = default_workspace(folder)
     full_access = load(workspace=workspace, surface="cli").value.sandbox_mode == _FULL_ACCESS
     config = load(workspace=workspace, flags={"sandbox_mode": "workspace-write"}, surface="cli")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import os
+import time
 
 import click
 
-if TYPE_CHECKING:
-    from toolrest.gate.approval.grants import Grant
+from toolrest.config.files import toolrest_home
+from toolrest.gate.approval.grants import Grant, revoke, revoke_all, stored_grants
+from toolrest.policy.terminal_safe import display_safe
 
 
 @click.group("grants")
@@ -17,10 +19,6 @@ def command() -> None:
 
 
 def _home() -> str:
-    import os
-
-    from toolrest.config.files import toolrest_home
-
     return toolrest_home(None, os.environ)
 
 
@@ -28,8 +26,6 @@ def _home() -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def listed(as_json: bool) -> None:
     """List every grant that is kept for a project or for you."""
-    from toolrest.gate.approval.grants import stored_grants
-
     grants = stored_grants(_home())
     if as_json:
         click.echo(json.dumps([{"id": grant.id, **grant.to_json()} for grant in grants]))
@@ -46,10 +42,6 @@ def listed(as_json: bool) -> None:
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 def revoked(ids: tuple[str, ...], everything: bool, project: str | None) -> None:
     """Take grants back by their ids (or the first letters of one); running sessions notice."""
-    import os
-
-    from toolrest.gate.approval.grants import revoke, revoke_all
-
     if (bool(ids), everything, project is not None).count(True) != 1:
         raise click.UsageError("name ids, or give --all, or --project DIR")
     if ids:
@@ -61,10 +53,6 @@ def revoked(ids: tuple[str, ...], everything: bool, project: str | None) -> None
 
 
 def _line(grant: Grant) -> str:
-    import time
-
-    from toolrest.policy.terminal_safe import display_safe
-
     day = time.strftime("%Y-%m-%d", time.localtime(grant.created))
     where = f" {grant.project}" if grant.project else ""
     line = f"{grant.id}  {day}  {grant.scope}{where}: {grant.key.sentence()}"

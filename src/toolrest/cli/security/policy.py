@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.agent.reports.policy import Checked, check_command
 from toolrest.cli.options import Choices, session_options
-
-if TYPE_CHECKING:
-    from toolrest.agent.reports.policy import Checked
+from toolrest.cli.security.canaries import run_canaries
+from toolrest.policy.modes import WORDS
+from toolrest.policy.terminal_safe import display_safe
 
 
 @click.group("policy")
@@ -32,8 +33,6 @@ def check(choices: Choices, words: tuple[str, ...], as_json: bool) -> None:
     toolrest policy check -- 'git diff | head'
     toolrest policy check --json -a never -- rm -rf build
     """
-    from toolrest.agent.reports.policy import check_command
-
     config = choices.load()
     found = check_command(config, words[0] if len(words) == 1 else words, config.workspace or ".")
     for warning in (*config.warnings, *found.warnings):
@@ -45,8 +44,6 @@ def check(choices: Choices, words: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print(found: Checked) -> None:
-    from toolrest.policy.terminal_safe import display_safe
-
     setting = found.setting
     click.echo(f"{found.outcome.answer}  (risk {found.risk}; {setting.mode}, {setting.sandbox})")
     if found.reason:
@@ -73,8 +70,6 @@ def explain(choices: Choices, name: str, arguments: str) -> None:
     \b
     toolrest policy explain apply_patch '{"file_path": "a", "old_string": "x", "new_string": "y"}'
     """
-    import asyncio
-
     rest = choices.open()
     explained = rest.explain(name, arguments).to_json()
     asyncio.run(rest.aclose())
@@ -86,8 +81,6 @@ def explain(choices: Choices, name: str, arguments: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def show(choices: Choices, as_json: bool) -> None:
     """Print the policy in force: settings and their sources, table, rules, overrides, grants."""
-    import asyncio
-
     rest = choices.open()
     shown = rest.effective_policy()
     asyncio.run(rest.aclose())
@@ -97,8 +90,6 @@ def show(choices: Choices, as_json: bool) -> None:
     for key, row in shown["settings"].items():
         click.echo(f"{key} = {json.dumps(row['value'])}  ({row['source']})")
     click.echo(f"writable: {', '.join(shown['writable_roots']) or 'nothing'}")
-    from toolrest.policy.modes import WORDS
-
     for what, answer in shown["table"].items():
         click.echo(f"  {answer:6} {WORDS[what]}")
     for table, entries in shown["overrides"].items():
@@ -121,10 +112,6 @@ def test(choices: Choices, as_json: bool) -> None:
 
     They are harmless: they touch a temporary folder, and approval is never asked for.
     """
-    import asyncio
-
-    from toolrest.cli.security.canaries import run_canaries
-
     results = asyncio.run(run_canaries(choices.load()))
     if as_json:
         click.echo(json.dumps([result.to_json() for result in results]))

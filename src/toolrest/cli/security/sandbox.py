@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from toolrest.agent.path_policy import default_workspace
+from toolrest.agent.setup.runner import standalone_runner
+from toolrest.config.loader import load
+
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.sandbox.confine import Backend
@@ -57,9 +61,6 @@ def command(
     toolrest sandbox -s read-only -- make -n
     toolrest sandbox --network on -- curl -sI https://example.org
     """
-    from toolrest.agent.path_policy import default_workspace
-    from toolrest.config.loader import load
-
     config = load(
         workspace=default_workspace(folder),
         overrides=overrides,
@@ -70,8 +71,6 @@ def command(
 
 
 async def _run(config: Config, argv: tuple[str, ...], network: str, backend: str | None) -> int:
-    from toolrest.agent.setup.runner import standalone_runner
-
     hosts: tuple[str, ...] = ()
     if network not in ("on", "off"):
         hosts = tuple(host.strip() for host in network.split(",") if host.strip())

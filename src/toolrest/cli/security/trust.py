@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+from toolrest.agent.path_policy import default_workspace
+from toolrest.config import trust as store
+
 
 @click.command("trust")
 @click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
@@ -15,9 +18,6 @@ def command(folder: str, revoke: bool, show: bool) -> None:
     Trust also makes workspace-write the default sandbox mode there. Even a trusted folder cannot
     set provider addresses or keys, weaken approvals or the sandbox, or start programs.
     """
-    from toolrest.agent.path_policy import default_workspace
-    from toolrest.config import trust as store
-
     workspace = default_workspace(folder)
     if show:
         click.echo(store.trust_of(workspace) or "unknown")

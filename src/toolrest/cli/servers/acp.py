@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from toolrest.agent.history.stored_sessions import find_session
+from toolrest.agent.open_session import open_session
+from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.options import Choices, session_options
+from toolrest.config.keys import format_key
+from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
@@ -52,10 +57,6 @@ def _can_talk(descriptor: int) -> bool:
 
 
 def _open(choices: Choices, opening: SessionRequest) -> AgentSession:
-    from toolrest.agent.history.stored_sessions import find_session
-    from toolrest.agent.open_session import open_session
-    from toolrest.agent.setup.tools import add_user_tools
-
     config = replace(choices, folder=opening.cwd).load(_chosen(opening))
     resume = find_session(config.home, opening.resume).path if opening.resume else None
     # An editor opens whatever was cloned: its AGENTS.md counts once the user trusts the folder.
@@ -69,9 +70,6 @@ def _open(choices: Choices, opening: SessionRequest) -> AgentSession:
 
 def _chosen(opening: SessionRequest) -> dict[str, Any]:
     """What the editor chose for a session: more folders, and MCP servers of its own."""
-    from toolrest.config.keys import format_key
-    from toolrest.errors import ConfigError
-
     chosen: dict[str, Any] = {}
     if opening.folders:
         chosen["sandbox_workspace_write.writable_roots"] = list(opening.folders)

@@ -8,6 +8,12 @@ from typing import Any
 
 import click
 
+from toolrest.config.files import config_file, read_toml, toolrest_home
+from toolrest.config.schema.mcp import McpServer
+from toolrest.config.schema.validate import check_table
+from toolrest.config.write import edit_user_file
+from toolrest.mcp.servers import resolve
+
 
 @click.command("add", context_settings={"ignore_unknown_options": False})
 @click.argument("name")
@@ -35,9 +41,6 @@ def add_command(
     toolrest mcp add api --env-var API_TOKEN -- node server.js
     toolrest mcp add docs --url https://example.com/mcp
     """
-    from toolrest.config.files import toolrest_home
-    from toolrest.config.write import edit_user_file
-
     if re.fullmatch(r"[A-Za-z0-9_.-]+", name) is None:
         raise click.UsageError(f"the name {name!r} may have letters, digits, `-`, `_` and `.` only")
     if (url is None) == (not argv):
@@ -65,9 +68,6 @@ def add_command(
 @click.argument("name")
 def remove_command(name: str) -> None:
     """Take the server NAME out of your settings."""
-    from toolrest.config.files import toolrest_home
-    from toolrest.config.write import edit_user_file
-
     home = toolrest_home(None, os.environ)
     if name not in _stored(home):
         raise click.UsageError(f"there is no server {name!r} in your settings")
@@ -83,18 +83,11 @@ def _pair(item: str) -> tuple[str, str]:
 
 
 def _stored(home: str) -> dict[str, Any]:
-    from toolrest.config.files import config_file, read_toml
-
     servers = (read_toml(config_file(home)) or {}).get("mcp_servers", {})
     return servers if isinstance(servers, dict) else {}
 
 
 def _check(name: str, row: dict[str, Any], home: str) -> None:
-    from toolrest.config.files import config_file
-    from toolrest.config.schema.mcp import McpServer
-    from toolrest.config.schema.validate import check_table
-    from toolrest.mcp.servers import resolve
-
     server = resolve(name, check_table(McpServer, row), "user", config_file(home), os.environ)
     if server.problem is not None and "not set" not in server.problem:
         raise click.UsageError(server.problem)

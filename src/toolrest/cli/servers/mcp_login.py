@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+import webbrowser
 
 import click
 
 from toolrest.cli.options import Choices, session_options
-
-if TYPE_CHECKING:
-    from toolrest.mcp.login.tokens import TokenStore
-    from toolrest.mcp.servers import Server
+from toolrest.mcp.login.tokens import TokenStore, token_store
+from toolrest.mcp.servers import Server, configured
 
 
 @click.command("login")
@@ -32,8 +30,6 @@ def login_command(
     async def show(url: str) -> None:
         click.echo(f"Open this address to log in to {name}:\n{url}")
         if not no_browser:
-            import webbrowser
-
             await asyncio.to_thread(webbrowser.open, url)
 
     chosen = tuple(part.strip() for part in (scopes or "").split(",") if part.strip())
@@ -52,9 +48,6 @@ def logout_command(choices: Choices, name: str) -> None:
 
 
 def _found(choices: Choices, name: str) -> tuple[Server, TokenStore, int | None]:
-    from toolrest.mcp.login.tokens import token_store
-    from toolrest.mcp.servers import configured
-
     config = choices.load()
     servers = configured(config, os.environ, config.workspace or os.getcwd()).servers
     if name not in servers:

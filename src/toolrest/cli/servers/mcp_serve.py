@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.agent.rest import Toolrest
+from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.options import Choices, session_options
+from toolrest.cli.terminal.notices import print_warnings
 
 if TYPE_CHECKING:
-    from toolrest.agent.rest import Toolrest
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.serve.server import ToolServer
@@ -38,8 +40,6 @@ def command(choices: Choices, address: str | None) -> None:
     """
     config = choices.load()
     if config.warnings:
-        from toolrest.cli.terminal.notices import print_warnings
-
         print_warnings(config)
     from toolrest.serve.server import ToolServer
 
@@ -48,9 +48,6 @@ def command(choices: Choices, address: str | None) -> None:
 
 
 def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
-    from toolrest.agent.rest import Toolrest
-    from toolrest.agent.setup.tools import add_user_tools
-
     rest = Toolrest(workspace, config=config, on_ask=on_ask)
     for problem in add_user_tools(rest):
         click.echo(f"toolrest: {problem}", err=True)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolrest.agent.mcp.trust import CHANGED, START
 from toolrest.cli.options import Choices, session_options
+from toolrest.cli.terminal.approve import TerminalApprover
+from toolrest.cli.terminal.mcp_progress import waiting_shown
+from toolrest.cli.terminal.terminal import Terminal, is_terminal
+from toolrest.gate.approval.request import ApprovalRequest
+from toolrest.mcp.servers import Server, configured
+from toolrest.policy.terminal_safe import display_safe
+from toolrest.wire.items.encode import dumps
 
 if TYPE_CHECKING:
-    from toolrest.cli.terminal.terminal import Terminal
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.mcp.connection import Connection, Status
-    from toolrest.mcp.servers import Server
 
 
 @click.command("list")
@@ -27,8 +34,6 @@ def list_command(choices: Choices, as_json: bool) -> None:
     """
     rows = [connection.status() for connection in asyncio.run(_settled(choices, None))]
     if as_json:
-        from toolrest.wire.items.encode import dumps
-
         click.echo(dumps([_as_json(row) for row in rows]))
     elif not rows:
         click.echo("no MCP servers are configured; see: toolrest mcp add --help")
@@ -66,10 +71,6 @@ def test_command(choices: Choices, name: str) -> None:
 @click.argument("name")
 def get_command(choices: Choices, name: str, as_json: bool) -> None:
     """Show the settings of the server NAME; values of variables and headers are not shown."""
-    import os
-
-    from toolrest.mcp.servers import configured
-
     config = choices.load()
     found = configured(config, os.environ, config.workspace or os.getcwd()).servers
     server = found.get(name)
@@ -77,8 +78,6 @@ def get_command(choices: Choices, name: str, as_json: bool) -> None:
         raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
     facts = _facts(server)
     if as_json:
-        from toolrest.wire.items.encode import dumps
-
         click.echo(dumps(facts))
         return
     for key, value in facts.items():
@@ -110,8 +109,6 @@ async def _settled(
     choices: Choices, name: str | None, asker: OnAsk | None = None
 ) -> list[Connection]:
     """The servers (or that one), as a session finds them; what was found outlives its end."""
-    from toolrest.cli.terminal.mcp_progress import waiting_shown
-
     terminal = _terminal()
     rest = choices.open(asker or _asker(terminal))
     # Not entered: that would also start the servers that were not named, and ask about them.
@@ -150,22 +147,16 @@ def _as_json(row: Status) -> dict[str, Any]:
 
 
 def _safe(text: str) -> str:
-    from toolrest.policy.terminal_safe import display_safe
-
     return display_safe(text, keep_newlines=True)
 
 
 def _terminal() -> Terminal | None:
-    from toolrest.cli.terminal.terminal import Terminal, is_terminal
-
     return Terminal() if is_terminal() else None
 
 
 def _asker(terminal: Terminal | None) -> OnAsk | None:
     if terminal is None:
         return None
-    from toolrest.cli.terminal.approve import TerminalApprover
-
     return TerminalApprover(terminal)
 
 
@@ -175,8 +166,6 @@ def _asker(terminal: Terminal | None) -> OnAsk | None:
 @click.argument("name")
 def approve_command(choices: Choices, name: str, yes: bool) -> None:
     """Show how the server NAME is started and what changed in its tools, and approve it."""
-    from toolrest.agent.mcp.trust import CHANGED, START
-    from toolrest.gate.approval.request import ApprovalRequest
 
     def ask(request: ApprovalRequest) -> bool:
         if request.tool not in (START, CHANGED):

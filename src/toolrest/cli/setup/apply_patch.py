@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from toolrest.patch.command import main
+
 
 @click.command(
     "apply-patch",
@@ -28,8 +30,6 @@ def command(arguments: tuple[str, ...]) -> None:
     *** End Patch
     EOF
     """
-    from toolrest.patch.command import main
-
     sys.exit(
         main(("apply_patch", *arguments), sys.stdin.buffer, sys.stdout.buffer, sys.stderr.buffer)
     )

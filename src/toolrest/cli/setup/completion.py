@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
+
+from toolrest.cli.app import app
 
 
 @click.command("completion")
@@ -15,10 +18,6 @@ def command(shell: str) -> None:
     zsh:  toolrest completion zsh >> ~/.zshrc
     fish: toolrest completion fish > ~/.config/fish/completions/toolrest.fish
     """
-    from click.shell_completion import get_completion_class
-
-    from toolrest.cli.app import app
-
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")

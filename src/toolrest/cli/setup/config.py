@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
 from toolrest.cli.options import Choices, session_options
+from toolrest.config.codex import codex_home
+from toolrest.config.codex import import_codex as convert
+from toolrest.config.files import config_file, toolrest_home
+from toolrest.config.write import set_value
+from toolrest.policy.rules.files import allow_line, append_allow, load_rules
+from toolrest.policy.terminal_safe import display_safe
 
 
 @click.group("config")
@@ -49,18 +56,12 @@ def set_(key: str, value: str) -> None:
     toolrest config set approval_policy never
     toolrest config set tools.disabled '["webfetch"]'
     """
-    from toolrest.config.write import set_value
-
     click.echo(f"{key} is set in {set_value(key, value)}")
 
 
 @command.command("path")
 def path() -> None:
     """Print the path of your own settings file."""
-    import os
-
-    from toolrest.config.files import config_file, toolrest_home
-
     click.echo(config_file(toolrest_home(None, os.environ)))
 
 
@@ -75,8 +76,6 @@ def import_codex(folder: str | None) -> None:
     allow a command run it outside the sandbox: at a terminal you are asked which of them to keep
     so, and the answers go to your rules file; otherwise they are listed with the line to add.
     """
-    from toolrest.config.codex import import_codex as convert
-
     text, skipped = convert(folder)
     click.echo(text, nl=False)
     for line in skipped:
@@ -89,13 +88,6 @@ _KEEP = click.Choice(["outside", "inside", "no"])
 
 def _import_rules(folder: str | None) -> None:
     """Codex's allow rules: ask about each at a terminal, else list them."""
-    import os
-
-    from toolrest.config.codex import codex_home
-    from toolrest.config.files import toolrest_home
-    from toolrest.policy.rules.files import allow_line, append_allow, load_rules
-    from toolrest.policy.terminal_safe import display_safe
-
     prefixes = load_rules([codex_home(folder)]).allowed_prefixes()
     asks = sys.stdin.isatty() and sys.stderr.isatty()
     home = toolrest_home(None, os.environ)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.config.loader import load
+from toolrest.errors import ConfigError
+from toolrest.wire.items.encode import dumps
+from toolrest.wire.model import ModelError
+from toolrest.wire.providers import BUILT_IN, Listed, list_models, named_provider, provider_for
+
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.wire.provider import Provider
-    from toolrest.wire.providers import Listed
 
 
 @click.command("models")
@@ -34,8 +40,6 @@ def command(
     toolrest models ollama
     toolrest models --providers
     """
-    from toolrest.config.loader import load
-
     flags = {"model_provider": provider} if provider else {}
     config = load(workspace=".", overrides=overrides, flags=flags, profile=profile, surface="cli")
     if providers:
@@ -45,12 +49,6 @@ def command(
 
 
 def _print_models(config: Config, as_json: bool) -> None:
-    import asyncio
-
-    from toolrest.wire.items.encode import dumps
-    from toolrest.wire.model import ModelError
-    from toolrest.wire.providers import list_models, provider_for
-
     provider = provider_for(config)
     try:
         found = asyncio.run(list_models(provider))
@@ -74,10 +72,6 @@ def _print_rows(found: list[Listed], chosen: str | None) -> None:
 
 
 def _print_providers(config: Config, as_json: bool) -> None:
-    from toolrest.errors import ConfigError
-    from toolrest.wire.items.encode import dumps
-    from toolrest.wire.providers import BUILT_IN, named_provider
-
     rows: list[dict[str, str]] = []
     for name in sorted({*BUILT_IN, *config.value.model_providers}):
         try:

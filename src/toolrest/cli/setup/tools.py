@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from toolrest.agent.subagents.delegation import offer
 from toolrest.cli.options import Choices, session_options
+from toolrest.wire.items.encode import dumps
 
 
 @click.command("tools")
@@ -21,13 +23,9 @@ def command(choices: Choices, wire: str | None, as_json: bool) -> None:
     With --wire the tools are printed in the form that a model API takes, one a line, or as one
     JSON array with --json.
     """
-    from toolrest.agent.subagents.delegation import offer
-
     rest = choices.open()
     if rest.settings.tools.include_collab_tools:
         offer(rest)  # as in a session of the agent
-    from toolrest.wire.items.encode import dumps
-
     if wire is not None:
         specs = rest.specs(wire)  # type: ignore[arg-type]
         click.echo(dumps(specs) if as_json else "\n".join(dumps(spec) for spec in specs))

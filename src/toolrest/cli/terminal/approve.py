@@ -6,6 +6,7 @@ What is shown is what will run, escaped so that it cannot deceive. Secret answer
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from toolrest.cli.terminal.terminal import Terminal, block, shown
@@ -129,8 +130,6 @@ def describe(request: ApprovalRequest) -> Iterator[str]:
 
 def _command_line(argv: tuple[str, ...]) -> str:
     """The script itself where a shell is only there to run one, else the argument vector."""
-    import shlex
-
     if len(argv) == 3 and argv[1] in ("-c", "-lc") and argv[0].rsplit("/", 1)[-1] in _SHELLS:
         return argv[2]
     return shlex.join(argv)

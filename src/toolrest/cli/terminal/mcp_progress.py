@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolrest.policy.terminal_safe import display_safe
+
 if TYPE_CHECKING:
     from toolrest.mcp.connection import Connection
 
@@ -57,8 +59,6 @@ async def _print_waiting(
 
 
 def _listed(names: Sequence[str]) -> str:
-    from toolrest.policy.terminal_safe import display_safe
-
     listed = ", ".join(display_safe(name) for name in names[:_MOST_NAMES])
     more = len(names) - _MOST_NAMES
     return f"{listed} and {more} more" if more > 0 else listed

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from toolrest.cli.terminal.terminal import Terminal, shown
+from toolrest.config.schema.families import no_family
+from toolrest.config.trust import distrust, git_root, trust, trust_of
 from toolrest.private_files import is_first_time
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ BRINGS = (
 
 def unanswered(workspace: str) -> tuple[str, list[str]] | None:
     """The folder to ask about and what it brings; None when there is nothing to ask."""
-    from toolrest.config.trust import git_root, trust_of
-
     folder = git_root(workspace) or workspace
     if trust_of(workspace) is not None:
         return None
@@ -43,8 +43,6 @@ def unanswered(workspace: str) -> tuple[str, list[str]] | None:
 
 async def ask_trust(terminal: Terminal, workspace: str) -> None:
     """Ask, and remember the answer; no answer is remembered as none."""
-    from toolrest.config.trust import distrust, trust
-
     question = unanswered(workspace)
     if question is None:
         return
@@ -70,8 +68,6 @@ def print_warnings(config: Config) -> None:
 
 
 def _due(config: Config) -> Iterator[str]:
-    from toolrest.config.schema.families import no_family
-
     model = config.value.model
     for warning in config.warnings:
         # That a model has no family is no mistake: the defaults suit most of those that have none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
@@ -143,8 +144,6 @@ def _matcher(value: Any) -> Any:
 def _encoding(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    import codecs
-
     try:
         b"a".decode(value)
         codecs.getincrementaldecoder(value)

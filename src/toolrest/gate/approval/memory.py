@@ -13,8 +13,10 @@ from toolrest.gate.approval.grants import Grants, GrantScope, for_scope
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
 from toolrest.gate.decision.decide import Decision
 from toolrest.policy.effects import Effects, Risk
-from toolrest.policy.grants.key import GrantKey
+from toolrest.policy.grants.key import GrantKey, quoted
 from toolrest.policy.modes import Mode
+from toolrest.policy.rules.amendment import saved_message
+from toolrest.policy.terminal_safe import display_safe
 
 if TYPE_CHECKING:
     from toolrest.gate.tool.tool import Tool
@@ -82,8 +84,6 @@ class Memory(Struct):
         return ("session",) if risk <= Risk.WRITE else ()
 
     def _kept(self, scope: GrantScope, keys: Sequence[GrantKey]) -> Choice:
-        from toolrest.policy.terminal_safe import display_safe
-
         stores = tuple(for_scope(key, scope, self.workspace, self.project) for key in keys)
         until = {
             "session": "until this session ends",
@@ -100,8 +100,6 @@ class Memory(Struct):
             return Remembering()
         try:
             if choice.prefix and self.save_rule is not None:
-                from toolrest.policy.rules.amendment import saved_message
-
                 self.save_rule(choice.prefix, request.leaves)
                 return Remembering(note=saved_message(choice.prefix).replace("\n- ", " "))
             if choice.stores:
@@ -113,9 +111,6 @@ class Memory(Struct):
 
 
 def _rule(prefix: Sequence[str], *, outside: bool) -> Choice:
-    from toolrest.policy.grants.key import quoted
-    from toolrest.policy.terminal_safe import display_safe
-
     sentence = (
         f"in every session and folder{', also outside the sandbox' * outside}: "
         f"commands that start with "

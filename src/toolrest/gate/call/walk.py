@@ -26,6 +26,7 @@ from toolrest.gate.call.understand import (
     Route,
     canonical_effects,
     fingerprint_of,
+    refuse_repaired,
     route,
     with_repair_note,
 )
@@ -219,8 +220,6 @@ class Walk(Struct):
     def _resolved(self, tool: Tool, args: Any, ctx: Context, effects: Effects) -> ResolvedCall:
         self.effects = canonical_effects(effects, ctx)
         if getattr(self.item, "repaired", ()):
-            from toolrest.gate.call.understand import refuse_repaired
-
             refuse_repaired(self.item, self.effects, self.arguments)
         return ResolvedCall(tool, args, ctx, self.effects, tool.level(self.effects))
 

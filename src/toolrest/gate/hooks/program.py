@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 
 from toolrest.answer import Answer
-from toolrest.errors import ConfigError
+from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
 from toolrest.mcp.sources import is_by_name, kind_of
 from toolrest.own_code import child_environment
+from toolrest.process.command import Command
+from toolrest.process.shells.environment import EnvironmentPolicy, build
 
 if TYPE_CHECKING:
     from toolrest.policy.paths.policy import PathPolicy
@@ -217,8 +219,6 @@ class HookPrograms:
 
     async def run(self, hook: Hook, payload: JSONObject) -> HookResult:
         """Run it to its end or its time limit; never raises for anything the hook does."""
-        from toolrest.errors import ToolrestError
-        from toolrest.process.command import Command
         from toolrest.process.run import run
 
         if self._owner is None:
@@ -267,8 +267,6 @@ def hook_environment(
     environ: Mapping[str, str], files: PathPolicy, exclude: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """The user's variables without secrets, and none that could bring a tool's code or program."""
-    from toolrest.process.shells.environment import EnvironmentPolicy, build
-
     variables = build(EnvironmentPolicy(exclude=exclude), environ).variables
     env = child_environment(variables, files.tool_roots)
     env["PATH"] = os.pathsep.join(_safe_path(env.get("PATH", os.defpath), files))

@@ -10,8 +10,10 @@ in `config`). What is left takes at most about a second for one window, built to
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 
 from toolrest.errors import ConfigError
@@ -65,8 +67,6 @@ def _is_path(value: str) -> bool:
 
 
 def _derived(value: str) -> Iterator[str]:
-    # Slow to import, and only needed where there is a secret.
-    import json
     from urllib.parse import quote, quote_plus
 
     yield json.dumps(value)[1:-1]
@@ -85,8 +85,6 @@ def _derived(value: str) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    from base64 import b64encode
-
     whole = b64encode(data).decode()
     yield whole
     yield whole.rstrip("=")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from hashlib import sha256
 
 from toolrest.private_files import private_file, private_folder, reason, write_all
 
@@ -154,8 +155,6 @@ def _file_name(session_id: str) -> str:
     name = _UNSAFE.sub("_", session_id)[:64]
     if name == session_id and name:
         return name
-    from hashlib import sha256
-
     digest = sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{name}-{digest[:16]}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from hashlib import sha1
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
@@ -64,8 +65,6 @@ def argument_names(schema: JSONObject) -> dict[str, str]:
 def _spellings(base: str, name: str) -> Iterator[str]:
     if len(name) <= 64:
         yield base
-    from hashlib import sha1
-
     for salt in count():
         digest = sha1(f"{salt}\0{name}".encode(errors="replace"), usedforsecurity=False).hexdigest()
         yield f"{base}_{digest[:8]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final, TypeAlias
+from urllib.parse import unquote
 
 from toolrest.gate.schema.keywords import clean_text
 from toolrest.items import JSONObject
@@ -36,8 +37,6 @@ def pointer(ref: object) -> Pointer:
 def _unquoted(text: str) -> str:
     if "%" not in text:
         return text
-    from urllib.parse import unquote
-
     return unquote(text)
 
 

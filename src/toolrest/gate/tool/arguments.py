@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -60,8 +61,6 @@ def as_json_text(raw: str | Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    import os
-
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     raise TypeError(f"a {type(value).__name__} is not a JSON value")

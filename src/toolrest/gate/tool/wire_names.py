@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from hashlib import sha1
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -40,8 +41,6 @@ def wire_name(raw: RawName) -> str:
 
 
 def _digest(text: str) -> str:
-    from hashlib import sha1
-
     return sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 

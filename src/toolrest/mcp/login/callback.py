@@ -7,6 +7,8 @@ import secrets
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from mcp.shared.auth import AuthorizationCodeResult
+
 from toolrest.mcp.errors import McpError
 
 _DONE = "You are logged in. You can close this page and go back to the terminal."
@@ -47,8 +49,6 @@ class Callback:
 
     async def answer(self) -> Any:
         """Wait for the browser's answer; return it in the SDK's form."""
-        from mcp.shared.auth import AuthorizationCodeResult
-
         if self._answer is None:
             raise McpError("nothing is listening for the login's answer")
         found = await self._answer

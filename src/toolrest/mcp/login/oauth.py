@@ -11,9 +11,20 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl
+
 from toolrest.mcp.connection import error_message
 from toolrest.mcp.errors import McpError, McpUnavailable
 from toolrest.mcp.login.callback import Callback
+from toolrest.mcp.transports.http import PLAIN, guards
 
 if TYPE_CHECKING:
     from toolrest.mcp.login.tokens import TokenStore
@@ -72,10 +83,6 @@ async def login(
 
 async def _provoke(server: Server, auth: Any) -> None:
     """Send a request that the server answers with 401, which starts the login."""
-    import httpx2
-
-    from toolrest.mcp.transports.http import PLAIN, guards
-
     opening = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
     headers = {**server.headers, **PLAIN, "accept": "application/json, text/event-stream"}
     # The user is there and sees the address; the list of hosts is for sessions.
@@ -120,10 +127,6 @@ def _provider(
     redirect: Callable[[str], Awaitable[None]],
     answer: Callable[[], Awaitable[Any]],
 ) -> Any:
-    from mcp.client.auth import OAuthClientProvider
-    from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
-    from pydantic import AnyUrl
-
     kept = _Kept(server, store, redirect_uri)
     metadata = OAuthClientMetadata(
         client_name="Toolrest",
@@ -155,8 +158,6 @@ class _Kept:
 
     async def get_tokens(self) -> Any:
         """The stored tokens."""
-        from mcp.shared.auth import OAuthToken
-
         tokens = (self._store.get(self._url) or {}).get("tokens")
         return OAuthToken.model_validate(tokens) if isinstance(tokens, dict) else None
 
@@ -175,9 +176,6 @@ class _Kept:
 
     async def get_client_info(self) -> Any:
         """The client that registered, or the one that the settings name."""
-        from mcp.shared.auth import OAuthClientInformationFull
-        from pydantic import AnyUrl
-
         client = (self._store.get(self._url) or {}).get("client")
         if isinstance(client, dict):
             return OAuthClientInformationFull.model_validate(client)

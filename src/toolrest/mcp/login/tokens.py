@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from toolrest.config.files import read_text
+from toolrest.config.write import replace_file
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.mcp.errors import McpError
@@ -98,8 +99,6 @@ class FileStore:
         return dict(entries) if isinstance(entries, dict) else {}
 
     def _write(self, entries: JSONObject) -> None:
-        from toolrest.config.write import replace_file
-
         folder = os.path.dirname(self.path)
         make_private(folder)
         os.chmod(folder, 0o700)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
@@ -74,8 +74,6 @@ def open_wire(server: Server, host: Host) -> AbstractAsyncContextManager[Wire]:
 
 
 def _stdio(server: Server, host: Host) -> AbstractAsyncContextManager[Wire]:
-    from contextlib import asynccontextmanager
-
     from toolrest.mcp.transports.stdio import stdio_wire
 
     @asynccontextmanager

@@ -13,6 +13,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import httpx2
+from httpx2 import ConnectError, DecodingError
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
 from msgspec.structs import replace
 
 from toolrest.mcp.errors import McpUnavailable
@@ -108,8 +112,6 @@ async def http_wire(server: Server, host: Host) -> AsyncIterator[HttpWire]:
 
 async def _is_older(server: Server, host: Host, auth: Any) -> bool:
     """Whether the server speaks only SSE: such a server answers a POST with 404 or 405."""
-    import httpx2
-
     opening = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
     accept = {"accept": "application/json, text/event-stream"}
     async with _client(server, host, auth) as client:
@@ -136,8 +138,6 @@ def _by_status(server: Server, status: int) -> bool:
 
 
 def _client(server: Server, host: Host, auth: Any, silence: float | None = None) -> Any:
-    import httpx2
-
     limit = server.row.tool_timeout_max_sec if silence is None else silence
     return httpx2.AsyncClient(
         headers={**PLAIN, **server.headers},
@@ -149,8 +149,6 @@ def _client(server: Server, host: Host, auth: Any, silence: float | None = None)
 
 
 async def _streamable(server: Server, host: Host, auth: Any, stack: AsyncExitStack) -> HttpWire:
-    from mcp.client.streamable_http import streamable_http_client
-
     client = await stack.enter_async_context(_client(server, host, auth))
     read, write = await stack.enter_async_context(
         streamable_http_client(server.url or "", http_client=client)
@@ -159,8 +157,6 @@ async def _streamable(server: Server, host: Host, auth: Any, stack: AsyncExitSta
 
 
 async def _sse(server: Server, host: Host, auth: Any, stack: AsyncExitStack) -> HttpWire:
-    from mcp.client.sse import sse_client
-
     own_auth = auth
 
     def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
@@ -189,15 +185,11 @@ def guards(server: Server, may_connect: MayConnect) -> dict[str, list[Any]]:
     """Hooks for an HTTP client; a denied address is a connection error."""
 
     async def leaving(request: Any) -> None:
-        from httpx2 import ConnectError
-
         reason = await _refusal(server, str(request.url), may_connect)
         if reason is not None:
             raise ConnectError(reason, request=request)
 
     async def coming(response: Any) -> None:
-        from httpx2 import DecodingError
-
         name = response.headers.get("content-encoding", "").strip().lower()
         if name not in _PLAIN_NAMES:
             reason = f"the answer is packed as {name[:40]}, which was not asked for"

@@ -16,6 +16,9 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
 from msgspec.structs import replace
 
 from toolrest.mcp.errors import McpUnavailable
@@ -24,8 +27,6 @@ from toolrest.process.output.streams import StreamReader
 from toolrest.process.wakeup import uncancelled
 
 if TYPE_CHECKING:
-    from mcp.shared.message import SessionMessage
-
     from toolrest.process.owner import Owner
     from toolrest.sandbox.confine import Confined
 
@@ -261,9 +262,6 @@ class Incoming(_End):
     """
 
     def __init__(self, lines: LineReader, on_junk: Callable[[bytes], None]) -> None:
-        from mcp.shared.message import SessionMessage
-        from mcp_types import jsonrpc_message_adapter
-
         self._lines = lines
         self._on_junk = on_junk
         self._parse = jsonrpc_message_adapter.validate_json
@@ -311,8 +309,6 @@ class Outgoing(_End):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message as a line."""
-        import anyio
-
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         try:
             await self._lines.write(text.encode() + b"\n")

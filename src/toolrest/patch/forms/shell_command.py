@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+import tree_sitter
+import tree_sitter_bash
 from msgspec import Struct
 
 from toolrest.patch import codex_grammar as grammar
@@ -106,9 +108,6 @@ def _is_patch(text: str) -> bool:
 
 @cache
 def _parser() -> Parser:
-    import tree_sitter
-    import tree_sitter_bash
-
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 

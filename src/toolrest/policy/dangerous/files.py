@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from toolrest.policy.commands.git import git_command
 from toolrest.policy.commands.options import Options, read_options
 from toolrest.policy.dangerous.targets import Danger, critical_system, critical_target
 from toolrest.policy.shell.place import WorkingDirs
@@ -121,8 +122,6 @@ def _rsync(simple: Simple, place: WorkingDirs) -> Danger | None:
 
 
 def _git(simple: Simple, place: WorkingDirs) -> Danger | None:
-    from toolrest.policy.commands.git import git_command
-
     start = git_command(simple.argv)
     verb = simple.argv[start] if start < len(simple.argv) else ""
     check = _GIT.get(verb)

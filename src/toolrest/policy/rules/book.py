@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
+from toolrest.policy.rules.amendment import is_banned
 from toolrest.policy.rules.files import allow_line, load_file, rules_files
 from toolrest.policy.rules.rules import PrefixRule, Rules
 
@@ -103,8 +104,6 @@ def _command_rule(text: str, say: str) -> PrefixRule:
         raise ConfigError(f"{where}: not a command's beginning: {error}") from None
     if not words:
         raise ConfigError(f"{where}: name the first words of a command")
-    from toolrest.policy.rules.amendment import is_banned  # not at every start
-
     if say == "allow" and is_banned(words):
         raise ConfigError(f"{where}: this would allow far more than one command")
     rest = tuple((word,) for word in words[1:])

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterable, Sequence
 
 from toolrest.errors import ConfigError
+from toolrest.policy.rules.amendment import is_banned
 from toolrest.policy.rules.rules import Rules
 from toolrest.private_files import make_private
 
@@ -82,8 +83,6 @@ def append_allow(folder: str, prefix: Sequence[str], *, outside: bool = False) -
     """
     if not prefix or not all(prefix) or any("\n" in t or "\x00" in t for t in prefix):
         raise ConfigError("a prefix to allow needs at least one word, and words of one line")
-    from toolrest.policy.rules.amendment import is_banned  # not at every start
-
     if is_banned(prefix):
         raise ConfigError(f"{json.dumps(list(prefix))} would allow far more than one command")
     path = os.path.join(folder, FOLDER, DEFAULT_FILE)

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import starlark
+
 from toolrest.answer import Answer
 from toolrest.errors import ConfigError
 from toolrest.policy.rules.rules import SPELLINGS, NetworkRule, PrefixRule, Rules
@@ -111,8 +113,6 @@ class _Loader:
 
     def evaluate(self, text: str) -> None:
         """Run the file; raises ConfigError."""
-        import starlark
-
         dialect = starlark.Dialect.extended()
         dialect.enable_load = False
         dialect.enable_f_strings = True

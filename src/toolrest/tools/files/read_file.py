@@ -19,6 +19,7 @@ from toolrest.policy.paths.policy import PathPolicy
 from toolrest.tools.files import indentation, text_lines
 from toolrest.tools.files.file_types import HEAD_BYTES, readable_as, type_of
 from toolrest.tools.images.pictures import format_of
+from toolrest.tools.images.view_image import show
 
 if TYPE_CHECKING:
     from toolrest.tools.catalog import ToolParts
@@ -114,8 +115,6 @@ class ReadFile(Tool):
             else:
                 output = await ctx.in_thread(job.finish, fd)
         except Picture as found:
-            from toolrest.tools.images.view_image import show
-
             output = await ctx.in_thread(show, found.data, ctx)
         ctx.note_read(args.file_path, status, job.sha256)
         return output

@@ -21,6 +21,8 @@ from toolrest.gate.context import Context
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.process.child import StartFailed
 from toolrest.sandbox.denial import launcher_problem
+from toolrest.sandbox.programs import bundled_rg, find_program
+from toolrest.tools.files.list_dir import one_line
 
 SECONDS = 30.0
 _PIECE = 1 << 16
@@ -33,8 +35,6 @@ _KEPT_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "PATH", "TMPDIR")
 
 def find_rg(roots: Sequence[str] = ()) -> str | None:
     """The one that was installed with Toolrest, else the first on PATH outside writable roots."""
-    from toolrest.sandbox.programs import bundled_rg, find_program
-
     return bundled_rg(roots) or find_program("rg", roots)
 
 
@@ -242,8 +242,6 @@ class PathNames:
 
 def one_line_each(paths: Sequence[str]) -> Iterator[str]:
     """Paths as lines: a line break in a name must not be able to forge another result."""
-    from toolrest.tools.files.list_dir import one_line
-
     return (path if path.isprintable() else one_line(path) for path in paths)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -72,8 +73,6 @@ class PreparedImage(Struct, frozen=True):
 
     def output(self) -> ToolOutput:
         """The image itself, with its metadata; a note when it is not shown as large as it is."""
-        from base64 import b64encode
-
         url = f"data:image/{self.format};base64,{b64encode(self.data).decode()}"
         facts: JSONObject = {"width": self.width, "height": self.height, "format": self.format}
         notes = []

@@ -11,6 +11,7 @@ from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
+from toolrest.tools.images.pictures import prepare
 
 
 class ViewImage(Tool):
@@ -52,8 +53,6 @@ class ViewImage(Tool):
 
 def show(data: bytes, ctx: Context) -> ToolOutput:
     """A file's bytes as an image for the model."""
-    from toolrest.tools.images.pictures import prepare
-
     return prepare(data, lambda: ctx.cancelled).output()
 
 

@@ -17,12 +17,13 @@ from toolrest.gate.tool.raw_schema import RawSchema
 from toolrest.gate.tool.tool import ExecItem, Group, Tool
 from toolrest.gate.tool.wire_names import full_name
 from toolrest.items import JSONObject, ToolOutput
+from toolrest.mcp.definitions import Definition, digest
 from toolrest.mcp.errors import McpError, McpTimeout
+from toolrest.mcp.pins import launch_record
 from toolrest.policy.effects import Effects
 from toolrest.tools.mcp.events import reporting
 
 if TYPE_CHECKING:
-    from toolrest.mcp.definitions import Definition
     from toolrest.mcp.pool import Pool
     from toolrest.mcp.servers import Server
 
@@ -59,9 +60,6 @@ class McpTool(Tool):
     @cached_property
     def pin(self) -> str:
         """A hash of how the server is started and of everything it says about this tool."""
-        from toolrest.mcp.definitions import digest
-        from toolrest.mcp.pins import launch_record
-
         launch = digest(launch_record(self.server, None))
         return digest([launch, self.definition.digest])[:16]
 

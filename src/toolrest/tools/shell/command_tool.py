@@ -14,6 +14,7 @@ from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, GitArmed, Launch
+from toolrest.sandbox.denial import ASK
 from toolrest.tools.files.apply_patch import (
     apply,
     failed,
@@ -357,8 +358,6 @@ def finish(
 
 def _without_advice(denied: SandboxDenied, ctx: Context) -> SandboxDenied:
     """Drop the advice to ask for escalation where the mode does not let a model ask."""
-    from toolrest.sandbox.denial import ASK
-
     output = denied.output
     if ctx.approval_policy == "on-request" or not isinstance(output, ToolOutput):
         return denied

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from toolrest.answer import Answer
 from toolrest.errors import RespondToModel
 from toolrest.events import TerminalInteraction
 from toolrest.gate.context import Context
+from toolrest.gate.decision.decide import Decision
 from toolrest.gate.tool.args_class import Parameters, param
 from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_tool import PRIVATE
 from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer
-
-if TYPE_CHECKING:
-    from toolrest.gate.decision.decide import Decision
-
 
 _LOOKS = ("", "\x03", "\x04")
 """Nothing, Ctrl-C and Ctrl-D: input that cannot do harm."""
@@ -84,8 +79,6 @@ class WriteStdin(Tool):
     def decide(self, args: Args, effects: Effects, ctx: Context) -> Decision | None:
         """Allow polling or ending a command without asking: the command itself was approved."""
         if args.chars in _LOOKS and ctx.approval_policy != "strict":
-            from toolrest.gate.decision.decide import Decision
-
             return Decision(Answer.ALLOW, "session.poll")
         return None
 

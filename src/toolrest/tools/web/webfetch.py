@@ -19,6 +19,7 @@ from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
 from toolrest.tools.web.client import AGENT, Caps, Client, Page
+from toolrest.tools.web.page_text import readable, wrapped
 from toolrest.urls import HttpUrl
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ class WebFetch(Tool):
                 kind="input_invalid",
                 fields=("start_index",),
             )
-        from toolrest.tools.web.page_text import wrapped
-
         text = f"{document.head}\n{wrapped(part, document.url)}"
         output = ToolOutput(text, success=document.ok, provenance="external")
         end = args.start_index + len(part)
@@ -175,8 +174,6 @@ def _parse(url: str) -> HttpUrl:
 
 
 def _read(page: Page, raw: bool) -> tuple[str, str]:
-    from toolrest.tools.web.page_text import readable
-
     return readable(page, raw=raw)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from toolrest.gate.schema.for_wire import for_wire
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages, leading_texts
 from toolrest.wire.apis.chat_stream import ChatParser
@@ -74,8 +75,6 @@ class ChatModel(HttpModel):
             tools = tools[: profile.max_tools]
         if profile.schema_subset is None:
             return tools
-        from toolrest.gate.schema.for_wire import for_wire
-
         made = []
         for tool in tools:
             function = tool.get("function")

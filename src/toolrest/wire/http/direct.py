@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import ssl
+import zlib
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -223,14 +224,10 @@ def _decoder(encoding: str) -> Any:
         return None
     if encoding not in ("gzip", "deflate"):
         raise Broken(f"the answer is packed as {encoding!r}, which was not asked for")
-    import zlib
-
     return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
 
 def _unpacked(decoder: Any, piece: bytes) -> bytes:
-    import zlib
-
     try:
         data: bytes = decoder.decompress(piece)
     except zlib.error as error:

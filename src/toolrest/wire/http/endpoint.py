@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from toolrest.wire.http.direct import Direct
 from toolrest.wire.http.error_bodies import error_of_status
 from toolrest.wire.http.transport import (
     Broken,
@@ -132,8 +134,6 @@ class Http:
 
     async def get_json(self, path: str, headers: Mapping[str, str]) -> Any:
         """Get one small JSON document."""
-        import json
-
         try:
             request = self._open().stream("GET", self.provider.url(path), b"", headers)
             async with request as response:
@@ -161,8 +161,6 @@ def transport_for(connect_timeout: float, idle_timeout: float) -> Transport:
         from toolrest.wire.http.proxied import Proxied
 
         return Proxied(connect_timeout, idle_timeout)
-    from toolrest.wire.http.direct import Direct
-
     return Direct(connect_timeout, idle_timeout)
 
 

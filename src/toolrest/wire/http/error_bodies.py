@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -163,8 +165,6 @@ def _wait_in(message: str) -> float | None:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds that the server asks to wait, given as seconds, milliseconds or a date."""
-    import time
-
     millis = headers.get("retry-after-ms", "")
     if millis.isdecimal():
         return int(millis) / 1000
@@ -229,8 +229,6 @@ def _flag(text: str) -> bool:
 
 
 def _number(text: str | None) -> float | None:
-    import math
-
     try:
         value = float(text) if text is not None else None
     except ValueError:

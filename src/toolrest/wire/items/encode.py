@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 from toolrest.items import (
     Answered,
@@ -217,9 +219,6 @@ def _mcp_block(part: Content) -> JSONObject:
 
 def _image_data(image: Image) -> tuple[str, str] | None:
     """Media type and base64 of a `data:` URL; None for any other."""
-    import base64
-    from urllib.parse import unquote_to_bytes
-
     match = _DATA_URL.fullmatch(image.url)
     if match is None:
         return None

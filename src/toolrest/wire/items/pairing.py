@@ -7,11 +7,13 @@ group in call order, so that is what is made of any history, however it was brok
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolrest.items import JSONObject
+from toolrest.wire.items.json_text import dumps
 
 OUTPUT_OF: Final = {
     "function_call": "function_call_output",
@@ -73,8 +75,6 @@ def word_id(call_id: str) -> str:
     """The id in the letters that Anthropic's API allows."""
     if _WORD.fullmatch(call_id):
         return call_id
-    import hashlib
-
     mark = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     word = _NOT_WORD.sub("_", call_id)[: _LONGEST_ID - 9]
     return f"{word}_{mark}" if call_id else "call"
@@ -196,8 +196,6 @@ def _made_up(kind: str, call_id: str, text: str) -> JSONObject:
 
 
 def _text_of(output: JSONObject) -> str:
-    from toolrest.wire.items.json_text import dumps
-
     value = output.get("output")
     if isinstance(value, str):
         return value
