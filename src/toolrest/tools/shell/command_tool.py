@@ -255,7 +255,10 @@ class CommandTool(Tool):
             await prepare_patch(patch.request, patch.cwd, ctx)
         elif ctx.runner.is_confined and not ctx.memo["planned"].escalated:
             # Outside the sandbox a profile is read only after the decision: it is a program, too.
-            settled = await ctx.runner.settle(ctx.memo["planned"], outside=False)
+            try:
+                settled = await ctx.runner.settle(ctx.memo["planned"], outside=False)
+            except RespondToModel:
+                return None  # no sandbox works here: the start says so, after the decision
             if self._settle(settled, args, ctx):
                 return self.effects(args, ctx)
         return None
