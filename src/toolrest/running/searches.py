@@ -12,7 +12,6 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -24,16 +23,16 @@ from toolrest.process.wakeup import uncancelled
 from toolrest.running.confinement import Enclosure
 from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.policy import SandboxPolicy
 
 
 class Searches:
-    """Starts search programs for one session; the first start chooses the sandbox."""
+    """Starts search programs for one session; the first start of each chooses its sandbox."""
 
     def __init__(self, enclosure: Enclosure, owner: Owner) -> None:
         self._enclosure = enclosure
         self._owner = owner
-        self._is_chosen = False
-        self._is_bare = enclosure.is_external
+        self._boxes: dict[str, Sandbox | None] = {}
 
     @asynccontextmanager
     async def running(
@@ -57,44 +56,49 @@ class Searches:
             raise self._enclosure.refusal(error) from error
 
     async def _confined(self, command: Command) -> Confined:
-        if not self._is_chosen:
+        program = command.argv[0]
+        if program not in self._boxes:
             # Backends are probed by running them, and hidden files looked for: not on the loop.
-            await asyncio.to_thread(self._choose)
-            self._is_chosen = True
-        if self._is_bare:
+            self._boxes[program] = await asyncio.to_thread(self._choose, program)
+        box = self._boxes[program]
+        if box is None:
             return Confined(command, "none")
-        return self._sandbox.confine(command, late=True)
+        return box.confine(command, late=True)
 
-    def _choose(self) -> None:
-        if self._is_bare:
-            return
+    def _choose(self, program: str) -> Sandbox | None:
+        """The sandbox for a search program; None where none works."""
+        if self._enclosure.is_external:
+            return None
+        box = Sandbox(self._policy(program), registry=self._enclosure.registry)
         try:
-            self._sandbox.choose()
+            box.choose()
         except SandboxUnavailable as error:
             if not error.tried:  # one works here, but not for this workspace
                 raise
-            self._is_bare = True
+            return None
         except OSError as error:  # there is no sandbox without a writable home of Toolrest
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            self._is_bare = True
+            return None
+        return box
 
-    @cached_property
-    def _sandbox(self) -> Sandbox:
+    def _policy(self, program: str) -> SandboxPolicy:
         session = self._enclosure.view
-        policy = replace(
+        readable = session.read_roots
+        return replace(
             session,
             mode="read-only",
             roots=(),
             protected=(),
             exceptions=(*session.exceptions, *session.roots),
+            # The program itself must be there, wherever Toolrest is installed.
+            read_roots=None if readable is None else (*readable, program),
             network="off",
             allowed_hosts=(),
             tmp="host",  # file tools read there as well
             cache_dir=None,
             require=(),
         )
-        return Sandbox(policy, registry=self._enclosure.registry)
 
 
 async def _end(child: Child) -> None:

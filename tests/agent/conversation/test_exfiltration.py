@@ -70,7 +70,6 @@ def tools(sent: list[str]) -> list[Any]:
     return [upload]
 
 
-@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("policy", ["on-request", "never", "on-failure"])
 async def test_nothing_gets_out(agent: Make, workspace: Path, evil: Any, policy: str) -> None:
     (workspace / "notes.txt").write_text(NUMBER)
