@@ -91,5 +91,25 @@ class Safe:
         return not path.startswith(self._roots) or path.startswith(self._own)
 
 
+def lies_in(file: str, roots: Iterable[str]) -> bool:
+    """Whether a file or the folder that names it really lies in a root: a tool may replace it."""
+    closed = _closed(roots)
+    return any((real_path(path) + "/").startswith(closed) for path in (os.path.dirname(file), file))
+
+
+def real_path(path: str) -> str:
+    """As `os.path.realpath` says it, from the kernel: asked about all of PATH for every command."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return os.path.realpath(path)  # where it would be if it existed
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return os.path.realpath(path)
+    finally:
+        os.close(fd)
+
+
 def _closed(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(path if path.endswith("/") else path + "/" for path in paths)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from toolrest.policy.paths.names import inside
+from toolrest.own_code import lies_in
 from toolrest.private_files import hash_file
+
+if TYPE_CHECKING:
+    from toolrest.policy.verdict.verdict import Segment
 
 _LARGEST_HASHED = 256 << 20
 
@@ -45,10 +48,9 @@ class Launch(Struct, frozen=True):
 
     `argv` is the argument vector as people are shown it. `judged` is what the policy reads: the
     command line where `argv[0]` is a shell that the system knows, else `argv`. `escalated` says
-    that the call asks to leave the sandbox. `start` is the
-    vector that is executed: `argv`, but without the option for a login profile where `env`
-    already is what that profile makes of it. `withheld` are names of variables that it does not
-    get, `forced` those that no profile changes.
+    that the call asks to leave the sandbox. `start` is the vector that is executed: `argv`, but
+    without the option for a login profile where `env` already is what that profile makes of it.
+    `withheld` are names of variables that it does not get, `forced` those that no profile changes.
     """
 
     argv: tuple[str, ...]
@@ -83,6 +85,38 @@ def find_executable(name: str, path: str, cwd: str, roots: Sequence[str]) -> Pro
     return None
 
 
+class Executables:
+    """Finds the files that the commands of one launch execute, each only once."""
+
+    def __init__(self, path: str, cwd: str, roots: Sequence[str]) -> None:
+        self._path = path
+        self._cwd = cwd
+        self._roots = roots
+        self._found: dict[tuple[str, tuple[str, ...]], Program | None] = {}
+
+    def program(self, segment: Segment) -> Program | None:
+        """The file; where it depends on the folder, one that a tool may write if there is one."""
+        name = segment.argv[0] if segment.argv and not segment.mark(0) else ""
+        if not name:
+            return None
+        key = (name, segment.cwds)
+        if key not in self._found:
+            cwds = segment.cwds or (self._cwd,)
+            files = [find_executable(name, self._path, cwd, self._roots) for cwd in cwds]
+            suspect = next((file for file in files if file is not None and file.writable), None)
+            self._found[key] = suspect or files[0]
+        return self._found[key]
+
+    def path(self, segment: Segment) -> str:
+        """The file's path, or nothing."""
+        program = self.program(segment)
+        return "" if program is None else program.path
+
+    def is_writable(self, segments: Iterable[Segment]) -> bool:
+        """Whether a tool may write the file of one of them."""
+        return any(p.writable for segment in segments if (p := self.program(segment)) is not None)
+
+
 def _program(file: str, roots: Sequence[str]) -> Program | None:
     try:
         info = os.stat(file)
@@ -90,8 +124,7 @@ def _program(file: str, roots: Sequence[str]) -> Program | None:
         return None
     if not stat.S_ISREG(info.st_mode) or not os.access(file, os.X_OK):
         return None
-    places = (os.path.realpath(os.path.dirname(file)), os.path.realpath(file))
-    if not any(inside(place, root) for place in places for root in roots):
+    if not lies_in(file, roots):
         return Program(file, info.st_dev, info.st_ino)
     digest = hash_file(file, _LARGEST_HASHED)
     return Program(file, info.st_dev, info.st_ino, True, digest)

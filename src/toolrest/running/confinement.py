@@ -157,12 +157,16 @@ class Enclosure:
         With `late` some of the work is left to the command's `ready`, which runs beside its start;
         what that raises is for `refusal`.
         """
-        if outside or not self.is_confined:
-            return Confined(command, "none")
         try:
-            return self.sandbox.confine(command, late=late)
+            return self.wrap(command, outside=outside, late=late)
         except SandboxUnavailable as error:
             raise self.refusal(error) from error
+
+    def wrap(self, command: Command, *, outside: bool, late: bool = False) -> Confined:
+        """The same for programs before the decision: SandboxUnavailable when it cannot be."""
+        if outside or not self.is_confined:
+            return Confined(command, "none")
+        return self.sandbox.confine(command, late=late)
 
     def refusal(self, error: SandboxUnavailable) -> RespondToModel:
         """The error for the model when a command cannot be confined."""

@@ -80,7 +80,7 @@ class Runner:
         """Login shells that read the profile where the command runs: in the sandbox or outside."""
 
         def confine(command: Command) -> Command:
-            confined = self.enclosure.confine(command, outside=outside)
+            confined = self.enclosure.wrap(command, outside=outside)
             self._profile_releases.append(confined.release)
             return confined.command
 

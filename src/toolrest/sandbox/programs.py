@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from subprocess import DEVNULL, TimeoutExpired, run
 
-from toolrest.own_code import own_places
+from toolrest.own_code import lies_in, own_places
 from toolrest.policy.paths.names import inside, unique
 
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
@@ -34,8 +34,7 @@ def _usable(candidate: str, roots: Sequence[str]) -> bool:
     """Executable, and neither the entry nor what it points at lies in a writable root."""
     if not (os.path.isfile(candidate) and os.access(candidate, os.X_OK)):
         return False
-    places = (os.path.realpath(os.path.dirname(candidate)), os.path.realpath(candidate))
-    return not any(inside(place, root) for place in places for root in roots if root != "/")
+    return not lies_in(candidate, (root for root in roots if root != "/"))
 
 
 def bundled_bwrap() -> str | None:

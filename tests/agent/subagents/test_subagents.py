@@ -226,7 +226,6 @@ async def test_the_clock_of_a_child(parent: Make, clock: Clock) -> None:
     assert found["partial"][agent_id]["last_message"] == "so far"
 
 
-@pytest.mark.needs("sandbox")
 async def test_questions_name_the_child(parent: Make) -> None:
     asked: list[ApprovalRequest] = []
 

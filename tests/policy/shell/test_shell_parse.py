@@ -193,9 +193,9 @@ def test_the_budget_holds_for_all_scripts_of_a_command_line_together() -> None:
 
 def test_scripts_nested_too_deep_are_refused() -> None:
     script = "rm -rf /"
-    for _ in range(10):
+    for _ in range(9):
         script = "eval " + "'" + script.replace("'", "'\\''") + "'"
-    assert judge(script, cwd="/w").kind in (CommandClass.REFUSED, CommandClass.UNKNOWN)
+    assert judge(script, cwd="/w").kind == CommandClass.REFUSED
 
 
 @pytest.mark.parametrize("joint", ["; ", " && ", " || ", " | ", "\n", " 2>/dev/null; ", " 'x y'; "])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from toolrest.agent.path_policy import network_of, path_policy
 from toolrest.agent.user_rules import SessionRules
 from toolrest.answer import Answer
 from toolrest.policy.grants.command_keys import RunsHow, granted_by
-from toolrest.policy.launch import find_executable
+from toolrest.policy.launch import Executables
 from toolrest.policy.modes import MODES, WORDS, need
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import (
@@ -20,7 +20,7 @@ from toolrest.policy.verdict.outcome import (
     Setting,
     outcome,
 )
-from toolrest.policy.verdict.verdict import Judgement, Segment
+from toolrest.policy.verdict.verdict import Judgement
 from toolrest.process.shells.shells import Shells
 from toolrest.tools.shell.command_tool import PRIVATE
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from toolrest.agent.setup.assemble import SessionParts
     from toolrest.config import Config
     from toolrest.policy.grants.key import GrantKey
-    from toolrest.policy.paths.policy import PathPolicy
 
 
 class Checked(Struct, frozen=True):
@@ -90,24 +89,14 @@ def check_command(config: Config, command: str | Sequence[str], workspace: str) 
     found = outcome(verdict, known.book.rules, setting)
     if found.answer == Answer.ASK and setting.mode != "strict":
         is_script = isinstance(command, str)
-        how = RunsHow(found.leaves, _resolver(files), shell.path if is_script else "")
+        # On our own PATH; a login profile may set another.
+        path = os.environ.get("PATH", os.defpath)
+        programs = Executables(path, files.cwd, files.writable_roots)
+        how = RunsHow(found.leaves, programs.path, shell.path if is_script else "")
         granted = granted_by(stored, how)
         again = outcome(verdict, known.book.rules, setting, granted=granted)
         found = again if again.answer == Answer.ALLOW else found
     return Checked(verdict, found, setting, known.book.warnings)
-
-
-def _resolver(files: PathPolicy) -> Callable[[Segment], str]:
-    """A lookup of the files that commands execute, on our PATH; a profile may set another."""
-    path = os.environ.get("PATH", os.defpath)
-
-    def resolve(segment: Segment) -> str:
-        if not segment.argv or segment.mark(0):
-            return ""
-        program = find_executable(segment.argv[0], path, files.cwd, files.writable_roots)
-        return "" if program is None else program.path
-
-    return resolve
 
 
 _SHOWN = (

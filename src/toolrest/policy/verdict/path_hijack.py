@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from toolrest.own_code import real_path
 from toolrest.policy.paths.names import inside, unique
 from toolrest.policy.verdict.verdict import CommandClass
 
@@ -70,19 +71,5 @@ def path_entries_inside(roots: Sequence[str], path: str | None = None) -> tuple[
 
 
 def _lies_in(folder: str, roots: Sequence[str]) -> bool:
-    place = _real(folder)
+    place = real_path(folder)
     return any(inside(place, root) for root in roots)
-
-
-def _real(folder: str) -> str:
-    """As `os.path.realpath` says it, from the kernel: asked about all of PATH for every command."""
-    try:
-        fd = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return os.path.realpath(folder)  # where it would be if it existed
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:
-        return os.path.realpath(folder)
-    finally:
-        os.close(fd)

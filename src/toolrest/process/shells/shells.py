@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from toolrest.own_code import lies_in
+
 ShellKind: TypeAlias = Literal["bash", "zsh", "sh", "powershell", "cmd"]
 
 _KINDS: dict[str, ShellKind] = {
@@ -136,14 +138,8 @@ class Shells(Struct, frozen=True, eq=False):
         return None
 
     def _usable(self, path: str) -> bool:
-        if not os.path.isfile(path):
-            return False
-        real = os.path.realpath(path)
-        inside = any(
-            os.path.commonpath((real, os.path.realpath(root))) == os.path.realpath(root)
-            for root in self.avoid
-        )
-        return os.access(real, os.X_OK) and not inside
+        executable = os.path.isfile(path) and os.access(path, os.X_OK)
+        return executable and not lies_in(path, map(os.path.realpath, self.avoid))
 
 
 @cache

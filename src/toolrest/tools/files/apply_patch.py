@@ -212,9 +212,7 @@ def _not_ours(paths: list[str], ctx: Context) -> list[str]:
 
 async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
     """Verify it; in a mode that never asks, deny a patch that leaves the project."""
-    ctx.memo["records"] = await ctx.in_thread(verify, request, cwd, ctx)
-    if not request.dry_run:
-        ctx.memo["plan"] = await ctx.in_thread(_planned, request, cwd, ctx)
+    ctx.memo["records"], ctx.memo["plan"] = await ctx.in_thread(_planned, request, cwd, ctx)
     if (
         ctx.approval_policy in ("never", "dangerous")
         and not request.dry_run
@@ -224,18 +222,28 @@ async def prepare_patch(request: Request, cwd: str, ctx: Context) -> None:
         raise Rejected(f"patch rejected: {reason}")
 
 
-def _planned(request: Request, cwd: str, ctx: Context) -> dict[str, bytes | None]:
-    """What every file holds now that it is planned on, and what each would hold; by its path."""
+def _planned(
+    request: Request, cwd: str, ctx: Context
+) -> tuple[list[Record], dict[str, bytes | None] | None]:
+    """The verified changes, and for `_refuse_changed` the contents that they are planned on."""
     from toolrest.patch.errors import PatchError
 
+    records = verify(request, cwd, ctx) if request.form == "codex" or request.dry_run else None
+    if request.dry_run:
+        return records or [], None
     try:
         plan = request.plan(_files(ctx), cwd, ctx.legacy_encoding)
-    except PatchError:
-        return {}  # `apply` finds and reports it again
-    return _contents(plan)
+    except PatchError as error:
+        if records is None:
+            raise failed(error, request.error_prefix) from None
+        return records, {}  # Codex verifies less than it plans: `apply` finds and reports it again
+    if records is None:
+        records = [] if plan is None else plan.records
+    return records, _contents(plan)
 
 
 def _contents(plan: Plan | None) -> dict[str, bytes | None]:
+    """What every file holds that a plan is made on, and what each would hold; by its path."""
     if plan is None:
         return {}
     after = {f"{change.path}\0after": change.content for change in plan.changes}

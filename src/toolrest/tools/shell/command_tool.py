@@ -15,6 +15,7 @@ from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Changed, GitArmed, Launch
 from toolrest.sandbox.denial import ASK
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.tools.files.apply_patch import (
     apply,
     failed,
@@ -257,8 +258,10 @@ class CommandTool(Tool):
             # Outside the sandbox a profile is read only after the decision: it is a program, too.
             try:
                 settled = await ctx.runner.settle(ctx.memo["planned"], outside=False)
-            except RespondToModel:
-                return None  # no sandbox works here: the start says so, after the decision
+            except SandboxBusy as error:
+                raise ctx.runner.enclosure.refusal(error) from error
+            except SandboxUnavailable:
+                return None  # the start says so, after the decision
             if self._settle(settled, args, ctx):
                 return self.effects(args, ctx)
         return None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 from toolrest.policy.grants.command_keys import RunsHow, command_keys, granted_by
-from toolrest.policy.launch import find_executable
+from toolrest.policy.launch import Executables
 from toolrest.policy.modes import Row
 from toolrest.policy.verdict.outcome import (
     Granted,
@@ -21,12 +21,12 @@ from toolrest.policy.verdict.path_hijack import expose_hijacks
 from toolrest.policy.verdict.verdict import CommandClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from toolrest.gate.context import Context
     from toolrest.policy.grants.key import GrantKey
-    from toolrest.policy.launch import Launch, Program
-    from toolrest.policy.verdict.verdict import Judgement, Segment
+    from toolrest.policy.launch import Launch
+    from toolrest.policy.verdict.verdict import Judgement
     from toolrest.tools.shell.command_tool import Escalation
 
 
@@ -44,23 +44,8 @@ def path_hijack(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
     return found
 
 
-def _resolver(launch: Launch, ctx: Context) -> Callable[[Segment], Program | None]:
-    """Finds the file that a command of this launch executes, each only once."""
-    found: dict[tuple[str, tuple[str, ...]], Program | None] = {}
-
-    def resolve(segment: Segment) -> Program | None:
-        name = segment.argv[0] if segment.argv and not segment.mark(0) else ""
-        key = (name, segment.cwds)
-        if key not in found:
-            cwds = segment.cwds or (ctx.workspace,)
-            files = [
-                find_executable(name, launch.path or "", cwd, ctx.runner.suspects) for cwd in cwds
-            ]
-            suspect = next((file for file in files if file is not None and file.writable), None)
-            found[key] = suspect or (files[0] if name else None)
-        return found[key]
-
-    return resolve
+def _executables(launch: Launch, ctx: Context) -> Executables:
+    return Executables(launch.path or "", ctx.workspace, ctx.runner.suspects)
 
 
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
@@ -93,12 +78,11 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
         # Only where rules allow every single command does the first attempt leave the sandbox.
         # Nor does it where a name means a file that the project or a tool has put there.
         # Nor where a command is a file that a tool can have written: a rule knows no content.
-        resolve = _resolver(launch, ctx)
         leaves = (
             required.bypass_sandbox
             and ctx.runner.is_confined
             and not path_hijack(verdict, launch, ctx)
-            and not any(_is_writable(resolve(segment)) for segment in verdict.segments)
+            and not _executables(launch, ctx).is_writable(verdict.segments)
         )
         return Decision(Answer.ALLOW, f"command.{_row(found)}", leaves=leaves)
     return _asked(verdict, launch, found, setting, args, ctx)
@@ -118,10 +102,6 @@ def _closed(verdict: Judgement, ctx: Context) -> Decision | None:
         if rule is not None:
             return Decision(Answer.DENY, "path.protected", rule)
     return None
-
-
-def _is_writable(program: Program | None) -> bool:
-    return program is not None and program.writable
 
 
 def _asked(
@@ -162,16 +142,11 @@ def _asked(
     def stored(need: GrantKey, cwds: Sequence[str]) -> bool:
         return memory.grants.covering(need, real(cwds)) is not None
 
-    files = _resolver(launch, ctx)
-
-    def resolve(segment: Segment) -> str:
-        program = files(segment)
-        return "" if program is None else program.path
-
-    suspect = leaves and any(_is_writable(files(segment)) for segment in verdict.segments)
+    files = _executables(launch, ctx)
+    suspect = leaves and files.is_writable(verdict.segments)
     kept = not suspect and not (leaves and path_hijack(verdict, launch, ctx))
     shell = launch.argv[0] if isinstance(launch.judged, str) else ""
-    how = RunsHow(leaves, resolve, shell)
+    how = RunsHow(leaves, files.path, shell)
     if kept and allowed(granted_by(stored, how)):
         return Decision(Answer.ALLOW, "grant", "granted before", leaves=leaves)
     if suspect:
