@@ -97,6 +97,16 @@ def lies_in(file: str, roots: Iterable[str]) -> bool:
     return any((real_path(path) + "/").startswith(closed) for path in (os.path.dirname(file), file))
 
 
+def folders_in(folders: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
+    """The folders that really lie in a root, and the relative ones: those may lie anywhere."""
+    closed = _closed(roots)
+    return tuple(
+        folder
+        for folder in folders
+        if not folder.startswith("/") or (real_path(folder) + "/").startswith(closed)
+    )
+
+
 def real_path(path: str) -> str:
     """As `os.path.realpath` says it, from the kernel: asked about all of PATH for every command."""
     try:

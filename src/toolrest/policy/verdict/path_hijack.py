@@ -10,8 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolrest.own_code import real_path
-from toolrest.policy.paths.names import inside, unique
+from toolrest.own_code import folders_in
+from toolrest.policy.paths.names import unique
 from toolrest.policy.verdict.verdict import CommandClass
 
 if TYPE_CHECKING:
@@ -67,9 +67,4 @@ def path_entries_inside(roots: Sequence[str], path: str | None = None) -> tuple[
     """Entries of PATH that a confined command can write to, or that are not absolute."""
     search = os.environ.get("PATH", "") if path is None else path
     entries = unique(entry or "." for entry in search.split(os.pathsep))
-    return tuple(e for e in entries if not e.startswith("/") or _lies_in(e, roots))
-
-
-def _lies_in(folder: str, roots: Sequence[str]) -> bool:
-    place = real_path(folder)
-    return any(inside(place, root) for root in roots)
+    return folders_in(entries, roots)

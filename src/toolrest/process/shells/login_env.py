@@ -29,8 +29,9 @@ from toolrest.process.run import run
 from toolrest.process.shells.environment import EnvironmentPolicy, withhold
 from toolrest.process.shells.shells import Shell, ShellKind
 
-CAPTURE_LIMIT = 2.0
-"""Seconds that the profile files may take; slower ones are left to each command."""
+CAPTURE_LIMIT = 8.0
+"""Seconds that the profile files may take, once a session; slower ones are left to each command,
+which then counts as unknown: its PATH is not known before it runs."""
 
 _KEPT = 8
 _SHELLS_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
