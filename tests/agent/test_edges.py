@@ -176,12 +176,12 @@ async def test_a_deadline_that_passes_during_a_cancel_changes_nothing(
 async def test_a_loop_stays_stopped(tmp_path: Path) -> None:
     runs: list[int] = []
 
-    @tool(mutating=False)
+    @tool(mutating=True)
     async def same() -> str:
         runs.append(1)
         return "same"
 
-    async with Toolrest(workspace=tmp_path, tools=[same]) as rest:
+    async with Toolrest(workspace=tmp_path, tools=[same], on_ask=lambda _: True) as rest:
         outputs = [await rest.call("same") for _ in range(20)]
         invalid = [await rest.call("read_file", {"nope": 1}) for _ in range(3)]
     assert len(runs) == 4

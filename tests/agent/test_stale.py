@@ -88,3 +88,15 @@ async def test_a_change_while_somebody_thinks_about_it(file: Path) -> None:
         await rest.call("read_file", {"file_path": str(file)})
         assert "stale_file" in (await patch(rest, "one", "1")).text
     assert file.read_text() == "one\nchanged meanwhile\n"
+
+
+async def test_a_fifth_read_shows_what_changed_outside(file: Path) -> None:
+    """The loop watch used to refuse it with the words "use the earlier result"."""
+    async with Toolrest(file.parent) as rest:
+        for _ in range(4):
+            await rest.call("read_file", {"file_path": str(file)})
+        file.write_text("new\n")
+        output = await rest.call("read_file", {"file_path": str(file)})
+    assert output.success
+    assert "new" in output.text
+    assert not output.notes

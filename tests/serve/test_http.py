@@ -93,3 +93,18 @@ def test_tokens(tmp_path: Path) -> None:
     assert path.read_text().strip() == token
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert http.new_token(str(path)) != token
+
+
+@pytest.mark.usefixtures("any_sandbox")
+async def test_clients_do_not_share_a_loop_watch(serving: Serving, workspace: Path) -> None:
+    """The fifth client that made the same call used to be refused as a loop."""
+    async with (
+        serving(TOKEN, approval_policy="never", sandbox_mode="workspace-write") as url,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as web,
+    ):
+        for _ in range(6):
+            async with Client(streamable_http_client(url, http_client=web)) as client:
+                result = await client.call_tool("exec_command", {"cmd": "echo hi >> made"})
+                assert not result.is_error
+                assert "same" not in str(result.content)
+    assert (workspace / "made").read_text() == "hi\n" * 6

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.user_questions import OnQuestion
     from toolrest.gate.call.explain import Explanation
     from toolrest.gate.call.walk import Gate
+    from toolrest.gate.decision.repeated_calls import LoopWatch
     from toolrest.gate.hooks.hooks import Hooks
     from toolrest.mcp.pool import Pool
     from toolrest.policy.rules.rules import Rules
@@ -289,17 +290,20 @@ class Toolrest:
         self,
         before_mutation: Callable[[], Awaitable[None]] | None = None,
         commit: Callable[[], Awaitable[None]] | None = None,
+        *,
+        loops: LoopWatch | None = None,
     ) -> Turn:
         """A turn: start calls as they arrive, take the outputs in call order.
 
         `before_mutation` is awaited once, before the first call that may change something (a
         checkpoint, say), `commit` before each of them (a journal, say); readers never wait for
-        them. `turn.failure` is the reason of a failed turn.
+        them. `turn.failure` is the reason of a failed turn. `loops` counts repeated calls; by
+        default that of all turns of this session that have none of their own.
         """
         if self._closed:
             raise RuntimeError("this Toolrest is closed")
         self._start_servers()
-        turn = Turn(self._gate, before_mutation, commit, self._session.saver)
+        turn = Turn(self._gate, before_mutation, commit, self._session.saver, loops)
         self._turns.add(turn)
         return turn
 

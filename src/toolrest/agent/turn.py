@@ -11,6 +11,7 @@ from toolrest.items import Answered, JSONObject
 if TYPE_CHECKING:
     from toolrest.agent.undo.turn_checkpoint import Saver, TurnCheckpoint
     from toolrest.gate.call.walk import Gate
+    from toolrest.gate.decision.repeated_calls import LoopWatch
     from toolrest.policy.effects import Effects
 
 
@@ -23,8 +24,9 @@ class Turn(CallTurn):
         before_mutation: Callable[[], Awaitable[None]] | None = None,
         commit: Callable[[], Awaitable[None]] | None = None,
         saver: Saver | None = None,
+        loops: LoopWatch | None = None,
     ) -> None:
-        super().__init__(gate, before_mutation, commit)
+        super().__init__(gate, before_mutation, commit, loops)
         self._checkpoint: TurnCheckpoint | None = None
         if saver is not None:
             from toolrest.agent.undo.turn_checkpoint import TurnCheckpoint

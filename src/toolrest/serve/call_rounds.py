@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from toolrest.gate.decision.repeated_calls import LoopWatch
 from toolrest.items import Answered, CallItem
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class CallRound:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> Answered:
-        async with self.rest.turn() as turn:
+        # Clients share this session, and each has an agent of its own that notices its loops.
+        async with self.rest.turn(loops=LoopWatch()) as turn:
             return Answered(self.item, await turn.start(self.item).output())
 
     async def ask(self, question: FormQuestion[T]) -> T:

@@ -13,6 +13,7 @@ from toolrest.agent.conversation.result import TurnEnd
 from toolrest.agent.history.compaction import PROMPT, condensed, without_oldest
 from toolrest.agent.history.history import message, message_text
 from toolrest.errors import Fatal
+from toolrest.gate.decision.repeated_calls import LoopWatch
 from toolrest.items import JSONObject
 from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
 
@@ -56,7 +57,8 @@ class Loop:
         """Run the turn of the user's messages to its end; only cancellation is raised."""
         session = self.session
         try:
-            async with session.rest.turn(commit=session.journal.commit) as turn:
+            turns = session.rest.turn(commit=session.journal.commit, loops=LoopWatch())
+            async with turns as turn:
                 self._turn = turn
                 return await self._to_the_end(messages)
         except TurnFailed as error:

@@ -22,7 +22,7 @@ def decide(walk: Walk, call: ResolvedCall) -> Decision:
     """The decision on a call, after the loop check, taint and hooks."""
     gate = walk.gate
     if not call.tool.polling:
-        refusal = gate.loops.refusal(walk.fingerprint)
+        refusal = walk.turn.loops.refusal(walk.fingerprint, mutating=call.effects.mutating)
         if refusal is not None:
             walk.looping = True
             return Decision(Answer.DENY, "loop", refusal)

@@ -13,6 +13,7 @@ from typing import Literal, Self
 from toolrest.errors import Fatal
 from toolrest.events import TurnEnded, TurnStarted
 from toolrest.gate.call.walk import Gate, Walk
+from toolrest.gate.decision.repeated_calls import LoopWatch
 from toolrest.gate.threads import GRACE_SECONDS
 from toolrest.items import Answered, CallItem, ToolOutput
 from toolrest.policy.effects import Effects
@@ -101,10 +102,12 @@ class CallTurn:
         gate: Gate,
         before_mutation: Callable[[], Awaitable[None]] | None = None,
         commit: Callable[[], Awaitable[None]] | None = None,
+        loops: LoopWatch | None = None,
     ) -> None:
         gate.turns_made += 1
         self.id = f"turn-{gate.turns_made}"
         self.failure: Fatal | None = None
+        self.loops = loops or gate.loops
         self._gate = gate
         self._calls: list[RunningCall] = []
         self._by_id: dict[str, list[RunningCall]] = {}

@@ -318,7 +318,7 @@ class Walk(Struct):
         """Add a loop note, redact, cut and spill the output; in a thread when it is large."""
         tool = self.tool
         if tool is not None and self.fingerprint and not tool.polling and not self.looping:
-            output = self.gate.loops.watch(output, self.fingerprint, mutating=self.effects.mutating)
+            output = self.turn.loops.watch(output, self.fingerprint, mutating=self.effects.mutating)
         return self.gate.limiter.apply(
             output,
             call_id=self.call_id,
