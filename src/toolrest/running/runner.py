@@ -269,9 +269,13 @@ class Runner:
         call_id: str,
         on_delta: Callable[[str], None] | None = None,
         on_start: Callable[[int, int], None] | None = None,
+        on_bytes: Callable[[bytes], object] | None = None,
         on_end: Callable[[SessionEnd], None] | None = None,
     ) -> ExecOutcome:
-        """Start a command that may outlive the call; `on_end` gets its end, however late."""
+        """Start a command that may outlive the call.
+
+        `on_bytes` gets all of its output and `on_end` its end, however late.
+        """
         cwd = launch.cwd
         command = Command(launch.start, cwd, launch.env, tty=launch.tty)
         confined = await self._confined(command, outside)
@@ -290,6 +294,7 @@ class Runner:
                 call_id=call_id,
                 on_delta=on_delta,
                 on_start=on_start,
+                on_bytes=on_bytes,
                 on_end=ended,
             )
         except BaseException as error:

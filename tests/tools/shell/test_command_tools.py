@@ -458,6 +458,46 @@ async def test_big_output_is_cut_with_exact_totals_and_kept_whole(tmp_path: Path
     assert "chars truncated…" in output.text
 
 
+def spilled(output: ToolOutput, sizes: str) -> str:
+    notice = output.text.splitlines()[-1]
+    assert notice.startswith(f"[toolrest] output cut: {sizes} in all"), notice
+    return Path(notice.split("the whole is in ")[1].split(" (read")[0]).read_text()
+
+
+@pytest.mark.usefixtures("any_sandbox")
+async def test_a_huge_output_of_exec_command_is_counted_exactly_and_kept_without_a_hole(
+    tmp_path: Path,
+) -> None:
+    """It used to count and keep only the part that had been cut already."""
+    numbers = "".join(f"{n}\n" for n in range(1, 400_001))
+    async with rest_in(tmp_path) as rest:
+        arguments = {"cmd": "seq 1 400000", "login": False, "yield_time_ms": 30_000}
+        output = await rest.call("exec_command", arguments)
+        assert spilled(output, "2688895 bytes and 400000 lines") == numbers
+        output = await rest.call("exec_command", {**arguments, "max_output_tokens": 100})
+        assert spilled(output, "2688895 bytes and 400000 lines") == numbers
+        assert re.search(r"in all, [34]\d\d bytes shown", output.text)
+
+
+@pytest.mark.usefixtures("any_sandbox")
+async def test_what_a_running_command_writes_between_calls_is_kept_too(
+    tmp_path: Path, clock: Clock
+) -> None:
+    line = "echo early; while [ ! -e go ]; do sleep 0.02; done; seq 1 400000; touch done"
+    async with rest_in(tmp_path) as rest:
+        time_passes(rest, clock, "early\n", 30)
+        arguments = {"cmd": line, "login": False, "yield_time_ms": 30_000}
+        first = await rest.call("exec_command", arguments)
+        over = asyncio.Event()
+        rest.subscribe(lambda event: over.set() if isinstance(event, ExecCommandEnd) else None)
+        (tmp_path / "go").touch()
+        await asyncio.wait_for(over.wait(), 60)
+        session = int(parsed_first(first)["session"])
+        output = await rest.call("write_stdin", {"session_id": session})
+        whole = spilled(output, "2688901 bytes and 400001 lines")
+    assert whole == "early\n" + "".join(f"{n}\n" for n in range(1, 400_001))
+
+
 @pytest.mark.usefixtures("any_sandbox")
 async def test_events_of_a_command(tmp_path: Path) -> None:
     seen: list[Event] = []

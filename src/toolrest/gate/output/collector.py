@@ -16,6 +16,7 @@ from toolrest.gate.output.spill import Spill, SpillFile
 from toolrest.gate.output.truncate import (
     Limit,
     byte_length,
+    fits,
     keep_head,
     keep_tail,
     marker,
@@ -131,6 +132,18 @@ class Collector:
                 self._file.close()
             self._result = self._cut() if self._held is None else self._whole(self._held)
         return self._result
+
+    def so_far(self) -> CollectedOutput:
+        """What was collected until now; more may come, and the spill file goes on."""
+        if self._result is not None:
+            return self._result
+        if self._file is not None:
+            self._file.flush()
+        return self._cut() if self._held is None else self._whole(self._held)
+
+    def fits(self, text: str) -> bool:
+        """Whether a part of the output is within the limit by itself."""
+        return fits(text, self._limit)
 
     def _add(self, text: str) -> None:
         self._bytes += byte_length(text)

@@ -13,7 +13,8 @@ from hashlib import sha256
 
 from toolrest.private_files import private_file, private_folder, reason, write_all
 
-DEFAULT_CAP = 1 << 30
+DEFAULT_CAP = 256 << 20
+"""Bytes of one output that are kept: a server may log for days."""
 _BUFFER = 1 << 16
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -51,18 +52,19 @@ class SpillFile:
         self._waiting.append(data)
         self._waiting_size += len(data)
         if capped or self._waiting_size >= _BUFFER:
-            self._flush()
+            self.flush()
         if capped and self.problem is None:
             self.problem = f"the spill limit of {self._cap} bytes was reached"
 
     def close(self) -> None:
         """Write what waits and close the file; may be called twice."""
-        self._flush()
+        self.flush()
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what waits."""
         data, self._waiting, self._waiting_size = b"".join(self._waiting), [], 0
         if not data or self._descriptor < 0:
             return

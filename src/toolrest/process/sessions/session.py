@@ -41,7 +41,7 @@ class CommandSession:
         self.transcript = HeadTail()
         self.lock = asyncio.Lock()
         self.users = 0
-        self.on_bytes: Callable[[bytes], None] | None = None
+        self.on_bytes: Callable[[bytes], object] | None = None
         self.on_end: Callable[[SessionEnd], None] | None = None
         self.running = ChildReader(child, self._add)
         self.running.on_settled = self._report_end

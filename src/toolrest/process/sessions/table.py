@@ -132,7 +132,7 @@ class Sessions:
         call_id: str = "",
         on_start: Callable[[int, int], None] | None = None,
         on_delta: Callable[[str], None] | None = None,
-        on_bytes: Callable[[bytes], None] | None = None,
+        on_bytes: Callable[[bytes], object] | None = None,
         on_end: Callable[[SessionEnd], None] | None = None,
     ) -> ExecResult:
         """Start a command and wait for its end, at most for the yield; then it goes on alone.

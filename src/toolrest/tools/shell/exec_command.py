@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from toolrest.errors import RespondToModel
 from toolrest.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from toolrest.gate.context import Context
-from toolrest.gate.output.limiter import Limit, formatted_truncate
+from toolrest.gate.output.limiter import Limit, byte_length, formatted_truncate
 from toolrest.gate.tool.args_class import param
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
@@ -22,6 +24,7 @@ from toolrest.tools.shell.command_tool import (
 )
 
 if TYPE_CHECKING:
+    from toolrest.gate.output.limiter import Collector
     from toolrest.process.sessions.session import SessionEnd
     from toolrest.running.results import ExecOutcome
 
@@ -87,6 +90,7 @@ class ExecCommand(CommandTool):
         """Start it, wait, and say what came and whether it goes on."""
         parsed: tuple[JSONObject, ...] = ()
         ctx.delta = ExecCommandOutputDelta
+        collector = ctx.collector()
 
         def started(session_id: int, pid: int) -> None:
             nonlocal parsed
@@ -104,6 +108,7 @@ class ExecCommand(CommandTool):
             )
 
         def ended(end: SessionEnd) -> None:
+            collector.finish()
             ctx.emit_late(
                 ExecCommandEnd(
                     call_id=ctx.call_id,
@@ -132,17 +137,32 @@ class ExecCommand(CommandTool):
             call_id=ctx.call_id,
             on_delta=ctx.output,
             on_start=started,
+            on_bytes=collector.write,
             on_end=ended,
         )
         if done.result.state == "failed_to_start":
             raise RespondToModel(f"exec_command failed: {done.result.error}")
-        return answer(done, args.max_output_tokens)
+        if done.result.session_id is not None:
+            outputs_of(ctx)[done.result.session_id] = collector
+        return answer(done, args.max_output_tokens, collector)
 
 
-def answer(done: ExecOutcome, tokens: int) -> ToolOutput:
+def outputs_of(ctx: Context) -> dict[int, Collector]:
+    """The whole output of each command that still runs or was not polled to its end."""
+    outputs: dict[int, Collector] = ctx.state.setdefault("exec_outputs", {})
+    known = {session.session_id for session in ctx.runner.sessions.list()}
+    for session_id in outputs.keys() - known:
+        del outputs[session_id]
+    return outputs
+
+
+def answer(done: ExecOutcome, tokens: int, collector: Collector | None) -> ToolOutput:
     """The layout that exec_command and write_stdin share."""
     result = done.result
     shown = formatted_truncate(result.text, Limit(tokens, "tokens"))
+    collected = None
+    if collector is not None and (result.omitted or not collector.fits(result.text)):
+        collected = replace(collector.so_far(), shown_bytes=byte_length(shown))
     text = layout.unified(
         shown,
         chunk_id=result.chunk_id,
@@ -158,6 +178,7 @@ def answer(done: ExecOutcome, tokens: int) -> ToolOutput:
         backend=done.backend,
         notes=_notes(done),
         blocked=done.blocked,
+        collected=collected,
     )
 
 

@@ -12,7 +12,7 @@ from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.shell.command_tool import PRIVATE
-from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer
+from toolrest.tools.shell.exec_command import DEFAULT_TOKENS, answer, outputs_of
 
 _LOOKS = ("", "\x03", "\x04")
 """Nothing, Ctrl-C and Ctrl-D: input that cannot do harm."""
@@ -88,6 +88,7 @@ class WriteStdin(Tool):
 
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Type, wait, and say what came."""
+        collector = outputs_of(ctx).get(args.session_id)
         try:
             done = await ctx.runner.write(
                 args.session_id, args.chars, yield_ms=args.yield_time_ms, on_delta=ctx.output
@@ -102,4 +103,4 @@ class WriteStdin(Tool):
                 stdin=ctx.redact(args.chars),
             )
         )
-        return answer(done, args.max_output_tokens)
+        return answer(done, args.max_output_tokens, collector)
