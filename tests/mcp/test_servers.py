@@ -156,6 +156,8 @@ def test_any_result_becomes_an_output(result: dict[str, Any]) -> None:
 
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 URL = "data:image/png;base64,aGk="
+AGAIN = {**IMAGE, "annotations": None, "_meta": None}
+PDF = {"type": "image", "data": "QUJD" * 500, "mimeType": "application/pdf"}
 
 
 @pytest.mark.parametrize(
@@ -176,6 +178,36 @@ URL = "data:image/png;base64,aGk="
         ),
         ("auto", {"content": [IMAGE], "structuredContent": {"k": 1}}, [URL, '{"k":1}']),
         ("auto", {"content": []}, ["(no output)"]),
+        # Structure that says the blocks once more, as fastmcp writes it.
+        ("auto", {"content": [IMAGE], "structuredContent": AGAIN}, [URL]),
+        ("auto", {"content": [IMAGE], "structuredContent": {"result": [AGAIN]}}, [URL]),
+        (
+            "auto",
+            {
+                "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+                "structuredContent": {"result": ["a", "b"]},
+            },
+            ["a\nb"],
+        ),
+        (
+            "auto",
+            {
+                "content": [{"type": "text", "text": "kind: a"}],
+                "structuredContent": {"kind": "other"},
+            },
+            ['kind: a\n{"kind":"other"}'],
+        ),
+        # Base64 is never text.
+        (
+            "auto",
+            {"content": [], "structuredContent": {"k": PDF["data"], "n": 1}},
+            ['{"k":"[1500 bytes, not shown]","n":1}'],
+        ),
+        (
+            "auto",
+            {"content": [PDF]},
+            ['{"type":"image","data":"[1500 bytes, not shown]","mimeType":"application/pdf"}'],
+        ),
         (
             "auto",
             {"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]},

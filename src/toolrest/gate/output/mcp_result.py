@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolrest.errors import Failure
 from toolrest.items import Content, Image, JSONObject, Text, ToolOutput
+
+_BLOB = re.compile(r"(?:data:[\w/+.;=-]*base64,)?([A-Za-z0-9+/_-]{400,}={0,2})")
+"""Base64 that is too long for a hash, a key or a token."""
 
 View: TypeAlias = Literal["auto", "content", "structured", "both"]
 
@@ -33,11 +37,11 @@ def read(result: Mapping[str, Any]) -> CallResult:
 def output_of(result: Mapping[str, Any], view: View = "auto") -> ToolOutput:
     """One output from a CallToolResult as it came over the wire.
 
-    `auto` shows the content, and the structured content only when it has more than the text.
+    `auto` shows the content, and the structured content only when it has more than that.
     """
     blocks, structured, failed = read(result)
     parts = [_part(block) for block in blocks]
-    if structured is not None and _shows(structured, parts, view):
+    if structured is not None and _shows(structured, blocks, parts, view):
         if view == "structured":
             parts = [part for part in parts if isinstance(part, Image)]
         parts.append(Text(_compact(structured)))
@@ -60,25 +64,38 @@ def _content(parts: list[Content]) -> str | list[Content]:
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
-def _shows(structured: Any, parts: list[Content], view: View) -> bool:
+def _shows(structured: Any, blocks: list[Any], parts: list[Content], view: View) -> bool:
     if view in ("structured", "both"):
         return True
-    if view == "content":
+    if view == "content" or not parts:
         return not parts
-    text = "\n".join(part.text for part in parts if isinstance(part, Text))
-    return not _in_text(structured, text)
+    if isinstance(structured, Mapping) and set(structured) == {"result"}:
+        structured = structured["result"]  # so servers wrap a value that is no object
+    return not _repeats(
+        structured, blocks, "\n".join(part.text for part in parts if isinstance(part, Text))
+    )
 
 
-def _in_text(structured: Any, text: str) -> bool:
-    """Whether the text already has every key (or value, without keys) of the structure."""
+def _repeats(structured: Any, blocks: list[Any], text: str) -> bool:
+    """Whether a structure only repeats blocks, or keys and values that stand in the text."""
     if isinstance(structured, Mapping):
-        # Servers wrap a value that is no object in a lone `result`.
-        if set(structured) == {"result"}:
-            return _in_text(structured["result"], text) and bool(text)
-        return bool(text) and all(str(key) in text for key in structured)
+        if any(_is_block(structured, block) for block in blocks):
+            return True
+        return all(
+            str(key) in text and _repeats(value, blocks, text) for key, value in structured.items()
+        )
     if isinstance(structured, list):
-        return bool(text) and all(_in_text(item, text) for item in structured)
-    return bool(text) and (str(structured) in text or _compact(structured) in text)
+        return all(_repeats(item, blocks, text) for item in structured)
+    if structured is None or structured == "":
+        return True
+    return str(structured) in text or _compact(structured) in text
+
+
+def _is_block(structured: Mapping[str, Any], block: Any) -> bool:
+    """Whether a structure is a content block once more, perhaps with its empty fields."""
+    if not isinstance(block, Mapping) or "type" not in structured:
+        return False
+    return all(block.get(key) == value for key, value in structured.items() if value is not None)
 
 
 def _part(block: Any) -> Content:
@@ -140,4 +157,16 @@ def _size(data: Any) -> int:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_without_blobs(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _without_blobs(value: Any) -> Any:
+    """The value with its base64 replaced by how much that is: no model can read it."""
+    if isinstance(value, str):
+        blob = _BLOB.fullmatch(value)
+        return value if blob is None else f"[{_size(blob[1])} bytes, not shown]"
+    if isinstance(value, Mapping):
+        return {key: _without_blobs(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_blobs(item) for item in value]
+    return value
