@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolrest.items import JSONObject
 from toolrest.testing import (
@@ -26,7 +27,7 @@ from toolrest.testing import (
     context_full,
 )
 from toolrest.testing.checks import problems
-from toolrest.wire.model import ItemStarted, ModelError, ModelRequest, TextDelta, Usage
+from toolrest.wire.model import ItemStarted, ModelError, ModelRequest, Notice, TextDelta, Usage
 from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, ModelWire, Provider
 from toolrest.wire.providers import client_for
 
@@ -324,3 +325,77 @@ def _plain(messages: list[JSONObject]) -> list[JSONObject]:
         for block in message["content"] if isinstance(message.get("content"), list) else []:
             block.pop("cache_control", None)
     return made
+
+
+# Servers that lack something
+
+
+def picture(text: str) -> JSONObject:
+    shown = [{"type": "input_image", "image_url": PIXEL}, {"type": "input_text", "text": text}]
+    return {"type": "message", "role": "user", "content": shown}
+
+
+async def test_a_server_without_eyes_gets_the_request_once_more_without_images(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    """It used to fail, and every later request of the session with it."""
+    blind = Fail(500, "server_error", "image input is not supported - hint: provide the mmproj")
+    async with ScriptedServer([blind, "a", "b"]) as server:
+        model = connect(server, wire)
+        first = await ask(model, [picture("one")])
+        second = await ask(model, [picture("one"), user("two"), picture("three")])
+    sent = [json.dumps(request.body) for request in server.requests]
+    assert [PIXEL[22:60] in body for body in sent] == [True, False, False]
+    assert all(text in sent[2] for text in ("one", "two", "three"))
+    notices = [[e for e in events if isinstance(e, Notice)] for events in (first, second)]
+    assert [len(found) for found in notices] == [1, 0]
+    assert "takes no images" in notices[0][0].text
+
+
+async def test_the_window_is_learned_from_an_overflow(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    async with ScriptedServer([context_full("maximum context length is 4096 tokens")]) as server:
+        model = connect(server, wire)
+        assert model.context_window is None
+        with pytest.raises(ModelError):
+            await ask(model)
+    assert model.context_window == 4096
+
+
+async def test_a_missing_version_in_the_address_is_named(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    async with ScriptedServer([Fail(404, "not_found", "no such page")] * 2) as server:
+        with pytest.raises(ModelError) as with_version:
+            await ask(connect(server, wire))
+        bare = Provider("mine", server.url.removesuffix("/v1"), wire, request_max_retries=0)
+        model = client_for(bare, "scripted")
+        with pytest.raises(ModelError) as without:
+            await ask(model)
+        await model.aclose()
+    assert "has no version" not in str(with_version.value)
+    assert "'mine' has no version" in str(without.value)
+    assert f"{server.url})" in str(without.value)
+
+
+async def test_without_a_developer_role_only_the_start_instructs(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    """Templates of local models raise on a later system message."""
+    profile = replace(OPENAI, developer_role=False)
+    told = {"type": "message", "role": "developer", "content": [{"text": "first rule"}]}
+    later = {"type": "message", "role": "developer", "content": [{"text": "later rule"}]}
+    async with ScriptedServer(["ok"]) as server:
+        model = connect(server, wire, profile=profile)
+        await ask(model, [told, user("x"), later], instructions="be brief")
+    body = server.requests[0].body
+    messages = body["input"] if wire == "responses" else body["messages"]
+    roles = [message["role"] for message in messages]
+    assert "developer" not in roles
+    assert "system" not in roles[1:]
+    start = json.dumps(body.get("instructions") or body.get("system") or messages[0])
+    assert "be brief" in start
+    assert "first rule" in start
+    assert "later rule" not in start
+    assert "later rule" in json.dumps(messages)

@@ -13,12 +13,14 @@ from toolrest.items import JSONObject, Wire
 from toolrest.wire.http.endpoint import Http, Opened, drain
 from toolrest.wire.http.error_bodies import rate_limits
 from toolrest.wire.http.sse import Events, TooLarge
+from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import (
     Completed,
     ModelError,
     ModelEvent,
     ModelRequest,
+    Notice,
     RateLimits,
     Retrying,
 )
@@ -68,7 +70,10 @@ class HttpModel(ABC):
         self.name = name
         self.context_window = context_window
         self.max_output_tokens: int | None = None
+        self.sees = provider.profile.images
+        """Whether images are sent; False once the server has refused one."""
         self._http = Http(provider)
+        self._history = self.encoder()
         self._left_out: set[str] = set()
         self._tools: tuple[Sequence[JSONObject], bytes] | None = None
 
@@ -96,12 +101,27 @@ class HttpModel(ABC):
                         yield event
                 return
             except ModelError as error:
-                if begun or error.kind != "invalid_request" or attempt + 1 == _MOST_ATTEMPTS:
+                self.context_window = self.context_window or error.window
+                if begun or attempt + 1 == _MOST_ATTEMPTS or not self._without_refused(error):
                     raise
-                refused = set(refused_options(error.message, self.optional)) - self._left_out
-                if not refused:
-                    raise
-                self._left_out |= refused
+                if error.kind == "no_images":
+                    yield Notice(f"{self.name} takes no images: they are left out from now on")
+
+    def _without_refused(self, error: ModelError) -> bool:
+        """Leave out what the server refuses; False when it refuses something else."""
+        if error.kind == "no_images" and self.sees:
+            self.sees = False
+            self._history = self.encoder()
+            return True
+        if error.kind != "invalid_request":
+            return False
+        refused = set(refused_options(error.message, self.optional)) - self._left_out
+        self._left_out |= refused
+        return bool(refused)
+
+    @abstractmethod
+    def encoder(self) -> EncodedHistory:
+        """A new renderer of the history, for what this endpoint takes now."""
 
     @property
     @abstractmethod

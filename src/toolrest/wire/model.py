@@ -24,6 +24,7 @@ ModelErrorKind: TypeAlias = Literal[
     "rate_limit",
     "invalid_request",
     "invalid_image",
+    "no_images",
     "auth",
     "not_found",
     "overloaded",
@@ -35,6 +36,7 @@ ModelErrorKind: TypeAlias = Literal[
     "script",
 ]
 """The kinds of ModelError. `stream`: a reply broke off; `incomplete`: the server cut it on purpose;
+`invalid_image`: it cannot read an image; `no_images`: it takes none at all;
 `script`: a scripted model got a request that is not in its script."""
 
 RETRYABLE: Final = frozenset[ModelErrorKind](
@@ -46,7 +48,7 @@ class ModelError(ToolrestError):
     """A failed request to a model. `retryable`: sending it again may help.
 
     `retry_after` is how long the server asks to wait, in seconds. `status` is the HTTP status, if
-    there is one.
+    there is one. `window` is the context window in tokens, when the server said it.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class ModelError(ToolrestError):
         status: int | None = None,
         retryable: bool | None = None,
         retry_after: float | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind
@@ -64,6 +67,7 @@ class ModelError(ToolrestError):
         self.status = status
         self.retryable = kind in RETRYABLE if retryable is None else retryable
         self.retry_after = retry_after
+        self.window = window
 
 
 class ModelRequest(Struct):
@@ -160,6 +164,12 @@ class Retrying(Struct):
     reason: str
 
 
+class Notice(Struct):
+    """A note for the user, once, about something that this server cannot do."""
+
+    text: str
+
+
 class RateLimits(Struct):
     """The server's rate limits, as the spec's snapshot: `primary`, `secondary`..."""
 
@@ -174,6 +184,7 @@ ModelEvent: TypeAlias = (
     | ItemDone
     | Completed
     | Retrying
+    | Notice
     | RateLimits
 )
 

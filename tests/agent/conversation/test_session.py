@@ -13,7 +13,7 @@ from toolrest import Context, Fatal, Image, RespondToModel, ToolOutput, tool
 from toolrest.agent.conversation.events import AgentMessage, StreamError, TaskComplete
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.conversation.usage import Budget
-from toolrest.testing import Call, Cut, Fail, Reply, Say, ScriptedModel, context_full
+from toolrest.testing import Call, Cut, Fail, Incomplete, Reply, Say, ScriptedModel, context_full
 from toolrest.testing.scripted_model import pieces
 from toolrest.wire.model import ArgumentsDelta, ModelError, ReasoningDelta, Usage
 
@@ -278,14 +278,15 @@ async def test_errors_of_tools_are_answers(agent: Make) -> None:
 
 
 async def test_a_full_context_is_compacted_and_the_turn_goes_on(agent: Make) -> None:
-    model = ScriptedModel([context_full(), "the summary", "done"])
+    model = ScriptedModel(["hello", context_full(), "the summary", "done"])
     session = agent(model)
+    await session.run("hello")
     result = await session.run("please do it")
     assert (result.status, result.text) == ("completed", "done")
-    asked, after = model.requests[1], model.requests[2]
+    asked, after = model.requests[2], model.requests[3]
     assert asked.tools == []
     assert "replaced by a summary" in texts(asked.items)[-1]
-    assert kinds(after.items) == ["developer", "user", "user", "user"]
+    assert kinds(after.items) == ["developer", "user", "user", "user", "user"]
     assert texts(after.items)[-2] == "please do it"
     assert texts(after.items)[-1].endswith("the summary")
 
@@ -320,10 +321,44 @@ async def test_what_never_fits_fails_and_says_so(agent: Make) -> None:
     def never(request: Any) -> Any:
         return context_full() if request.tools else "sum"
 
-    model = ScriptedModel(never for _ in range(20))
-    result = await agent(model).run("go")
+    model = ScriptedModel(["hello", *(never for _ in range(20))])
+    session = agent(model)
+    await session.run("hello")
+    result = await session.run("go")
     assert (result.status, result.reason) == ("failed", "model_context_window")
     assert len(model.requests) < 10
+
+
+async def test_a_first_request_that_is_too_large_fails_at_once_with_the_numbers(
+    agent: Make,
+) -> None:
+    """There is nothing to summarise yet; it used to be tried three times."""
+    words = "request (9000 tokens) exceeds the available context size (4096 tokens)"
+    model = ScriptedModel([context_full(words)])
+    result = await agent(model).run("go")
+    assert (result.status, result.reason) == ("failed", "model_context_window")
+    assert len(model.requests) == 1
+    assert words in str(result.error)
+    assert "the first request, about" in str(result.error)
+
+
+async def test_a_cut_answer_is_reported_and_nothing_is_summarised(agent: Make) -> None:
+    model = ScriptedModel([[Say("half an ans"), Incomplete("max_output_tokens")], "whole"])
+    session = agent(model)
+    result = await session.run("go")
+    assert (result.status, result.reason) == ("failed", "model_incomplete")
+    assert len(model.requests) == 1
+    assert (await session.run("continue")).text == "whole"
+
+
+async def test_an_answer_that_is_cut_in_a_full_window_is_summarised(agent: Make) -> None:
+    cut = [Say("half " * 200), Incomplete("max_output_tokens")]
+    usage = Usage(input=8_000, output=10, total=8_010)
+    script: list[Any] = [Reply([Say("hello")], usage=usage), cut, "the summary", "done"]
+    model = ScriptedModel(script, context_window=9_000)
+    session = agent(model)
+    await session.run("hello")
+    assert (await session.run("go")).text == "done"
 
 
 async def test_a_picture_that_the_server_refuses_does_not_fail_every_request_to_come(

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolrest.wire.apis.chat_messages import chat_messages
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.model import ItemDone, ModelError, ModelEvent, ReasoningDelta
-from toolrest.wire.provider import LOCAL, Profile
+from toolrest.wire.provider import HOSTED, LOCAL, Profile
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "f": {"properties": {"a": {"type": "integer"}, "b": {"type": "string"}}},
@@ -276,10 +277,10 @@ def test_a_name_that_never_came_is_answered_not_lost() -> None:
     assert (items[0]["type"], items[0]["name"]) == ("function_call", "")
 
 
-def test_length_means_that_the_window_is_full() -> None:
-    with pytest.raises(ModelError) as caught:
+def test_length_means_that_the_answer_was_cut_not_that_the_window_is_full() -> None:
+    with pytest.raises(ModelError, match="the server's own limit") as caught:
         run([chunk({"content": "x"}), chunk(piece('{"a"', "f", index=0)), chunk(finish="length")])
-    assert caught.value.kind == "context_window"
+    assert caught.value.kind == "incomplete"
     parser = ChatParser(LOCAL, {}, limited=True)
     with pytest.raises(ModelError) as caught:
         list(parser.feed(json.dumps(chunk({"content": "x"}, "length")).encode()))
@@ -347,3 +348,28 @@ def test_any_chunking_gives_the_same_calls(
         ]
     plain = Profile(repair=False)
     assert calls(run([*chunks, END], plain)) == made
+
+
+def test_thinking_blocks_keep_their_signatures_and_go_back() -> None:
+    """As LiteLLM streams the thinking of Anthropic's models on this wire."""
+
+    def thinking(text: str, signature: str | None = None) -> dict[str, Any]:
+        block = {"type": "thinking", "thinking": text, "signature": signature}
+        return chunk({"reasoning_content": text, "thinking_blocks": [block]})
+
+    hidden = {"type": "redacted_thinking", "data": "xyz"}
+    events = run(
+        [
+            thinking("first, "),
+            thinking("second"),
+            thinking("", "SIGNED"),
+            chunk({"thinking_blocks": [hidden]}),
+            chunk(piece("{}", "f", index=0, id="c")),
+            END,
+        ]
+    )
+    items = [event.item for event in events if isinstance(event, ItemDone)]
+    made = chat_messages(items, HOSTED)
+    signed = {"type": "thinking", "thinking": "first, second", "signature": "SIGNED"}
+    assert made[0]["thinking_blocks"] == [signed, hidden]
+    assert made[0]["reasoning_content"] == "first, second"

@@ -23,7 +23,7 @@ from toolrest.testing import (
     context_full,
 )
 from toolrest.testing.script import Part, Step
-from toolrest.wire.apis.responses import ResponsesModel
+from toolrest.wire.apis.responses import ResponsesModel, ResponsesParser
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
@@ -312,3 +312,19 @@ async def test_cancelling_leaves_the_model_usable(connect: Any, ask: Any, done: 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert len(done(await ask(model))) == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"error": {"code": 500, "message": "out of memory"}},
+        {"error": "out of memory"},
+        {"code": 500, "message": "out of memory", "type": "server_error"},
+    ],
+)
+def test_an_error_without_a_known_type_keeps_the_servers_words(event: Any) -> None:
+    """It used to become "stream closed before response.completed"."""
+    parser = ResponsesParser()
+    assert not list(parser.take(event))
+    with pytest.raises(ModelError, match="out of memory"):
+        list(parser.end())

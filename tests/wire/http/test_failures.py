@@ -56,7 +56,20 @@ URL = "http://127.0.0.1:1/v1/x"
             "overloaded",
         ),
         (400, "The image data you provided does not represent a valid image.", "invalid_image"),
+        (
+            500,
+            {"error": {"message": "image input is not supported - hint: ... the mmproj"}},
+            "no_images",
+        ),
+        (404, {"error": {"message": "No endpoints found that support image input"}}, "no_images"),
         (422, {"detail": [{"msg": "field required"}]}, "invalid_request"),
+        # A server-sent event as the body of an error.
+        (
+            400,
+            'data: {"error":{"message":"x","code":"context_length_exceeded"}}\n\n',
+            "context_window",
+        ),
+        (401, 'event: error\ndata: {"error":{"message":"who are you"}}\n\n', "auth"),
     ],
 )
 def test_every_shape_of_error_is_understood(status: int, body: Any, kind: str) -> None:
@@ -133,3 +146,29 @@ def test_a_refused_option_is_found_by_its_name() -> None:
     assert refused_options(message, options) == ["stream_options"]
     assert refused_options("tool_choice: unknown field", options) == ["tool_choice"]
     assert refused_options("the messages are wrong", options) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {
+            "code": 400,
+            "message": "request (9 tokens) exceeds the available context size (4096 tokens), try",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 9,
+            "n_ctx": 4096,
+        },
+        {"message": "This model's maximum context length is 4096 tokens. However, you"},
+        {"message": "the request exceeds the available context size (4096 tokens)"},
+    ],
+)
+def test_the_window_that_an_error_names(error: Any) -> None:
+    body = json.dumps({"error": error}).encode()
+    found = error_of_status(400, {}, body, URL, "chat")
+    assert (found.kind, found.window) == ("context_window", 4096)
+
+
+def test_words_of_a_server_sent_event_are_shown_without_their_wrapping() -> None:
+    body = b'data: {"error":{"message":"who are you"}}\n\n'
+    error = error_of_status(401, {}, body, URL, "chat")
+    assert str(error).endswith(": who are you")

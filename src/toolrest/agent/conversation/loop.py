@@ -15,6 +15,7 @@ from toolrest.agent.history.history import message, message_text
 from toolrest.errors import Fatal
 from toolrest.gate.decision.repeated_calls import LoopWatch
 from toolrest.items import JSONObject
+from toolrest.wire.items.pairing import is_models
 from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
 
 if TYPE_CHECKING:
@@ -120,7 +121,11 @@ class Loop:
             self._check_failure()
             if error.kind == "invalid_image" and self.session.drop_images():
                 continue
-            if error.kind == "context_window" and compactions < _MOST_COMPACTIONS:
+            overflowed = error.kind == "context_window"
+            if error.kind == "incomplete":  # a cut answer, unless there was no room for more
+                overflowed = self.session.is_full()
+            if overflowed and compactions < _MOST_COMPACTIONS:
+                self._refuse_too_large(error)
                 compactions += 1
                 await self._compact(overflowed=True)
                 continue
@@ -143,6 +148,20 @@ class Loop:
         return error.kind == "unreachable" and not self.session.server_has_answered
 
     # Compaction
+
+    def _refuse_too_large(self, error: ModelError) -> None:
+        """End the turn when the request is too large and there is nothing to summarise yet."""
+        session = self.session
+        if any(is_models(item) for item in session.history.items):
+            return
+        window = error.window or session.model.context_window
+        size = f" of {window:,} tokens" if window else ""
+        raise TurnFailed(
+            "model_context_window",
+            f"the first request, about {session.tokens:,} tokens with instructions and tools, does "
+            f"not fit the context window{size}: {error.message}. Use a larger window (llama.cpp: "
+            "-c), send less, or offer fewer tools (tools.disabled)",
+        )
 
     async def _compact(self, *, overflowed: bool = False) -> None:
         session = self.session

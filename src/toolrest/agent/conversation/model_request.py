@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct
 
+from toolrest import events
 from toolrest.agent.conversation.events import (
     AgentMessage,
     AgentMessageDelta,
@@ -28,6 +29,7 @@ from toolrest.wire.model import (
     Completed,
     ItemDone,
     ModelError,
+    Notice,
     ReasoningDelta,
     Retrying,
     TextDelta,
@@ -153,6 +155,9 @@ class ModelRequestRun:
         message = f"Reconnecting... {event.attempt}/{event.limit} ({event.reason})"
         self.session.emit(StreamError(message=message))
 
+    def _notice(self, event: Notice) -> None:
+        self.session.emit(events.Warning(message=event.text))
+
     def _completed(self, event: Completed) -> None:
         self.result.complete = True
         self.session.replied(event.usage)
@@ -242,6 +247,7 @@ _HANDLERS: dict[type, Callable[[ModelRequestRun, Any], None]] = {
     ReasoningDelta: ModelRequestRun._reasoning,
     ArgumentsDelta: ModelRequestRun._arguments,
     Retrying: ModelRequestRun._retrying,
+    Notice: ModelRequestRun._notice,
     Completed: ModelRequestRun._completed,
     ItemDone: ModelRequestRun._item,
 }

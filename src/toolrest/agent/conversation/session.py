@@ -339,6 +339,7 @@ class AgentSession:
 
     def replied(self, usage: Usage | None) -> None:
         """Count a reply: its usage is the size of the history up to here."""
+        self.accounting.window = self.accounting.window or self.model.context_window
         self.accounting.last = usage or Usage()
         self.history.replied()
         self.count(usage)

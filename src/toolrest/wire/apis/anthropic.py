@@ -16,12 +16,11 @@ from toolrest.wire.apis.anthropic_messages import (
 )
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat import schemas_of
-from toolrest.wire.apis.chat_messages import leading_texts
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.items.history_bytes import EncodedHistory, Rendered
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import word_id
-from toolrest.wire.items.parts import speaks
+from toolrest.wire.items.parts import leading_texts, speaks
 from toolrest.wire.model import ModelRequest
 from toolrest.wire.provider import Provider
 
@@ -48,8 +47,11 @@ class AnthropicModel(HttpModel):
     ) -> None:
         super().__init__(provider, name, context_window=context_window)
         self._info = model_info(name) if info is None else info
-        images = provider.profile.images
-        self._history = EncodedHistory(
+
+    def encoder(self) -> EncodedHistory:
+        """Items as messages of blocks."""
+        images = self.sees
+        return EncodedHistory(
             lambda items: anthropic_messages(items, images=images),
             speaks=lambda item: "anthropic" in item or speaks(item),
             legal=word_id,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolrest.gate.schema.for_wire import for_wire
 from toolrest.items import JSONObject, Wire
-from toolrest.wire.apis.chat_messages import chat_messages, leading_texts
+from toolrest.wire.apis.chat_messages import chat_messages
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.items.history_bytes import EncodedHistory
-from toolrest.wire.items.parts import speaks
+from toolrest.wire.items.parts import leading_texts, speaks
 from toolrest.wire.model import ModelRequest
-from toolrest.wire.provider import Provider
 
 
 class ChatModel(HttpModel):
@@ -22,10 +23,10 @@ class ChatModel(HttpModel):
     wire: Wire = "chat"
     path = "chat/completions"
 
-    def __init__(self, provider: Provider, name: str, *, context_window: int | None = None) -> None:
-        super().__init__(provider, name, context_window=context_window)
-        profile = provider.profile
-        self._history = EncodedHistory(
+    def encoder(self) -> EncodedHistory:
+        """Items as messages."""
+        profile = replace(self.provider.profile, images=self.sees)
+        return EncodedHistory(
             lambda items: chat_messages(items, profile),
             speaks=speaks,
             forgets=profile.reasoning == "turn",

@@ -22,16 +22,6 @@ _DETAILS: Final = frozenset({"auto", "low", "high"})
 _FOLLOWS: Final = "The image follows in the next message."
 
 
-def leading_texts(items: Sequence[JSONObject]) -> tuple[int, list[str]]:
-    """The number of developer messages that a history begins with, and their texts."""
-    texts: list[str] = []
-    for item in items:
-        if item.get("type") != "message" or item.get("role") not in ("developer", "system"):
-            break
-        texts.append(text_of(parts_of(item.get("content"))))
-    return len(texts), texts
-
-
 def chat_messages(items: Sequence[JSONObject], profile: Profile) -> list[JSONObject]:
     """The messages for a stretch of paired items."""
     building = _Messages(profile)
@@ -91,8 +81,9 @@ class _Messages:
         if isinstance(name, str) and name:
             text = text_of(parts_of(item.get("content")))
             speaking[name] = f"{speaking[name]}\n{text}" if name in speaking else text
-        if isinstance(origin.get("details"), list):
-            speaking.setdefault("reasoning_details", []).extend(origin["details"])
+        for key, name in (("details", "reasoning_details"), ("blocks", "thinking_blocks")):
+            if isinstance(origin.get(key), list):
+                speaking.setdefault(name, []).extend(origin[key])
 
     def _end(self) -> None:
         speaking, self._speaking = self._speaking, None

@@ -46,6 +46,7 @@ class ChatParser(Parser):
         self._thoughts: list[str] = []
         self._field = ""
         self._details: list[Any] = []
+        self._blocks: list[JSONObject] = []
         self._calls = CallAssembler()
         self._finish: str | None = None
         self._flushed = False
@@ -121,6 +122,20 @@ class ChatParser(Parser):
         details = delta.get("reasoning_details")
         if isinstance(details, list):
             self._details += [detail for detail in details if isinstance(detail, dict)]
+        blocks = delta.get("thinking_blocks")
+        for block in blocks if isinstance(blocks, list) else []:
+            if isinstance(block, dict):
+                self._sign(block)
+
+    def _sign(self, piece: JSONObject) -> None:
+        """Add a piece of Anthropic's thinking, as LiteLLM sends it; its signature comes last."""
+        last = self._blocks[-1] if self._blocks else {}
+        if piece.get("type") != "thinking" or "thinking" not in last or last.get("signature"):
+            self._blocks.append({**piece})
+            return
+        last["thinking"] += _thought(piece.get("thinking"))
+        if piece.get("signature"):
+            last["signature"] = piece["signature"]
 
     # The end
 
@@ -148,10 +163,11 @@ class ChatParser(Parser):
             return
         self._flushed = True
         text, thought = _without_tags("".join(self._text))
-        if self._thoughts or self._details:
-            yield ItemDone(_reasoning_item("".join(self._thoughts), self._field, self._details))
+        if self._thoughts or self._details or self._blocks:
+            origin = {"field": self._field, "details": self._details, "blocks": self._blocks}
+            yield ItemDone(_reasoning_item("".join(self._thoughts), origin))
         elif thought:
-            yield ItemDone(_reasoning_item(thought, "", []))
+            yield ItemDone(_reasoning_item(thought, {"field": ""}))
         text, calls = self._calls_and(text)
         if text:
             content = [{"type": "output_text", "text": text}]
@@ -186,10 +202,8 @@ class ChatParser(Parser):
 
     def _check_finish(self) -> None:
         if self._finish == "length":
-            if self._limited:
-                reason = "Incomplete response returned, reason: max_output_tokens"
-                raise ModelError("incomplete", reason)
-            raise ModelError("context_window", "the answer was cut: the context window is full")
+            reason = "max_output_tokens" if self._limited else "the server's own limit"
+            raise ModelError("incomplete", f"Incomplete response returned, reason: {reason}")
         if self._finish == "content_filter":
             raise ModelError("policy", "the server's content filter stopped the answer")
         if self._finish == "error":
@@ -230,12 +244,11 @@ def _without_tags(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _reasoning_item(text: str, name: str, details: list[Any]) -> JSONObject:
-    origin: JSONObject = {"field": name}
-    if details:
-        origin["details"] = details
+def _reasoning_item(text: str, origin: JSONObject) -> JSONObject:
+    """The reasoning, with the fields that the server wants to get it back in."""
     content = [{"type": "reasoning_text", "text": text}]
-    return {"type": "reasoning", "summary": [], "content": content, "chat": origin}
+    given = {key: value for key, value in origin.items() if value or key == "field"}
+    return {"type": "reasoning", "summary": [], "content": content, "chat": given}
 
 
 def chat_usage(value: Any) -> Usage | None:

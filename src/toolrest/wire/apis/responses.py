@@ -9,7 +9,7 @@ from toolrest.items import JSONObject, Wire
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.history_bytes import EncodedHistory
-from toolrest.wire.items.parts import without_images
+from toolrest.wire.items.parts import leading_texts, without_images
 from toolrest.wire.model import (
     ArgumentsDelta,
     Completed,
@@ -47,14 +47,22 @@ _OURS: Final = frozenset({"anthropic", "chat", "repaired", "failed"})
 _TURN_STATE: Final = "x-codex-turn-state"
 
 
-def input_items(items: Sequence[JSONObject], *, images: bool = True) -> list[JSONObject]:
-    """Items as this API takes them, without unknown ones and other wires' reasoning."""
+def input_items(
+    items: Sequence[JSONObject], *, images: bool = True, developer: bool = True
+) -> list[JSONObject]:
+    """Items as this API takes them, without unknown ones and other wires' reasoning.
+
+    Without `developer` such messages come from the user: templates of local models take
+    instructions at the start only.
+    """
     made = []
     for item in items:
         kind = item.get("type")
         if not isinstance(kind, str) or kind not in _KNOWN or "anthropic" in item or "chat" in item:
             continue
         item = _without_ours(item)
+        if not developer and item.get("role") in ("developer", "system"):
+            item = {**item, "role": "user"}
         made.append(item if images else without_images(item))
     return made
 
@@ -82,9 +90,12 @@ class ResponsesModel(HttpModel):
     ) -> None:
         super().__init__(provider, name, context_window=context_window)
         self._reasons = reasons
-        profile = provider.profile
-        self._history = EncodedHistory(lambda items: input_items(items, images=profile.images))
         self._turn_state: tuple[str, str] | None = None
+
+    def encoder(self) -> EncodedHistory:
+        """Items, almost as they are."""
+        images, developer = self.sees, self.provider.profile.developer_role
+        return EncodedHistory(lambda items: input_items(items, images=images, developer=developer))
 
     @property
     def optional(self) -> Iterable[str]:
@@ -95,10 +106,11 @@ class ResponsesModel(HttpModel):
     def body(self, request: ModelRequest) -> bytes:
         """The request in Codex's order of fields."""
         profile = self.provider.profile
-        history = self._history.render(request.items)
         first = []
-        instructions: str | None = request.instructions
-        if profile.instructions_item and instructions:
+        leading, texts = (0, []) if profile.developer_role else leading_texts(request.items)
+        history = self._history.render(request.items[leading:] if leading else request.items)
+        instructions: str | None = "\n\n".join(filter(None, [request.instructions, *texts]))
+        if profile.instructions_item and profile.developer_role and instructions:
             content = [{"type": "input_text", "text": instructions}]
             first = [{"type": "message", "role": "developer", "content": content}]
             instructions = None
@@ -187,8 +199,10 @@ class ResponsesParser(Parser):
             self._failure = _failure(event)
         elif kind == "response.incomplete":
             raise _incomplete(event.get("response"))
-        elif isinstance(kind, str):
+        elif isinstance(kind, str) and kind.startswith("response."):
             yield from self._delta(kind, event)
+        elif event.get("error") or ("code" in event and "message" in event):
+            self._failure = _failure(event)  # of servers that know no type for it
 
     def _started(self, item: Any) -> Iterator[ModelEvent]:
         if _is_item(item):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
@@ -27,6 +28,7 @@ from toolrest.wire.provider import Provider
 
 _LONGEST_ERROR: Final = 64 << 10
 _LONGEST_ANSWER: Final = 64 << 20
+_VERSION: Final = re.compile(r"/v\d|/api\b|/openai\b")
 # Some servers keep the connection open after their last event: the longest wait for its end.
 _GOODBYE: Final = 0.02
 
@@ -91,6 +93,11 @@ class Http:
         try:
             async with self._open().stream("POST", url, body, headers) as response:
                 await self._check(path, response)
+                if response.headers.get("content-type", "").startswith("text/html"):
+                    where = self.provider.shown_url(path)
+                    hint = _address_hint(self.provider)
+                    message = f"{where} answered with a web page, not as a model's server{hint}"
+                    raise ModelError("not_found", message, retryable=False)
                 yield Opened(response.headers)
                 async with aclosing(response.aiter_bytes()) as chunks:
                     async for chunk in chunks:
@@ -116,6 +123,8 @@ class Http:
         error.message = provider.without_secrets(error.message)
         if error.kind == "auth":
             error.message += f" ({_key_hint(provider)})"
+        elif error.status in (404, 405):
+            error.message += _address_hint(provider)
         error.args = (error.message,)
         raise error
 
@@ -195,6 +204,16 @@ def _key_hint(provider: Provider) -> str:
     if provider.key:
         return f"the key came from the settings of the provider {provider.id!r}"
     return f"no key was sent; set env_key for the provider {provider.id!r}"
+
+
+def _address_hint(provider: Provider) -> str:
+    """A hint at the usual mistake in an address: its version is missing."""
+    if _VERSION.search(provider.base_url):
+        return ""
+    return (
+        f" (base_url of the provider {provider.id!r} has no version; most servers want "
+        f"{provider.shown_url('v1')})"
+    )
 
 
 async def _read(response: HttpResponse, most: int) -> bytes:

@@ -57,6 +57,18 @@ _FULL: Final = re.compile(
     re.IGNORECASE,
 )
 _BAD_IMAGE: Final = "does not represent a valid image"
+_NO_IMAGES: Final = re.compile(
+    r"image input is not supported|mmproj|support(s|ed)? image|not support (vision|multimodal)"
+    r"|image_url.{0,80}(only|not) supported|not a (multimodal|vision) model"
+    r"|(images?|vision|multimodal)( input)? (is|are) not (supported|enabled)",
+    re.IGNORECASE,
+)
+_WINDOW: Final = re.compile(
+    r"(?:maximum context length(?: is| of)?|context size \(|context (?:length|window) of) *(\d+)",
+    re.IGNORECASE,
+)
+_DATA: Final = re.compile(r"\A\s*(?:event:[^\n]*\n)?data:")
+"""The start of a server-sent event, which some servers send as the body of an error."""
 _WAIT: Final = re.compile(r"try again in\s*(\d+(?:\.\d+)?)\s*(ms|s|seconds?)\b", re.IGNORECASE)
 _VAGUE: Final = frozenset({"invalid_request", "server"})
 
@@ -66,6 +78,7 @@ class ErrorBody(NamedTuple):
 
     message: str
     codes: tuple[str, ...] = ()
+    window: int | None = None
 
 
 def read_error(body: bytes | str | Any) -> ErrorBody:
@@ -74,7 +87,7 @@ def read_error(body: bytes | str | Any) -> ErrorBody:
     if isinstance(body, bytes | str):
         text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
         try:
-            value = json.loads(text)
+            value = json.loads(_DATA.sub("", text, count=1))
         except (ValueError, RecursionError):
             return ErrorBody(_short(text))
     return _parsed(value)
@@ -93,8 +106,18 @@ def _parsed(value: Any) -> ErrorBody:
     for key in ("message", "detail", "msg", "title"):
         text = source.get(key)
         if text:
-            return ErrorBody(_short(text if isinstance(text, str) else json.dumps(text)), codes)
+            message = _short(text if isinstance(text, str) else json.dumps(text))
+            return ErrorBody(message, codes, _window_in(source, message))
     return ErrorBody(_short(json.dumps(value, ensure_ascii=False)), codes)
+
+
+def _window_in(source: Mapping[str, Any], message: str) -> int | None:
+    """The context window that an error names: llama.cpp in a field, others in their words."""
+    stated = source.get("n_ctx")
+    if isinstance(stated, int) and stated > 0:
+        return stated
+    found = _WINDOW.search(message)
+    return int(found[1]) if found is not None else None
 
 
 def _short(text: str) -> str:
@@ -111,7 +134,7 @@ def error_in_stream(body: Any, wire: Wire) -> ModelError:
     if kind == "overloaded" and wire != "responses":
         retryable = True
     message = found.message or "the server reported a failure without a reason"
-    return ModelError(kind, message, retryable=retryable, retry_after=wait)
+    return ModelError(kind, message, retryable=retryable, retry_after=wait, window=found.window)
 
 
 def error_of_status(
@@ -134,6 +157,7 @@ def error_of_status(
         status=status,
         retryable=_is_retryable(kind, wait, wire),
         retry_after=wait,
+        window=found.window,
     )
 
 
@@ -152,6 +176,8 @@ def _kind(found: ErrorBody, otherwise: ModelErrorKind) -> ModelErrorKind:
             return "context_window"
         if _BAD_IMAGE in found.message:
             return "invalid_image"
+        if _NO_IMAGES.search(found.message):
+            return "no_images"
     return kind
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from toolrest.items import Content, Image, JSONObject, Text
@@ -36,6 +37,16 @@ def parts_of(value: Any) -> list[Content]:
             detail = part.get("detail")
             parts.append(Image(part["image_url"], detail if isinstance(detail, str) else None))
     return parts
+
+
+def leading_texts(items: Sequence[JSONObject]) -> tuple[int, list[str]]:
+    """The number of developer messages that a history begins with, and their texts."""
+    texts: list[str] = []
+    for item in items:
+        if item.get("type") != "message" or item.get("role") not in ("developer", "system"):
+            break
+        texts.append(text_of(parts_of(item.get("content"))))
+    return len(texts), texts
 
 
 def is_blank(item: JSONObject) -> bool:
