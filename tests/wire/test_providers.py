@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from toolrest.wire.apis.chat import ChatModel
 from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.provider import Provider
-from toolrest.wire.providers import list_models, model_for, provider_for
+from toolrest.wire.providers import client_for, list_models, model_for, provider_for
 
 
 def config(settings: Mapping[str, Any], home: Path = Path("/nonexistent")) -> Config:
@@ -98,6 +99,11 @@ def test_keys_have_an_order() -> None:
         ),
         (row(requires_openai_auth=True), "there is no login here"),
         (row(http_headers={"X": "a\nb"}), "HTTP header"),
+        (row(request={"seed": 1}), r"request\.seed: the responses API has no such field"),
+        (
+            row(wire_api="anthropic", models={"m": {"seed": 1}}),
+            r"models\.m\.seed: the anthropic API has no such field",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(settings: dict[str, Any], words: str) -> None:
@@ -178,3 +184,30 @@ async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPa
         await direct.aclose()
     assert caught.value.kind == "unreachable"
     assert len(server.requests) == 1
+
+
+def test_options_of_requests() -> None:
+    given = row(
+        wire_api="chat",
+        request={"temperature": 0.5, "context_window": "auto"},
+        models={"m": {"context_window": 8192}},
+    )
+    provider = provider_for(config(given), {})
+    assert provider.options("m") == {"temperature": 0.5, "context_window": 8192}
+    assert client_for(provider, "m").context_window == 8192
+    assert client_for(provider, "other").context_window is None
+
+
+async def test_a_near_server_is_asked_for_the_window() -> None:
+    """As llama.cpp answers: the window that it was started with, not the model's own."""
+    async with ScriptedServer(["ok"], models=("other", "m"), context_window=4096) as server:
+        given = row(wire_api="chat", base_url=server.url)
+        model = client_for(provider_for(config(given), {}), "m")
+        assert model.context_window is None
+        async with asyncio.timeout(30):
+            async for _ in model.stream(ModelRequest("m", [], "be brief")):
+                pass
+            while model.context_window is None:
+                await asyncio.sleep(0.01)
+        await model.aclose()
+    assert model.context_window == 4096

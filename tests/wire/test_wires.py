@@ -399,3 +399,51 @@ async def test_without_a_developer_role_only_the_start_instructs(
     assert "first rule" in start
     assert "later rule" not in start
     assert "later rule" in json.dumps(messages)
+
+
+# Options of requests
+
+
+OPTIONS = {"temperature": 0.5, "top_p": 0.9, "stop": ("END",), "tool_choice": "required"}
+TOOL = {
+    "responses": {"type": "function", "name": "f", "parameters": {"type": "object"}},
+    "chat": {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
+    "anthropic": {"name": "f", "input_schema": {"type": "object"}},
+}
+
+
+async def test_options_are_sent_and_one_models_win(wire: ModelWire, connect: Any, ask: Any) -> None:
+    extra = {"extra_body": {"top_k": 5, "metadata": {"a": 1}}}
+    given = {"": {**OPTIONS, **extra}, "scripted": {"temperature": 0.1}, "other": {"top_p": 0.5}}
+    async with ScriptedServer(["ok", "ok"]) as server:
+        model = connect(server, wire, requests=given)
+        await ask(model, tools=[TOOL[wire]])
+        await ask(model)  # a summary, say: no tools, so nothing is required
+    first, second = (request.body for request in server.requests)
+    assert (first["temperature"], first["top_p"], first["top_k"]) == (0.1, 0.9, 5)
+    assert first["stop_sequences" if wire == "anthropic" else "stop"] == ["END"]
+    assert first["metadata"] == {"a": 1}
+    choice = first["tool_choice"]
+    assert (choice["type"] if wire == "anthropic" else choice) in ("required", "any")
+    assert "required" not in json.dumps(second.get("tool_choice"))
+
+
+async def test_an_answer_in_one_piece(wire: ModelWire, connect: Any, ask: Any, done: Any) -> None:
+    async with ScriptedServer([[Say("whole"), Call("f", {"a": 1})]]) as server:
+        model = connect(server, wire, requests={"": {"stream": False}})
+        items = done(await ask(model))
+    assert server.requests[0].body["stream"] is False
+    assert "stream_options" not in server.requests[0].body
+    assert [item["type"] for item in items] == ["message", "function_call"]
+
+
+async def test_the_first_token_has_a_limit_of_its_own(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    async with ScriptedServer([[Pause(30), Say("late")]]) as server:
+        given = {"": {"first_token_timeout_ms": 200}}
+        with pytest.raises(ModelError, match=r"did not begin to answer within 0\.2 s"):
+            await ask(connect(server, wire, requests=given))
+    async with ScriptedServer([[Pause(0.5), Say("late")]]) as server:
+        given = {"": {"first_token_timeout_ms": 30_000}}
+        assert await ask(connect(server, wire, requests=given, idle_timeout=0.2))

@@ -65,6 +65,7 @@ class ScriptedServer:
         key: str | None = None,
         check: bool = True,
         models: tuple[str, ...] = ("scripted",),
+        context_window: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.requests: list[Recorded] = []
@@ -73,6 +74,7 @@ class ScriptedServer:
         self._key = key
         self._check = check
         self._models = models
+        self._window = context_window
         self._headers = dict(headers or {})
         self._player = Player(script)
         self._signed: set[tuple[str, str]] = set()
@@ -161,7 +163,8 @@ class ScriptedServer:
         return True
 
     def _listed(self) -> list[JSONObject]:
-        return [{"id": name, "object": "model", "type": "model"} for name in self._models]
+        more = {"meta": {"n_ctx": self._window}} if self._window else {}  # as llama.cpp says it
+        return [{"id": name, "object": "model", "type": "model", **more} for name in self._models]
 
     def _refusal(
         self,

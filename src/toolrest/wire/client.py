@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from abc import ABC, abstractmethod
@@ -9,8 +10,10 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 from contextlib import aclosing
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from toolrest.items import JSONObject, Wire
-from toolrest.wire.http.endpoint import Http, Opened, drain
+from toolrest.wire.http.endpoint import Http, Opened, Part, drain
 from toolrest.wire.http.error_bodies import rate_limits
 from toolrest.wire.http.sse import Events, TooLarge
 from toolrest.wire.items.history_bytes import EncodedHistory
@@ -24,6 +27,7 @@ from toolrest.wire.model import (
     RateLimits,
     Retrying,
 )
+from toolrest.wire.model_list import models_in
 from toolrest.wire.provider import Provider, refused_options
 
 _MOST_ATTEMPTS: Final = 4
@@ -64,17 +68,25 @@ class HttpModel(ABC):
 
     wire: Wire
     path: str
+    spelled: Mapping[str, str] = {}
+    """Options of the settings that have another name on this wire."""
 
     def __init__(self, provider: Provider, name: str, *, context_window: int | None = None) -> None:
         self.provider = provider
         self.name = name
-        self.context_window = context_window
+        self.options = provider.options(name)
+        stated = self.options.get("context_window")
+        self.context_window = stated if isinstance(stated, int) else context_window
         self.max_output_tokens: int | None = None
         self.sees = provider.profile.images
         """Whether images are sent; False once the server has refused one."""
-        self._http = Http(provider)
+        first = self.options.get("first_token_timeout_ms")
+        self._first_limit: float | None = None if first is None else first / 1000
+        idle = max(provider.idle_timeout, self._first_limit or 0)
+        self._http = Http(replace(provider, idle_timeout=idle))
         self._history = self.encoder()
         self._left_out: set[str] = set()
+        self._learning: asyncio.Task[None] | None = None
         self._tools: tuple[Sequence[JSONObject], bytes] | None = None
 
     def most(self, request: ModelRequest) -> int | None:
@@ -88,10 +100,16 @@ class HttpModel(ABC):
 
     async def aclose(self) -> None:
         """Close the connections."""
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.wait({self._learning})
         await self._http.aclose()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The reply as it comes; see `Model.stream`."""
+        request = self._with_options(request)
+        if self._learning is None and self._asks_for_window():
+            self._learning = asyncio.ensure_future(self._learn_window())
         for attempt in range(_MOST_ATTEMPTS):
             begun = False
             try:
@@ -118,6 +136,33 @@ class HttpModel(ABC):
         refused = set(refused_options(error.message, self.optional)) - self._left_out
         self._left_out |= refused
         return bool(refused)
+
+    def _with_options(self, request: ModelRequest) -> ModelRequest:
+        given = {
+            key: self.options[key]
+            for key in ("tool_choice", "parallel_tool_calls")
+            if key in self.options and request.tools
+        }
+        return replace(request, **given) if given else request
+
+    def _asks_for_window(self) -> bool:
+        """Whether the server is asked for the context window: it is near, or the settings say so.
+
+        A hosted server names it when a request is too large.
+        """
+        if self.options.get("context_window") == "auto":
+            return True
+        return self.context_window is None and self.provider.profile.text_calls
+
+    async def _learn_window(self) -> None:
+        try:
+            headers = self.headers(ModelRequest("", []))
+            document = await self._http.get_json("models", headers)
+        except (ModelError, ValueError):
+            return  # not every server has a list
+        for row in models_in(document) or ():
+            if row.id == self.name and row.context_window is not None:
+                self.context_window = row.context_window
 
     @abstractmethod
     def encoder(self) -> EncodedHistory:
@@ -164,13 +209,16 @@ class HttpModel(ABC):
         stream = Events()
         document: bytearray | None = None
         posted = self._http.post(self.path, self.body(request), self.headers(request))
+        waiting = self._first_limit
+        deadline = None if waiting is None else asyncio.get_running_loop().time() + waiting
         async with aclosing(posted) as parts:
-            async for part in parts:
+            while (part := await self._next(parts, deadline)) is not None:
                 if isinstance(part, bytes):
                     if document is not None:
                         _collect(document, part)
                         continue
                     for event in _read(parser, stream, part):
+                        deadline = None
                         yield event
                     if parser.completed is not None:
                         await drain(parts)
@@ -188,6 +236,16 @@ class HttpModel(ABC):
             raise ModelError("stream", "stream closed before response.completed")
         yield parser.completed
 
+    async def _next(self, parts: AsyncGenerator[Part, None], deadline: float | None) -> Part | None:
+        """The next part of a reply, None at its end; ModelError when its start takes too long."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await anext(parts, None)
+        except TimeoutError:
+            where = self.provider.shown_url(self.path)
+            message = f"{where} did not begin to answer within {self._first_limit:g} s"
+            raise ModelError("stream", f"{message} (first_token_timeout_ms)") from None
+
     def tools_json(self, tools: Sequence[JSONObject]) -> bytes:
         """The tools as JSON; made once while they stay the same."""
         if self._tools is None or (self._tools[0] is not tools and self._tools[0] != tools):
@@ -199,12 +257,12 @@ class HttpModel(ABC):
         return tools
 
     def joined(self, fields: Mapping[str, Any]) -> bytes:
-        """An object of fields in order; refused ones are left out.
+        """An object of fields in order, and the options of the settings; refused ones are left out.
 
         Bytes and lists of bytes are JSON already: a history is copied once, not at every step.
         """
         pieces: list[bytes | bytearray] = []
-        for key, value in fields.items():
+        for key, value in self._optioned(fields).items():
             if value is None or key in self._left_out:
                 continue
             pieces.append(b'%s"%s":' % (b"," if pieces else b"{", key.encode()))
@@ -213,6 +271,24 @@ class HttpModel(ABC):
             else:
                 pieces.append(value if isinstance(value, bytes) else dumps(value).encode())
         return b"".join([*pieces, b"}"])
+
+    def _optioned(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        options = self.options
+        if not options:
+            return fields
+        more: dict[str, Any] = {
+            self.spelled.get(key, key): options[key]
+            for key in ("temperature", "top_p", "seed", "stop")
+            if key in options
+        }
+        if options.get("stream") is False:
+            more |= {"stream": False, "stream_options": None}
+        for key, value in options.get("extra_body", {}).items():
+            known = fields.get(key)
+            if isinstance(known, dict) and isinstance(value, dict):
+                value = {**known, **value}
+            more[key] = value
+        return {**fields, **more}
 
 
 def array(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -92,6 +92,12 @@ class Provider(Struct, frozen=True):
     idle_timeout: float = 300.0
     connect_timeout: float = 30.0
     profile: Profile = HOSTED
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of requests by the model's name; those under "" are for every model."""
+
+    def options(self, model: str) -> dict[str, Any]:
+        """The options of requests to a model."""
+        return {**self.requests.get("", {}), **self.requests.get(model, {})}
 
     def __repr__(self) -> str:
         return f"Provider(id={self.id!r}, wire={self.wire!r})"

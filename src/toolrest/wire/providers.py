@@ -13,6 +13,7 @@ from toolrest.urls import parse_url
 from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
+from toolrest.wire.model_list import ListedModel, models_in
 from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, ModelWire, Profile, Provider
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 _MOST_RETRIES: Final = 100
 _NO_VALUES: Final[Mapping[str, str]] = {}
+_ABSENT: Final[Mapping[ModelWire, frozenset[str]]] = {
+    "chat": frozenset(),
+    "responses": frozenset({"seed", "stop"}),
+    "anthropic": frozenset({"seed"}),
+}
 
 
 class BuiltIn(NamedTuple):
@@ -99,7 +105,8 @@ def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel
         )
     provider = provider_for(config, env)
     model = client_for(provider, settings.model, reasons=_reasons(config))
-    model.context_window = config.context_window
+    if settings.model_context_window is not None:
+        model.context_window = settings.model_context_window
     model.max_output_tokens = settings.model_max_output_tokens
     return model
 
@@ -175,8 +182,27 @@ def _resolved(
         headers=headers,
         query_params=dict(row.query_params) if row else {},
         profile=profile.declared(row.capabilities) if row else profile,
+        requests=_requests(name, row, wire),
         **_patience(row),
     )
+
+
+def _requests(
+    name: str, row: ModelProvider | None, wire: ModelWire
+) -> dict[str, Mapping[str, Any]]:
+    """The options of requests by model; ConfigError for one that the wire has no field for."""
+    if row is None:
+        return {}
+    requests: dict[str, Mapping[str, Any]] = {"": row.request.given()}
+    requests |= {model: options.given() for model, options in row.models.items()}
+    for model, options in requests.items():
+        place = f"models.{model}" if model else "request"
+        for key in options.keys() & _ABSENT[wire]:
+            raise ConfigError(
+                f"model_providers.{name}.{place}.{key}: the {wire} API has no such field; if your "
+                "server takes it all the same, put it into extra_body"
+            )
+    return requests
 
 
 def _patience(row: ModelProvider | None) -> dict[str, Any]:
@@ -289,17 +315,7 @@ def _is_near(host: str) -> bool:
         return "." not in host
 
 
-_WINDOWS: Final = ("context_length", "max_model_len", "loaded_context_length", "max_input_tokens")
-
-
-class Listed(NamedTuple):
-    """A listed model; its window is the server's, else the table's."""
-
-    id: str
-    context_window: int | None
-
-
-async def list_models(provider: Provider) -> list[Listed]:
+async def list_models(provider: Provider) -> list[ListedModel]:
     """The models that the endpoint lists, sorted by name; `ModelError` when it fails."""
     http = Http(provider)
     model = client_for(provider, "")
@@ -311,16 +327,7 @@ async def list_models(provider: Provider) -> list[Listed]:
     finally:
         await http.aclose()
         await model.aclose()
-    rows = document.get("data") if isinstance(document, dict) else document
-    if not isinstance(rows, list):
+    rows = models_in(document)
+    if rows is None:
         raise ModelError("server", f"{provider.shown_url('models')} did not answer with a list")
-    return sorted(row for row in map(_listed, rows) if row is not None)
-
-
-def _listed(row: Any) -> Listed | None:
-    name = row.get("id", row.get("name")) if isinstance(row, dict) else None
-    if not isinstance(name, str) or not name.isprintable():
-        return None
-    windows = (row.get(key) for key in _WINDOWS)
-    window = next((w for w in windows if isinstance(w, int) and w > 0), None)
-    return Listed(name, window or model_info(name).context_window)
+    return rows

@@ -12,7 +12,8 @@ from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.wire.items.encode import dumps
 from toolrest.wire.model import ModelError
-from toolrest.wire.providers import BUILT_IN, Listed, list_models, named_provider, provider_for
+from toolrest.wire.model_list import ListedModel
+from toolrest.wire.providers import BUILT_IN, list_models, named_provider, provider_for
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -63,7 +64,7 @@ def _print_models(config: Config, as_json: bool) -> None:
     _print_rows(found, config.value.model)
 
 
-def _print_rows(found: list[Listed], chosen: str | None) -> None:
+def _print_rows(found: list[ListedModel], chosen: str | None) -> None:
     width = max((len(row.id) for row in found), default=0)
     for row in found:
         window = f"{row.context_window:,} tokens" if row.context_window else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from toolrest.config.schema.families import PatchForm, TruncationMode
 from toolrest.config.schema.table import Table
@@ -51,6 +51,25 @@ class Capabilities(Table):
     schema_subset: Literal["codex"] | None = None
 
 
+class RequestOptions(Table):
+    """`[model_providers.NAME.request]`, and `[model_providers.NAME.models.MODEL]` for one model.
+
+    What is unset is not sent. `extra_body` is put into each request last. `context_window` "auto"
+    asks the server.
+    """
+
+    tool_choice: Literal["auto", "required", "none"] | None = None
+    parallel_tool_calls: bool | None = None
+    temperature: Annotated[float, Range(0, 2)] | None = None
+    top_p: Annotated[float, Range(0, 1)] | None = None
+    seed: int | None = None
+    stop: Texts = ()
+    stream: bool | None = None
+    first_token_timeout_ms: Count | None = None
+    context_window: Count | Literal["auto"] | None = None
+    extra_body: dict[str, Any] = {}
+
+
 class ModelProvider(Table):
     """`[model_providers.NAME]`: a model's endpoint and its wire.
 
@@ -74,3 +93,5 @@ class ModelProvider(Table):
     requires_openai_auth: bool = False
     supports_websockets: bool = False
     capabilities: Capabilities = Capabilities()
+    request: RequestOptions = RequestOptions()
+    models: dict[str, RequestOptions] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from toolrest.config.schema.model_limits import ModelInfo, model_info
@@ -36,6 +36,7 @@ class AnthropicModel(HttpModel):
 
     wire: Wire = "anthropic"
     path = "messages"
+    spelled: Mapping[str, str] = {"stop": "stop_sequences"}
 
     def __init__(
         self,
