@@ -1,0 +1,181 @@
+"""Sessions against llama.cpp's own server on its three APIs: what holds whatever a model says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import get_args
+from zlib import crc32
+
+import pytest
+from tests.conftest import FULL
+from tests.real.conftest import Serve
+
+from toolrest import events, tool
+from toolrest.agent.conversation.events import AgentMessageDelta, ContextCompacted
+from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.conversation.usage import Budget
+from toolrest.agent.history.history import message
+from toolrest.wire.items.pairing import call_id_of, is_call, is_output
+from toolrest.wire.provider import ModelWire
+
+WIRES: tuple[ModelWire, ...] = get_args(ModelWire)
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk"
+    "+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+Talk = Callable[..., AgentSession]
+pytestmark = pytest.mark.timeout(60)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test on every API in the full run; else each on one of them, always the same."""
+    wires = [w for w in WIRES if w != "responses" or "own_limit" not in metafunc.function.__name__]
+    if not FULL:
+        wires = [wires[crc32(metafunc.function.__name__.encode()) % len(wires)]]
+    metafunc.parametrize("wire", wires)
+
+
+@tool(mutating=False)
+def note(text: str) -> str:
+    """Write a note."""
+    return f"noted: {text}"
+
+
+def assert_valid(session: AgentSession) -> int:
+    """Each call has one output, right after the model's items; returns how many there are."""
+    items = session.history.items
+    called = Counter(call_id_of(item) for item in items if is_call(item))
+    answered = Counter(item["call_id"] for item in items if is_output(item))
+    assert called == answered
+    assert set(called.values()) <= {1}
+    return len(called)
+
+
+async def test_a_conversation_with_calls(wire: ModelWire, serve: Serve, talk: Talk) -> None:
+    """The server takes every request of several turns with calls in them."""
+    calls = 0
+    async with serve(calls=0.9) as server:
+        session = talk(server.settings(wire), note)
+        for prompt in ("one", "two", "three"):
+            result = await session.run(prompt, budget=Budget(max_turns=5))
+            assert result.status in ("completed", "budget"), result
+            calls = assert_valid(session)
+    assert calls > 0
+    assert session.accounting.window == 32768  # as the server says
+
+
+async def test_a_first_request_that_is_too_large(wire: ModelWire, serve: Serve, talk: Talk) -> None:
+    async with serve(window=1024) as server:
+        result = await talk(server.settings(wire), note).run("word " * 2000)
+    assert (result.status, result.reason) == ("failed", "model_context_window")
+    assert "1,024 tokens" in str(result.error)
+
+
+async def test_a_long_conversation_is_summarised_and_goes_on(
+    wire: ModelWire, serve: Serve, talk: Talk
+) -> None:
+    async with serve(calls=0.0) as server:
+        session = talk(server.settings(wire))
+        seen: list[events.Event] = []
+        session.rest.subscribe(seen.append)
+        for number in range(4):
+            result = await session.run(f"{number} " + "word " * 300)
+            assert result.status == "completed", result
+            assert_valid(session)
+            session.accounting.limit = session.accounting.limit or session.tokens + 2_000
+    assert any(isinstance(event, ContextCompacted) for event in seen)
+
+
+async def test_an_answer_that_the_servers_own_limit_cuts(
+    wire: ModelWire, serve: Serve, talk: Talk
+) -> None:
+    # On Responses llama.cpp does not say that it cut an answer.
+    async with serve(calls=0.0, predict=3) as server:
+        settings = server.settings(wire)
+        if wire == "anthropic":  # this API always states a limit
+            settings["model_max_output_tokens"] = 3
+        session = talk(settings)
+        result = await session.run("hello")
+        assert (result.status, result.reason) == ("failed", "model_incomplete")
+        assert_valid(session)
+        compacted = [i for i in session.history.items if "summary" in str(i.get("content"))]
+    assert not compacted
+
+
+async def test_later_instructions_with_a_strict_template(
+    wire: ModelWire, serve: Serve, talk: Talk
+) -> None:
+    async with serve(calls=0.0) as server:
+        session = talk(server.settings(wire))
+        assert (await session.run("hello")).status == "completed"
+        result = await session.run([message("developer", "a new rule"), message("user", "go on")])
+        assert result.status == "completed", result
+
+
+async def test_a_picture_for_a_model_without_eyes(
+    wire: ModelWire, serve: Serve, talk: Talk
+) -> None:
+    shown = [{"type": "input_image", "image_url": PIXEL}, {"type": "input_text", "text": "what?"}]
+    seen: list[events.Event] = []
+    async with serve(calls=0.0) as server:
+        session = talk(server.settings(wire))
+        session.rest.subscribe(seen.append)
+        for _ in range(2):
+            result = await session.run([{"type": "message", "role": "user", "content": shown}])
+            assert result.status == "completed", result
+    warned = [e.message for e in seen if isinstance(e, events.Warning) and "images" in e.message]
+    assert len(warned) == 1
+
+
+async def test_a_wrong_key(wire: ModelWire, serve: Serve, talk: Talk) -> None:
+    async with serve(key="right-key-123") as server:
+        given = {"experimental_bearer_token": "wrong-key-456"}
+        result = await talk(server.settings(wire, **given)).run("hello")
+    assert (result.status, result.reason) == ("failed", "model_auth")
+    assert "wrong-key-456" not in str(result.error)
+
+
+async def test_pings_while_a_long_prompt_is_read(wire: ModelWire, serve: Serve, talk: Talk) -> None:
+    async with serve(calls=0.0, ping=1) as server:
+        result = await talk(server.settings(wire)).run("word " * 2_000)
+    assert result.status == "completed", result
+
+
+async def test_a_first_token_that_takes_too_long(wire: ModelWire, serve: Serve, talk: Talk) -> None:
+    async with serve(calls=0.0) as server:
+        options = {"request": {"first_token_timeout_ms": 20}}
+        result = await talk(server.settings(wire, **options)).run("word " * 2_000)
+    assert (result.status, result.reason) == ("failed", "model_stream")
+    assert "first_token_timeout_ms" in str(result.error)
+
+
+async def test_a_server_that_dies_in_the_middle(wire: ModelWire, serve: Serve, talk: Talk) -> None:
+    """The session is valid after it, and goes on with the next server."""
+    async with serve(calls=0.5) as server, serve(calls=0.0) as next_one:
+        session = talk(server.settings(wire), note)
+
+        def heard(event: events.Event) -> None:
+            if isinstance(event, AgentMessageDelta):
+                server.kill()
+
+        session.rest.subscribe(heard)
+        async with asyncio.timeout(60):
+            while (result := await session.run("tell me")).status in ("completed", "budget"):
+                assert_valid(session)
+        assert result.reason in ("model_stream", "model_unreachable"), result
+        assert_valid(session)
+        again = talk(next_one.settings(wire), note)
+        again.history.replace(session.history.items)
+        result = await again.run("and now?", budget=Budget(max_turns=3))
+        assert result.status in ("completed", "budget"), result
+        assert_valid(again)
+
+
+async def test_an_answer_in_one_piece(wire: ModelWire, serve: Serve, talk: Talk) -> None:
+    async with serve(calls=0.9) as server:
+        session = talk(server.settings(wire, request={"stream": False}), note)
+        result = await session.run("hello", budget=Budget(max_turns=3))
+        assert result.status in ("completed", "budget"), result
+        assert_valid(session)
