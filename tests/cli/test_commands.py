@@ -113,6 +113,25 @@ def test_tools_can_be_narrowed(run: Run) -> None:
     )
 
 
+def test_every_tool_is_listed_offered_or_not_and_why(run: Run, toolrest_home: Path) -> None:
+    folder = toolrest_home / "tools"
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "mine.py").write_text(
+        "from toolrest import tool\n@tool(mutating=False)\ndef mine(x: str) -> str:\n"
+        "    'A tool.'\n    return x\n"
+    )
+    off = ("-c", 'tools.disabled=["apply_patch", "mine"]')
+    shown = {line.split()[0]: line for line in run("tools", "--all", *off).stdout.splitlines()}
+    assert shown["read_file"].split() == ["read_file", "offered"]
+    assert shown["spawn_agent"].split() == ["spawn_agent", "offered"]
+    assert 'callable  needs tools.shell_type = "shell"' in shown["shell"]
+    assert shown["write_file"].endswith('off       tools.disabled has "apply_patch"')
+    assert shown["mine"].endswith('off       tools.disabled has "mine"')
+    assert "web_search" in shown
+    rows = json.loads(run("tools", "--all", "--json").stdout)
+    assert {"name": "read_file", "offered": True, "callable": True, "why": ""} in rows
+
+
 def test_config_show_says_where_a_value_came_from(run: Run, toolrest_home: Path) -> None:
     assert run("config", "set", "approval_policy", "never").returncode == 0
     shown = run("config", "show", TOOLREST_TOOL_RESULT_MAX_CHARS="500").stdout

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolrest.gate.hooks.hooks import Hooks
     from toolrest.mcp.pool import Pool
     from toolrest.policy.rules.rules import Rules
-    from toolrest.tools.catalog import ToolParts
+    from toolrest.tools.catalog import ToolParts, ToolState
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
     from toolrest.tools.web.search_services import SearchFunction
 
@@ -105,6 +105,7 @@ class Toolrest:
         self._closing: asyncio.Task[None] | None = None
         self._offer = Offer(self._gate.registry, config)
         self._closed = False
+        self._switched_off: list[Tool] = []
         for value in tools:
             tool = as_tool(value)
             chosen = override if isinstance(override, bool) else tool.name in set(override)
@@ -117,6 +118,8 @@ class Toolrest:
             self._dynamic = DynamicCalls(on_dynamic_call)
             for tool in add_dynamic_tools(self._gate.registry, dynamic, self._dynamic):
                 self.add_tool(tool, override=True)
+        if not config.from_files:  # else the user's own tools come first
+            self.check_tool_names()
 
     async def __aenter__(self) -> Self:
         self._start_servers()
@@ -201,9 +204,28 @@ class Toolrest:
         from toolrest.tools.catalog import is_on
 
         tool = as_tool(value)
-        if not is_on(tool.name, self.settings.tools, "/".join(tool.mcp or ())):
+        if not is_on(tool, self.settings.tools, "/".join(tool.mcp or ())):
+            self._switched_off.append(tool)
             return
         self._gate.registry.add(tool, override=override)
+
+    def check_tool_names(self) -> None:
+        """Raise ConfigError for a name in `[tools]` that means no tool; call it after adding."""
+        from toolrest.tools.catalog import check_names
+
+        own = self._own()
+        check_names(self.settings, (name for tool in own for name in (tool.name, *tool.aliases)))
+
+    def tool_states(self) -> list[ToolState]:
+        """Every tool, offered or not: whether it can be called, and why it is not offered."""
+        from toolrest.tools.catalog import states
+
+        return states(self.settings.tools, self._gate.registry.known(), self._switched_off)
+
+    def _own(self) -> list[Tool]:
+        """Tools that are not built in, those that are switched off too."""
+        every = (*self._gate.registry.known(), *self._switched_off)
+        return [tool for tool in every if tool.group in ("user", "mcp")]
 
     def wire_name(self, tool: Tool) -> str:
         """The name under which models see this tool."""

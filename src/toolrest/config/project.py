@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from toolrest.config.keys import Key, format_key, toml_text
 from toolrest.config.layer_check import ANY, Layer, pattern_of
 from toolrest.errors import ConfigError
+from toolrest.items import GROUPS
 
 Rule: TypeAlias = Callable[[Any, Any, str], str | None]
 """(wanted, value without the project, workspace) -> the reason to refuse it, or None."""
@@ -73,9 +74,12 @@ def _narrower_tools(wanted: Any, base: Any, workspace: str) -> str | None:
 
 
 def covered(name: str, patterns: Sequence[str]) -> bool:
-    """Whether these patterns match every tool that a name or pattern matches."""
-    if name in patterns:
+    """Whether these patterns match every tool that a name, group or pattern matches."""
+    if name in patterns or "*" in patterns:
         return True
+    if name in GROUPS:
+        return False  # a glob that matches a group's name need not match its tools
+    name = name.removeprefix("tool:")
     # That one glob covers another is not proven here: only plain names count as covered.
     return not set("*?[") & set(name) and any(fnmatchcase(name, item) for item in patterns)
 

@@ -122,6 +122,7 @@ class CommandTool(Tool):
     """A tool that runs commands. One that is nothing but a patch goes through apply_patch."""
 
     group: Group = "shell"
+    capability = "run commands"
     icon: Icon = "execute"
     exec_item: ExecItem = "command_execution"
     may_ask_to_leave = True
