@@ -251,9 +251,11 @@ def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> 
     # With full access every folder is writable and nothing protects the log from a program; the
     # folders that the user named are refused all the same.
     roots = (files.workspace, *config.value.sandbox_workspace_write.writable_roots)
+    folder, file = config.audit_place
     audit = AuditLog(
-        config.audit_folder,
+        folder,
         session_id,
+        file=file,
         home=config.home,
         writable_roots=roots,
         facts={
