@@ -18,6 +18,7 @@ Rule: TypeAlias = Callable[[Any, Any, str], str | None]
 _APPROVAL = ("dangerous", "never", "on-failure", "on-request", "untrusted", "auto", "strict")
 _SANDBOX = ("danger-full-access", "workspace-write", "read-only")
 _DEFAULT_TOKENS = 10_000
+_DEFAULT_CHARS = 12_000
 
 
 def _free(wanted: Any, base: Any, workspace: str) -> str | None:
@@ -50,6 +51,10 @@ def _at_most(wanted: Any, base: Any, workspace: str) -> str | None:
 
 def _tokens(wanted: Any, base: Any, workspace: str) -> str | None:
     return _at_most(wanted, _DEFAULT_TOKENS if base is None else base, workspace)
+
+
+def _chars(wanted: Any, base: Any, workspace: str) -> str | None:
+    return _at_most(wanted, _DEFAULT_CHARS if base is None else base, workspace)
 
 
 def _only(strict: bool) -> Rule:
@@ -136,7 +141,7 @@ RULES: dict[Key, Rule] = {
     ("hidden_paths",): _free,
     ("legacy_encoding",): _free,
     ("tool_output_token_limit",): _tokens,
-    ("tool_result_max_chars",): _at_most,
+    ("tool_result_max_chars",): _chars,
     ("tool_timeout_sec",): _at_most,
     ("max_parallel_calls",): _at_most,
     ("max_calls_per_session",): _at_most,
@@ -151,7 +156,7 @@ RULES: dict[Key, Rule] = {
     ("tools", "include_memory_tool"): _only(False),
     ("tools", "tools_web_search_request"): _only(False),
     ("tools", "small_context"): _only(True),
-    ("tools", "limits", ANY): _at_most,
+    ("tools", "limits", ANY): _chars,
     ("limits", "processes"): _at_most,
     ("limits", "memory"): _at_most,
     ("limits", "file_size"): _at_most,

@@ -173,7 +173,9 @@ class Context:
         """The limit of an output that the model is shown."""
         from toolrest.gate.output.limiter import DEFAULT_LIMIT
 
-        return self._services.limit or DEFAULT_LIMIT
+        services = self._services
+        chosen = None if services.limiter is None else services.limiter.limit_of(self.tool)
+        return chosen or services.limit or DEFAULT_LIMIT
 
     @property
     def approval_policy(self) -> Mode:

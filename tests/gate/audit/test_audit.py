@@ -131,6 +131,7 @@ def test_one_line_per_decision_and_per_result(tmp_path: Path) -> None:
         "fields": ["path"],
         "duration": 0.0123,
         "exit_code": 3,
+        "signal": None,
         "sandbox": "none",
         "bytes": 42,
         "truncated": False,

@@ -229,8 +229,8 @@ def _family_limit(config: Config) -> Limit | None:
 def _limiter(config: Config, redactor: Redactor, spill: Spill) -> Limiter:
     return Limiter(
         _family_limit(config),
-        ceiling=config.value.tool_result_max_chars,
-        ceilings=config.value.tools.limits,
+        chars=config.value.tool_result_max_chars,
+        by_tool=config.value.tools.limits,
         redactor=redactor,
         spill=spill,
     )

@@ -329,6 +329,7 @@ def _result(event: ToolCallEnd) -> JSONObject:
         "fields": event.fields,
         "duration": event.duration,
         "exit_code": event.exit_code,
+        "signal": event.signal,
         "sandbox": event.sandbox,
         "bytes": event.bytes,
         "truncated": event.truncated,

@@ -344,17 +344,32 @@ def finish(
     text: str,
     *,
     code: int | None,
-    success: bool,
+    signal: int | None = None,
+    timed_out: bool = False,
     backend: str,
     notes: list[str],
     blocked: str | None,
     collected: CollectedOutput | None = None,
 ) -> ToolOutput:
-    """The output of a command; SandboxDenied when the sandbox is what stopped it."""
+    """The output of a command; SandboxDenied when the sandbox is what stopped it.
+
+    A command that ended badly is a failure of the call: its kind is for events, audit and the
+    wires that have a place for it, and the text is the same.
+    """
     metadata: dict[str, Any] = {"exit_code": code, "sandbox": backend}
+    failure = None
+    if signal is None and backend == "bubblewrap" and code is not None and 128 < code <= 192:
+        signal = code - 128  # as bubblewrap, like a shell, passes it on
+    if timed_out:
+        failure = Failure("timed_out", "the command timed out")
+    elif signal is not None:
+        metadata["signal"] = signal
+        failure = Failure("execution_failed", f"the command was ended by signal {signal}")
+    elif code:
+        failure = Failure("execution_failed", f"the command ended with exit code {code}")
     if collected is not None:
         metadata["collected"] = collected.summary()
-    output = ToolOutput(text, success=success, metadata=metadata, notes=notes)
+    output = ToolOutput(text, failure is None, failure, metadata=metadata, notes=notes)
     if blocked is not None:
         output.success = False
         output.failure = Failure("sandbox_denied", blocked)

@@ -104,7 +104,8 @@ async def run_once(
     return finish(
         text,
         code=code,
-        success=code == 0,
+        signal=result.signal,
+        timed_out=result.timed_out,
         backend=ran.backend,
         notes=_notes(ran, output, code),
         blocked=ran.blocked,
