@@ -809,3 +809,38 @@ def test_a_closed_session_says_so(tmp_path: Path) -> None:
 def test_a_workspace_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gone is not a folder"):
         Toolrest(tmp_path / "gone")
+
+
+PATCH = "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch\n"
+
+
+@pytest.mark.parametrize("model", [None, "gpt-5.5", "claude-sonnet"])
+async def test_raw_text_is_a_freeform_tools_input(tmp_path: Path, model: str | None) -> None:
+    @tool(input_format="freeform", effects=Effects.none())
+    async def free(text: str) -> str:
+        """Raw text."""
+        return f"<{text}>"
+
+    async with Toolrest(tmp_path, tools=[free], model=model) as rest:
+        for given in ("plain text", '{"a": 1}', "[1]", "7", '"quoted"'):
+            assert (await rest.call("free", given)).text == f"<{given}>"
+        assert (await rest.call("free", {"input": "named"})).text == "<named>"
+        assert (await rest.call("free", '{"input": "named"}')).text == "<named>"
+        assert (await rest.call("apply_patch", PATCH)).failure is None
+        assert (tmp_path / "made").read_text() == "x\n"
+        assert rest.explain("apply_patch", PATCH).verdict == "allow"
+        other = await rest.call("list_dir", "plain text")
+        assert other.failure is not None
+        assert other.failure.kind == "input_invalid"
+
+
+def test_a_grammar_is_written_with_public_names() -> None:
+    import toolrest
+
+    class Words(toolrest.Tool):
+        name = "words"
+        kind = "custom"
+        grammar = toolrest.Grammar("regex", "[a-z ]+")
+
+    assert "Grammar" in toolrest.__all__
+    assert Words().grammar == toolrest.Grammar("regex", "[a-z ]+")

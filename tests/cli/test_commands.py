@@ -291,3 +291,26 @@ def test_an_editors_agent_needs_an_editor(tmp_path: Path) -> None:
                 _, error = program.communicate(timeout=60)
             assert program.returncode == 2
             assert b"an editor starts this" in error
+
+
+def test_call_takes_raw_text_for_a_patch(run: Run, tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Update File: hello.txt\n@@\n-one\n+1\n two\n*** End Patch"
+    done = run("call", "-s", "workspace-write", "apply_patch", patch)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "work" / "hello.txt").read_text() == "1\ntwo\n"
+    done = run("call", "-s", "workspace-write", "apply_patch", "-", stdin=patch)
+    assert done.returncode == 1, "it was applied already"
+
+
+def test_call_says_which_image_was_shown(run: Run, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (64, 48)).save(tmp_path / "work" / "x.png")
+    done = run("call", "view_image", '{"path": "x.png"}')
+    assert (done.returncode, done.stdout) == (0, "(an image is shown: PNG, 64 x 48)\n")
+
+
+@pytest.mark.needs("sandbox")
+def test_call_exits_1_when_the_command_failed(run: Run) -> None:
+    assert run("call", "exec_command", '{"cmd": "exit 3"}').returncode == 1
+    assert run("call", "exec_command", '{"cmd": "true"}').returncode == 0

@@ -17,8 +17,9 @@ from toolrest.events import Event
 from toolrest.gate.bus import Listener
 from toolrest.gate.call.turn import RunningCall
 from toolrest.gate.tool.decorator import as_tool
+from toolrest.gate.tool.freeform import takes_raw
 from toolrest.gate.tool.tool import Tool
-from toolrest.items import FunctionCall, JSONObject, ToolOutput, Wire
+from toolrest.items import CustomToolCall, FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
     from toolrest.agent.mcp.server_requests import Sampler
@@ -268,7 +269,7 @@ class Toolrest:
         """The decision on a call and its rule, without running it or asking for approval."""
         from toolrest.gate.call.explain import explain
 
-        return explain(self._gate, FunctionCall("explain", name, arguments or {}))
+        return explain(self._gate, self.item("explain", name, arguments))
 
     def rule_warnings(self) -> tuple[str, ...]:
         """Warnings about the rules for commands; usually empty."""
@@ -294,10 +295,23 @@ class Toolrest:
         *,
         call_id: str | None = None,
     ) -> ToolOutput:
-        """Call a tool by name, as a turn of its own. Failures come back in the output."""
-        item = FunctionCall(call_id or f"call-{os.urandom(6).hex()}", name, arguments or {})
+        """Call a tool by name, as a turn of its own. Failures come back in the output.
+
+        The arguments are a mapping or JSON text; a freeform tool, and `apply_patch`, take raw text.
+        """
+        item = self.item(call_id or f"call-{os.urandom(6).hex()}", name, arguments)
         async with self.turn() as turn:
             return await turn.start(item).output()
+
+    def item(
+        self, call_id: str, name: str, arguments: Mapping[str, Any] | str | None
+    ) -> FunctionCall | CustomToolCall:
+        """The call of a tool with these arguments, or with this raw text."""
+        if isinstance(arguments, str):
+            tool = self._gate.registry.get(name)
+            if tool is not None and takes_raw(tool, arguments):
+                return CustomToolCall(call_id, name, arguments)
+        return FunctionCall(call_id, name, arguments or {})
 
     async def answer(self, reply: Any) -> list[JSONObject]:
         """Run every tool call in a model's reply and return what to send back, in its own wire.
