@@ -102,6 +102,11 @@ class Toolrest:
             on_question=on_question,
         )
         self._gate = self._session.gate
+        if self._session.mcp is not None or (parent and parent.gate.services.mcp_access):
+            # It needs what few sessions load.
+            from toolrest.agent.mcp.access import McpAccess
+
+            self._gate.services.mcp_access = McpAccess(self._gate.services, self.call)
         self._turns: WeakSet[Turn] = WeakSet()
         self._closing: asyncio.Task[None] | None = None
         self._offer = Offer(self._gate.registry, config)

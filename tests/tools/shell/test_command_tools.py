@@ -830,3 +830,28 @@ async def test_every_failed_command_has_a_kind(
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     (row,) = (row for row in rows if row["type"] == "result")
     assert (row["failure"], row["exit_code"], row["signal"]) == (kind, code, signal)
+
+
+@pytest.mark.usefixtures("any_sandbox")
+@pytest.mark.parametrize("tool", ["shell", "shell_command"])
+async def test_a_cancelled_command_has_its_end(tmp_path: Path, tool: str) -> None:
+    line = "echo begun; sleep 60"
+    command: Any = line if tool == "shell_command" else ["sh", "-c", line]
+    async with rest_in(tmp_path) as rest:
+        seen: list[Event] = []
+        begun = asyncio.Event()
+        rest.subscribe(seen.append)
+        rest.subscribe(lambda e: begun.set() if isinstance(e, ToolCallDelta) else None)
+        arguments = {"command": command, "timeout_ms": 60_000}
+        call = asyncio.ensure_future(rest.call(tool, arguments, call_id="c"))
+        await begun.wait()
+        output = await rest.cancel("c")
+        await call
+    assert output.failure is not None
+    assert output.failure.kind == "aborted"
+    (start,) = [e for e in seen if isinstance(e, ExecCommandBegin)]
+    (end,) = [e for e in seen if isinstance(e, ExecCommandEnd)]
+    assert (end.call_id, end.command, end.status, end.exit_code) == (
+        *("c", start.command, "failed", -1),
+    )
+    assert end.aggregated_output == "begun\n"
