@@ -227,6 +227,33 @@ async def test_on_failure_asks_to_run_once_more_outside(
     assert (output.failure is None) is say
 
 
+@pytest.mark.needs("sandbox")
+async def test_a_commands_retry_outside_holds_for_the_session_and_that_command_only(
+    tmp_path: Path, outside: Path
+) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> str:
+        asked.append(request)
+        return "approved_for_session"
+
+    (tmp_path / "planted.sh").write_text(f"#!/bin/sh\ntouch {outside}\n")
+    (tmp_path / "planted.sh").chmod(0o755)
+    async with rest_in(tmp_path, approval_policy="on-failure", on_ask=approver) as rest:
+        for command, questions in (
+            (f"touch {outside}", 1),
+            (f"touch {outside}", 0),
+            (f"touch -m {outside}", 1),
+            ("./planted.sh", 1),
+            ("./planted.sh", 1),  # its content may be another one by now
+        ):
+            asked.clear()
+            outside.unlink(missing_ok=True)
+            await rest.call("exec_command", {"cmd": command, "login": False})
+            assert outside.exists(), command
+            assert len(asked) == questions, command
+
+
 async def test_what_a_command_is_for_is_shown_told_and_written_down(
     tmp_path: Path, toolrest_home: Path
 ) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from toolrest.gate.context import Context
     from toolrest.gate.decision.decide import Decision
+    from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.name_risk import NameRisk
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
@@ -173,6 +174,17 @@ class Tool:
         Return the call's effects where they turn out to be others than `effects` returned.
         """
         return None
+
+    def retry_keys(
+        self, args: Any, effects: Effects, fingerprint: str, ctx: Context
+    ) -> tuple[GrantKey, ...]:
+        """The grants by which a retry of this call outside the sandbox needs no further question.
+
+        Empty: it is asked about every time.
+        """
+        from toolrest.gate.approval.memory import needs_of
+
+        return tuple(needs_of(effects, self, fingerprint, leaves=True))
 
     def question(self, args: Any, ctx: Context) -> Question:
         """The tool's part of an approval request, besides the arguments."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.output.limiter import CollectedOutput
     from toolrest.patch.request import Request
+    from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.verdict.verdict import Judgement
     from toolrest.tools.catalog import ToolParts
 
@@ -228,6 +229,16 @@ class CommandTool(Tool):
         from toolrest.tools.shell.decision import decision_on
 
         return decision_on(self.verdict(args, ctx), self.launch(args, ctx), args, ctx)
+
+    def retry_keys(
+        self, args: Any, effects: Effects, fingerprint: str, ctx: Context
+    ) -> tuple[GrantKey, ...]:
+        """The very command, in its folder, unless a tool could have written its program."""
+        if not effects.runs or effects.critical is not None:
+            return ()
+        from toolrest.tools.shell.decision import retry_key
+
+        return retry_key(self.verdict(args, ctx), self.launch(args, ctx), ctx)
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
         """A command that is a patch is one to hooks too."""
