@@ -117,6 +117,8 @@ def assemble(
         approval_policy=settings.approval_policy,
         legacy_encoding=settings.legacy_encoding,
     )
+    services.approvals.mode = settings.approval_policy
+    services.approvals.sandbox_mode = settings.sandbox_mode
     if settings.approval_policy in ("never", "dangerous"):
         services.approvals.silent = settings.approval_policy
     shared = None if parent is None else parent.known

@@ -88,11 +88,19 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
     return _asked(verdict, launch, found, setting, args, ctx)
 
 
+_ALWAYS = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108 - the sandbox's own
+"""What a confined command has for itself, whatever may be read."""
+
+
 def _closed(verdict: Judgement, ctx: Context) -> Decision | None:
-    """The denial of a command that names a hidden path, or that would write a protected one
-    where no sandbox keeps it from doing so.
+    """The denial of a command that names a hidden path or one outside `read_roots`, or that would
+    write a protected one where no sandbox keeps it from doing so.
     """
     files = ctx.files
+    for path in verdict.reads if files.read_roots is not None else ():
+        rule = files.read_roots_rule(files.canonical(path))
+        if rule is not None and not path.startswith(_ALWAYS):
+            return Decision(Answer.DENY, "path.read", f"{path} cannot be read: {rule}")
     for path in (*verdict.reads, *verdict.writes):
         rule = files.hidden_rule(path)
         if rule is not None:
