@@ -26,6 +26,7 @@ PUBLIC = [
     "Context",
     "Effects",
     "Fatal",
+    "Grammar",
     "Image",
     "PendingApproval",
     "PendingError",

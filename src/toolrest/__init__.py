@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.user_questions import UserQuestions as UserQuestions
     from toolrest.gate.context import Context as Context
     from toolrest.gate.tool.decorator import tool as tool
+    from toolrest.gate.tool.tool import Grammar as Grammar
     from toolrest.gate.tool.tool import Tool as Tool
     from toolrest.items import Image as Image
     from toolrest.items import Text as Text
@@ -36,6 +37,7 @@ _HOMES = {
     "Context": "toolrest.gate.context",
     "Effects": "toolrest.policy.effects",
     "Fatal": "toolrest.errors",
+    "Grammar": "toolrest.gate.tool.tool",
     "Image": "toolrest.items",
     "PendingApproval": "toolrest.gate.approval.pending",
     "PendingError": "toolrest.gate.approval.pending",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field  # noqa: TID251 - public values
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -20,6 +20,23 @@ Wire: TypeAlias = Literal["responses", "chat", "anthropic", "mcp"]
 WIRES: tuple[Wire, ...] = ("responses", "chat", "anthropic", "mcp")
 
 JSONObject: TypeAlias = dict[str, Any]
+
+Group: TypeAlias = Literal[
+    "shell",
+    "mcp_resources",
+    "plan",
+    "patch",
+    "files",
+    "web",
+    "images",
+    "memory",
+    "agents",
+    "mcp",
+    "user",
+]
+"""A group of tools; settings may name one instead of its tools."""
+GROUPS: tuple[Group, ...] = get_args(Group)
+"""Groups in the order that models see them; inside a group tools are sorted by name."""
 
 Provenance: TypeAlias = Literal["trusted", "workspace", "external"]
 """Origin of an output's text: Toolrest itself, the user's files, or elsewhere."""

@@ -64,6 +64,18 @@ def private_file(folder: int, name: str, *, append: bool = False) -> int:
     return descriptor
 
 
+def own_file(folder: int, name: str, *, append: bool = False) -> int:
+    """Open a file that only we can write, inside an open folder; one that is missing is made."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(name, flags | (os.O_APPEND if append else 0), 0o600, dir_fd=folder)
+    status = os.fstat(descriptor)
+    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or others:
+        os.close(descriptor)
+        raise PermissionError(errno.EPERM, "it is no file that only you can write", name)
+    return descriptor
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Write everything, or raise OSError."""
     written = os.write(descriptor, data)

@@ -518,12 +518,99 @@ async def test_overriding_a_built_in_needs_the_flag(tmp_path: Path) -> None:
 
 
 async def test_switched_off_tools_have_no_handler(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("there\n")
     settings = {"tools.disabled": ["read_*", "echo"]}
     async with Toolrest(workspace=tmp_path, tools=[echo], settings=settings) as rest:
         names = [t.name for t in rest.tools]
         assert "list_dir" in names
         assert not {"read_file", "echo"} & set(names)
-        assert (await rest.call("read_file", {"file_path": "x"})).failure is not None
+        for name, arguments in (("read_file", {"file_path": "x"}), ("echo", {"text": "hi"})):
+            output = await rest.call(name, arguments)
+            assert output.failure is not None
+            assert output.failure.kind == "tool_not_found"
+            assert "there" not in output.text
+
+
+SHELLS = {
+    "exec_command": {"cmd": "touch made"},
+    "shell": {"command": ["touch", "made"]},
+    "container.exec": {"command": ["touch", "made"]},
+    "local_shell": {"command": ["touch", "made"]},
+    "shell_command": {"command": "touch made"},
+}
+PATCHES = {
+    "apply_patch": {"input": "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch"},
+    "write_file": {"file_path": "made", "content": "x"},
+    "edit_file": {"file_path": "made", "old_string": "", "new_string": "x"},
+}
+
+
+@pytest.mark.parametrize("model", [None, "gpt-5", "gpt-5.1-codex", "codex-mini-latest"])
+@pytest.mark.parametrize(
+    ("disabled", "calls"),
+    [
+        (["exec_command", "write_stdin"], SHELLS),
+        (["tool:shell"], SHELLS),
+        (["shell"], SHELLS),
+        (["apply_patch"], PATCHES),
+        (["patch"], PATCHES),
+        (["write_f*"], PATCHES),
+    ],
+    ids=str,
+)
+async def test_a_capability_is_switched_off_with_all_its_forms(
+    tmp_path: Path, model: str | None, disabled: list[str], calls: dict[str, dict[str, object]]
+) -> None:
+    settings = {"tools.disabled": disabled, "on_ask": "allow"}
+    async with Toolrest(tmp_path, model=model, settings=settings) as rest:
+        for name, arguments in calls.items():
+            output = await rest.call(name, arguments)
+            assert output.failure is not None, name
+            assert output.failure.kind == "tool_not_found", name
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_form_that_is_enabled_by_name_stays(tmp_path: Path) -> None:
+    settings = {"tools.enabled": ["*", "write_file"], "tools.disabled": ["apply_patch"]}
+    async with Toolrest(tmp_path, settings=settings) as rest:
+        assert "write_file" in {tool.name for tool in rest.tools}
+        assert (await rest.call("write_file", {"file_path": "a", "content": "x"})).failure is None
+        gone = await rest.call("apply_patch", PATCHES["apply_patch"])
+        assert gone.failure is not None
+        assert gone.failure.kind == "tool_not_found"
+
+
+def test_groups_can_be_named(tmp_path: Path) -> None:
+    only = Toolrest(tmp_path, settings={"tools.enabled": ["files", "shell"]})
+    names = {tool.name for tool in only.tools}
+    assert names == {
+        *("exec_command", "write_stdin"),
+        *("glob_files", "grep_files", "list_dir", "read_file"),
+    }
+    without = Toolrest(tmp_path, settings={"tools.disabled": ["files", "memory"]})
+    assert not {tool.group for tool in without.tools} & {"files", "memory"}
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "meant"),
+    [
+        ("tools.disabled", "exec_comand", "exec_command"),
+        ("tools.enabled", "raed_file", "read_file"),
+        ("tools.disabled", "tool:shel", "shell"),
+        ("tools.disabled", "exce_*", "exec_command"),
+        ("agents.roles.x.disabled", "fils", "files"),
+        ("tools.disabled", "ehco", "echo"),
+    ],
+)
+def test_a_name_that_means_no_tool_is_an_error_with_the_nearest(
+    tmp_path: Path, key: str, name: str, meant: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Toolrest(tmp_path, tools=[echo], settings={key: [name]})
+    said = str(caught.value)
+    assert said.startswith(f"{key}: there is no tool or group {name.removeprefix('tool:')!r}")
+    assert f"did you mean {meant}?" in said
+    Toolrest(tmp_path, tools=[echo], settings={key: ["mcp__x__y", "x/y", "echo"]})
 
 
 async def test_two_instances_do_not_meet(tmp_path: Path) -> None:
@@ -722,3 +809,38 @@ def test_a_closed_session_says_so(tmp_path: Path) -> None:
 def test_a_workspace_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gone is not a folder"):
         Toolrest(tmp_path / "gone")
+
+
+PATCH = "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch\n"
+
+
+@pytest.mark.parametrize("model", [None, "gpt-5.5", "claude-sonnet"])
+async def test_raw_text_is_a_freeform_tools_input(tmp_path: Path, model: str | None) -> None:
+    @tool(input_format="freeform", effects=Effects.none())
+    async def free(text: str) -> str:
+        """Raw text."""
+        return f"<{text}>"
+
+    async with Toolrest(tmp_path, tools=[free], model=model) as rest:
+        for given in ("plain text", '{"a": 1}', "[1]", "7", '"quoted"'):
+            assert (await rest.call("free", given)).text == f"<{given}>"
+        assert (await rest.call("free", {"input": "named"})).text == "<named>"
+        assert (await rest.call("free", '{"input": "named"}')).text == "<named>"
+        assert (await rest.call("apply_patch", PATCH)).failure is None
+        assert (tmp_path / "made").read_text() == "x\n"
+        assert rest.explain("apply_patch", PATCH).verdict == "allow"
+        other = await rest.call("list_dir", "plain text")
+        assert other.failure is not None
+        assert other.failure.kind == "input_invalid"
+
+
+def test_a_grammar_is_written_with_public_names() -> None:
+    import toolrest
+
+    class Words(toolrest.Tool):
+        name = "words"
+        kind = "custom"
+        grammar = toolrest.Grammar("regex", "[a-z ]+")
+
+    assert "Grammar" in toolrest.__all__
+    assert Words().grammar == toolrest.Grammar("regex", "[a-z ]+")

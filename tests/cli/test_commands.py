@@ -113,6 +113,25 @@ def test_tools_can_be_narrowed(run: Run) -> None:
     )
 
 
+def test_every_tool_is_listed_offered_or_not_and_why(run: Run, toolrest_home: Path) -> None:
+    folder = toolrest_home / "tools"
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "mine.py").write_text(
+        "from toolrest import tool\n@tool(mutating=False)\ndef mine(x: str) -> str:\n"
+        "    'A tool.'\n    return x\n"
+    )
+    off = ("-c", 'tools.disabled=["apply_patch", "mine"]')
+    shown = {line.split()[0]: line for line in run("tools", "--all", *off).stdout.splitlines()}
+    assert shown["read_file"].split() == ["read_file", "offered"]
+    assert shown["spawn_agent"].split() == ["spawn_agent", "offered"]
+    assert 'callable  needs tools.shell_type = "shell"' in shown["shell"]
+    assert shown["write_file"].endswith('off       tools.disabled has "apply_patch"')
+    assert shown["mine"].endswith('off       tools.disabled has "mine"')
+    assert "web_search" in shown
+    rows = json.loads(run("tools", "--all", "--json").stdout)
+    assert {"name": "read_file", "offered": True, "callable": True, "why": ""} in rows
+
+
 def test_config_show_says_where_a_value_came_from(run: Run, toolrest_home: Path) -> None:
     assert run("config", "set", "approval_policy", "never").returncode == 0
     shown = run("config", "show", TOOLREST_TOOL_RESULT_MAX_CHARS="500").stdout
@@ -272,3 +291,26 @@ def test_an_editors_agent_needs_an_editor(tmp_path: Path) -> None:
                 _, error = program.communicate(timeout=60)
             assert program.returncode == 2
             assert b"an editor starts this" in error
+
+
+def test_call_takes_raw_text_for_a_patch(run: Run, tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Update File: hello.txt\n@@\n-one\n+1\n two\n*** End Patch"
+    done = run("call", "-s", "workspace-write", "apply_patch", patch)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "work" / "hello.txt").read_text() == "1\ntwo\n"
+    done = run("call", "-s", "workspace-write", "apply_patch", "-", stdin=patch)
+    assert done.returncode == 1, "it was applied already"
+
+
+def test_call_says_which_image_was_shown(run: Run, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (64, 48)).save(tmp_path / "work" / "x.png")
+    done = run("call", "view_image", '{"path": "x.png"}')
+    assert (done.returncode, done.stdout) == (0, "(an image is shown: PNG, 64 x 48)\n")
+
+
+@pytest.mark.needs("sandbox")
+def test_call_exits_1_when_the_command_failed(run: Run) -> None:
+    assert run("call", "exec_command", '{"cmd": "exit 3"}').returncode == 1
+    assert run("call", "exec_command", '{"cmd": "true"}').returncode == 0

@@ -50,6 +50,11 @@ def test_how_much_of_a_result_is_shown(desk: Any, prefix: str) -> None:
     short = desk.run(*call, env={f"{prefix}TOOL_RESULT_MAX_CHARS": "500"}).out
     assert 500 <= len(short) < 1_100
     assert "truncated" in short
+    assert "bytes shown (tool_result_max_chars = 500)" in short
+    assert len(desk.run(*call, env={f"{prefix}TOOL_RESULT_MAX_CHARS": "400000"}).out) > 14_500
+    beyond = desk.run(*call, env={f"{prefix}TOOL_RESULT_MAX_CHARS": "400001"})
+    assert beyond.code == 2
+    assert "400000" in beyond.err
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)

@@ -259,7 +259,7 @@ def test_paths_are_absolute_afterwards(desk: Any) -> None:
     desk.user('read_roots = ["~/a", "/b/../c"]\n[tool_security]\naudit_log_path = "~/log"')
     config = desk.load(overrides=['sandbox_workspace_write.writable_roots=["out", "~"]'])
     assert config.value.read_roots == (f"{desk.user_home}/a", "/c")
-    assert config.audit_folder == f"{desk.user_home}/log"
+    assert config.audit_place == (str(desk.user_home), "log")
     roots = config.value.sandbox_workspace_write.writable_roots
     assert roots == (f"{desk.workspace}/out", str(desk.user_home))
     desk.user('read_roots = ["a"]')
@@ -268,7 +268,17 @@ def test_paths_are_absolute_afterwards(desk: Any) -> None:
 
 
 def test_the_audit_folder_is_in_the_home_by_default(desk: Any) -> None:
-    assert desk.load().audit_folder == f"{desk.home}/audit"
+    assert desk.load().audit_place == (f"{desk.home}/audit", "")
+
+
+def test_the_audit_path_is_a_folder_only_when_it_ends_so_or_is_one(desk: Any) -> None:
+    for path, place in {
+        "~/.codex/audit.log": (f"{desk.user_home}/.codex", "audit.log"),
+        "~/logs/": (f"{desk.user_home}/logs", ""),
+        str(desk.workspace): (str(desk.workspace), ""),
+    }.items():
+        desk.user(f'[tool_security]\naudit_log_path = "{path}"')
+        assert desk.load().audit_place == place
 
 
 def test_rows_show_every_key_and_no_secret(desk: Any) -> None:

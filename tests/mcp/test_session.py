@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.clock import Clock
 
-from toolrest import Context, Toolrest, tool
+from toolrest import ApprovalRequest, Context, Toolrest, tool
 from toolrest.items import Image, Text
 
 Open = Callable[..., Toolrest]
@@ -270,3 +270,37 @@ async def test_hooks_see_and_stop_a_servers_tools(
         ("PostToolUse", "mcp__fs__echo"),
         ("PreToolUse", "mcp__fs__fail"),
     ]
+
+
+async def test_a_tools_own_calls_of_servers_pass_the_gate(
+    open_rest: Open, fake_server: Fake
+) -> None:
+    asked: list[str] = []
+
+    @tool(mutating=False)
+    async def through(text: str, ctx: Context) -> str:
+        """Ask a server."""
+        result = await ctx.mcp.call("fs", "echo", {"text": text})
+        return json.dumps(result)
+
+    def approver(request: ApprovalRequest) -> bool:
+        asked.append(request.tool)
+        return "secret" not in str(request.arguments)
+
+    options = {"on_ask": approver, "tools": [through]}
+    async with open_rest({"fs": fake_server()}, **options) as rest:
+        seen: list[dict[str, Any]] = []
+        rest.subscribe(lambda event: seen.append(event.to_json()))
+        fine = await rest.call("through", {"text": "hi"})
+        denied = await rest.call("through", {"text": "secret"})
+        missing = await rest.call("fs/nonesuch")
+    assert json.loads(fine.text) == {"content": [{"type": "text", "text": "hi"}]}
+    assert asked == ["mcp__fs__echo"] * 2
+    assert denied.failure is not None
+    assert denied.failure.kind == "approval_denied"
+    assert missing.failed
+    assert [e["type"] for e in seen if e["type"].startswith("mcp_tool_call")] == [
+        *("mcp_tool_call_begin", "mcp_tool_call_end")
+    ]
+    decisions = [e["verdict"] for e in seen if e["type"] == "tool_call_decision"]
+    assert len(decisions) >= 4

@@ -5,10 +5,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from toolrest.config.schema.families import ModelWire
 from toolrest.testing import ScriptedServer
 from toolrest.wire.client import HttpModel
 from toolrest.wire.model import Completed, ItemDone, ModelEvent, ModelRequest
-from toolrest.wire.provider import ModelWire, Provider
+from toolrest.wire.provider import Provider
 
 Connect: TypeAlias = Callable[..., HttpModel]
 

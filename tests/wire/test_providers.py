@@ -211,3 +211,19 @@ async def test_a_near_server_is_asked_for_the_window() -> None:
                 await asyncio.sleep(0.01)
         await model.aclose()
     assert model.context_window == 4096
+
+
+def test_the_users_row_of_a_family_chooses_the_wire() -> None:
+    kinds = {"responses": ResponsesModel, "chat": ChatModel, "anthropic": AnthropicModel}
+    for wire, kind in kinds.items():
+        families = {"mine": {"prefixes": ["m"], "wire": wire}}
+        for provider in (row(), row(wire_api="chat"), {"model": "m", "model_provider": "openai"}):
+            settings = config({**provider, "model_families": families})
+            model = model_for(settings, {"OPENAI_API_KEY": "k"})
+            assert (model.wire, type(model)) == (wire, kind)
+    # Other models, and rows that leave it open, have their provider's.
+    others = {"mine": {"prefixes": ["x"], "wire": "anthropic"}, "m": {"parallel": True}}
+    for provider, kind in ((row(), ResponsesModel), (row(wire_api="chat"), ChatModel)):
+        assert isinstance(model_for(config({**provider, "model_families": others}), {}), kind)
+    with pytest.raises(ConfigError, match=r"model_families\.mine\.wire"):
+        config({**row(), "model_families": {"mine": {"wire": "mcp"}}})

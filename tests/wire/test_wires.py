@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from toolrest import Toolrest, tool
+from toolrest.config.schema.families import ModelWire
 from toolrest.items import JSONObject
 from toolrest.testing import (
     Call,
@@ -28,7 +31,7 @@ from toolrest.testing import (
 )
 from toolrest.testing.checks import problems
 from toolrest.wire.model import ItemStarted, ModelError, ModelRequest, Notice, TextDelta, Usage
-from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, ModelWire, Provider
+from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile, Provider
 from toolrest.wire.providers import client_for
 
 WIRES: tuple[ModelWire, ...] = get_args(ModelWire)
@@ -447,3 +450,32 @@ async def test_the_first_token_has_a_limit_of_its_own(
     async with ScriptedServer([[Pause(0.5), Say("late")]]) as server:
         given = {"": {"first_token_timeout_ms": 30_000}}
         assert await ask(connect(server, wire, requests=given, idle_timeout=0.2))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_number_and_the_schema_subset_of_tools_act_on_every_wire(
+    wire: ModelWire, tmp_path: Path, ask: Any
+) -> None:
+    @tool(mutating=False)
+    def aaa(mode: Literal["fast", "exact"], count: int = 3) -> str:
+        """A tool that comes first of the user's own."""
+        return mode
+
+    rest = Toolrest(tmp_path, tools=[aaa], settings={"tools.enabled": ["aaa", "read_file"]})
+    profile = Profile(max_tools=2, schema_subset="codex")
+    async with ScriptedServer(["fine", "fine"]) as server:
+        for limits in (profile, Profile(max_tools=1)):
+            model = client_for(Provider("p", server.url, wire, profile=limits), "m")
+            await ask(model, tools=rest.specs(wire))
+            await model.aclose()
+    two, one = (request.body["tools"] for request in server.requests)
+    assert (len(two), len(one)) == (2, 1)
+    body = two[-1].get("function", two[-1])
+    schema = body.get("parameters", body.get("input_schema"))
+    assert schema["properties"] == {
+        "mode": {"type": "string", "description": "One of: fast, exact."},
+        "count": {"type": "number"},
+    }
+    assert list(schema["properties"]) == ["mode", "count"]
+    rest_of = one[0].get("function", one[0])
+    assert rest_of["name"] == "read_file"

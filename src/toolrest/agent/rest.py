@@ -17,8 +17,9 @@ from toolrest.events import Event
 from toolrest.gate.bus import Listener
 from toolrest.gate.call.turn import RunningCall
 from toolrest.gate.tool.decorator import as_tool
+from toolrest.gate.tool.freeform import takes_raw
 from toolrest.gate.tool.tool import Tool
-from toolrest.items import FunctionCall, JSONObject, ToolOutput, Wire
+from toolrest.items import CustomToolCall, FunctionCall, JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
     from toolrest.agent.mcp.server_requests import Sampler
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from toolrest.gate.hooks.hooks import Hooks
     from toolrest.mcp.pool import Pool
     from toolrest.policy.rules.rules import Rules
-    from toolrest.tools.catalog import ToolParts
+    from toolrest.tools.catalog import ToolParts, ToolState
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
     from toolrest.tools.web.search_services import SearchFunction
 
@@ -101,10 +102,16 @@ class Toolrest:
             on_question=on_question,
         )
         self._gate = self._session.gate
+        if self._session.mcp is not None or (parent and parent.gate.services.mcp_access):
+            # It needs what few sessions load.
+            from toolrest.agent.mcp.access import McpAccess
+
+            self._gate.services.mcp_access = McpAccess(self._gate.services, self.call)
         self._turns: WeakSet[Turn] = WeakSet()
         self._closing: asyncio.Task[None] | None = None
         self._offer = Offer(self._gate.registry, config)
         self._closed = False
+        self._switched_off: list[Tool] = []
         for value in tools:
             tool = as_tool(value)
             chosen = override if isinstance(override, bool) else tool.name in set(override)
@@ -117,6 +124,8 @@ class Toolrest:
             self._dynamic = DynamicCalls(on_dynamic_call)
             for tool in add_dynamic_tools(self._gate.registry, dynamic, self._dynamic):
                 self.add_tool(tool, override=True)
+        if not config.from_files:  # else the user's own tools come first
+            self.check_tool_names()
 
     async def __aenter__(self) -> Self:
         self._start_servers()
@@ -201,9 +210,28 @@ class Toolrest:
         from toolrest.tools.catalog import is_on
 
         tool = as_tool(value)
-        if not is_on(tool.name, self.settings.tools, "/".join(tool.mcp or ())):
+        if not is_on(tool, self.settings.tools, "/".join(tool.mcp or ())):
+            self._switched_off.append(tool)
             return
         self._gate.registry.add(tool, override=override)
+
+    def check_tool_names(self) -> None:
+        """Raise ConfigError for a name in `[tools]` that means no tool; call it after adding."""
+        from toolrest.tools.catalog import check_names
+
+        own = self._own()
+        check_names(self.settings, (name for tool in own for name in (tool.name, *tool.aliases)))
+
+    def tool_states(self) -> list[ToolState]:
+        """Every tool, offered or not: whether it can be called, and why it is not offered."""
+        from toolrest.tools.catalog import states
+
+        return states(self.settings.tools, self._gate.registry.known(), self._switched_off)
+
+    def _own(self) -> list[Tool]:
+        """Tools that are not built in, those that are switched off too."""
+        every = (*self._gate.registry.known(), *self._switched_off)
+        return [tool for tool in every if tool.group in ("user", "mcp")]
 
     def wire_name(self, tool: Tool) -> str:
         """The name under which models see this tool."""
@@ -246,7 +274,7 @@ class Toolrest:
         """The decision on a call and its rule, without running it or asking for approval."""
         from toolrest.gate.call.explain import explain
 
-        return explain(self._gate, FunctionCall("explain", name, arguments or {}))
+        return explain(self._gate, self.item("explain", name, arguments))
 
     def rule_warnings(self) -> tuple[str, ...]:
         """Warnings about the rules for commands; usually empty."""
@@ -272,10 +300,23 @@ class Toolrest:
         *,
         call_id: str | None = None,
     ) -> ToolOutput:
-        """Call a tool by name, as a turn of its own. Failures come back in the output."""
-        item = FunctionCall(call_id or f"call-{os.urandom(6).hex()}", name, arguments or {})
+        """Call a tool by name, as a turn of its own. Failures come back in the output.
+
+        The arguments are a mapping or JSON text; a freeform tool, and `apply_patch`, take raw text.
+        """
+        item = self.item(call_id or f"call-{os.urandom(6).hex()}", name, arguments)
         async with self.turn() as turn:
             return await turn.start(item).output()
+
+    def item(
+        self, call_id: str, name: str, arguments: Mapping[str, Any] | str | None
+    ) -> FunctionCall | CustomToolCall:
+        """The call of a tool with these arguments, or with this raw text."""
+        if isinstance(arguments, str):
+            tool = self._gate.registry.get(name)
+            if tool is not None and takes_raw(tool, arguments):
+                return CustomToolCall(call_id, name, arguments)
+        return FunctionCall(call_id, name, arguments or {})
 
     async def answer(self, reply: Any) -> list[JSONObject]:
         """Run every tool call in a model's reply and return what to send back, in its own wire.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,21 +67,9 @@ class Choices(Struct):
 
             print_warnings(config)
         rest = Toolrest(config.workspace or ".", config=config, on_ask=on_ask)
-        for problem in (*add_user_tools(rest), *self.unknown_tools(rest)):
+        for problem in add_user_tools(rest):
             click.echo(f"toolrest: {problem}", err=True)
         return rest
-
-    def unknown_tools(self, rest: Toolrest) -> list[str]:
-        """A warning for each name in --tools that means no tool; MCP servers bring theirs later."""
-        names = {name for tool in rest.tools for name in (tool.name, *tool.aliases)}
-        asked = [name.strip() for name in (self.tools or "").split(",")]
-        return [
-            f"--tools: there is no tool {name!r} here; see: toolrest tools"
-            for name in asked
-            if name
-            and not name.startswith("mcp__")
-            and not any(fnmatchcase(known, name) for known in names)
-        ]
 
 
 def session_options(function: F) -> F:
@@ -123,7 +110,7 @@ def session_options(function: F) -> F:
         click.option(
             "-p", "--profile", "profile", metavar="NAME", help="Use the settings of a profile."
         ),
-        click.option("--tools", metavar="NAMES", help="Offer only these (names or globs, commas)."),
+        click.option("--tools", metavar="NAMES", help="Offer only these (names, groups, globs)."),
     ]
     decorated: Any = wrapped
     for option in reversed(options):

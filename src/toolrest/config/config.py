@@ -88,9 +88,16 @@ class Config(Struct, eq=False, dict=True):
         return config_file(self.home)
 
     @property
-    def audit_folder(self) -> str:
-        """Folder of the audit log."""
-        return self.value.tool_security.audit_log_path or os.path.join(self.home, "audit")
+    def audit_place(self) -> tuple[str, str]:
+        """Folder of the audit log, and the name of the one file that all sessions share.
+
+        The name is empty where each session has a file of its own: without `audit_log_path`, and
+        with one that ends in `/` or is a folder.
+        """
+        path = self.value.tool_security.audit_log_path or os.path.join(self.home, "audit", "")
+        if path.endswith(os.sep) or os.path.isdir(path):
+            return path.rstrip(os.sep) or os.sep, ""
+        return os.path.split(path)
 
     def source(self, dotted: str) -> str:
         """Source of a setting's value: a file, a variable, a flag, or `default`."""

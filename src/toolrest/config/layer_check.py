@@ -32,7 +32,9 @@ LayerKind: TypeAlias = Literal[
 USER_FILE_ONLY = frozenset({"projects", "profiles"})
 _PATH_LISTS = (("sandbox_workspace_write", "writable_roots"), ("read_roots",))
 _GLOB_LISTS = (("hidden_paths",), ("paths", "unhide"))
-_PATHS = (("tool_security", "audit_log_path"), ("model_instructions_file",))
+_AUDIT = ("tool_security", "audit_log_path")
+"""Its last `/` says that it is a folder."""
+_PATHS = (_AUDIT, ("model_instructions_file",))
 
 
 class LayerSource(NamedTuple):
@@ -224,14 +226,15 @@ def _absolute(path: str, key: Key, place: LayerSource) -> str:
     if "\0" in path:
         raise ConfigError(f"{place.label}: {format_key(key)}: a path cannot hold a NUL character")
     expanded = expand_user(path, place.home)
+    folder = os.sep if expanded.endswith(os.sep) and key == _AUDIT else ""
     if os.path.isabs(expanded):
-        return os.path.normpath(expanded)
+        return os.path.normpath(expanded) + folder
     if place.folder is None or expanded.startswith("~"):
         raise ConfigError(
             f"{place.label}: {format_key(key)}: {toml_text(path)} is relative; "
             "write the whole path or start it with ~/"
         )
-    return os.path.normpath(os.path.join(place.folder, expanded))
+    return os.path.normpath(os.path.join(place.folder, expanded)) + folder
 
 
 def expand_user(path: str, home: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from toolrest.config.keys import Key, format_key, toml_text
 from toolrest.config.layer_check import ANY, Layer, pattern_of
 from toolrest.errors import ConfigError
+from toolrest.items import GROUPS
 
 Rule: TypeAlias = Callable[[Any, Any, str], str | None]
 """(wanted, value without the project, workspace) -> the reason to refuse it, or None."""
@@ -17,6 +18,7 @@ Rule: TypeAlias = Callable[[Any, Any, str], str | None]
 _APPROVAL = ("dangerous", "never", "on-failure", "on-request", "untrusted", "auto", "strict")
 _SANDBOX = ("danger-full-access", "workspace-write", "read-only")
 _DEFAULT_TOKENS = 10_000
+_DEFAULT_CHARS = 12_000
 
 
 def _free(wanted: Any, base: Any, workspace: str) -> str | None:
@@ -51,6 +53,10 @@ def _tokens(wanted: Any, base: Any, workspace: str) -> str | None:
     return _at_most(wanted, _DEFAULT_TOKENS if base is None else base, workspace)
 
 
+def _chars(wanted: Any, base: Any, workspace: str) -> str | None:
+    return _at_most(wanted, _DEFAULT_CHARS if base is None else base, workspace)
+
+
 def _only(strict: bool) -> Rule:
     def rule(wanted: Any, base: Any, workspace: str) -> str | None:
         return None if wanted == strict or base != strict else "it would loosen what you have set"
@@ -73,9 +79,12 @@ def _narrower_tools(wanted: Any, base: Any, workspace: str) -> str | None:
 
 
 def covered(name: str, patterns: Sequence[str]) -> bool:
-    """Whether these patterns match every tool that a name or pattern matches."""
-    if name in patterns:
+    """Whether these patterns match every tool that a name, group or pattern matches."""
+    if name in patterns or "*" in patterns:
         return True
+    if name in GROUPS:
+        return False  # a glob that matches a group's name need not match its tools
+    name = name.removeprefix("tool:")
     # That one glob covers another is not proven here: only plain names count as covered.
     return not set("*?[") & set(name) and any(fnmatchcase(name, item) for item in patterns)
 
@@ -132,7 +141,7 @@ RULES: dict[Key, Rule] = {
     ("hidden_paths",): _free,
     ("legacy_encoding",): _free,
     ("tool_output_token_limit",): _tokens,
-    ("tool_result_max_chars",): _at_most,
+    ("tool_result_max_chars",): _chars,
     ("tool_timeout_sec",): _at_most,
     ("max_parallel_calls",): _at_most,
     ("max_calls_per_session",): _at_most,
@@ -147,7 +156,7 @@ RULES: dict[Key, Rule] = {
     ("tools", "include_memory_tool"): _only(False),
     ("tools", "tools_web_search_request"): _only(False),
     ("tools", "small_context"): _only(True),
-    ("tools", "limits", ANY): _at_most,
+    ("tools", "limits", ANY): _chars,
     ("limits", "processes"): _at_most,
     ("limits", "memory"): _at_most,
     ("limits", "file_size"): _at_most,

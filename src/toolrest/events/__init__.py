@@ -150,6 +150,8 @@ class ToolCallEnd(Event, kw_only=True):
     truncated: bool = False
     spill: str | None = None
     exit_code: int | None = None
+    signal: int | None = None
+    """The signal that ended a command."""
     sandbox: str = "none"
     files: Sequence[FileChange] = ()
     fields: tuple[str, ...] = ()

@@ -76,6 +76,7 @@ class Services(Struct):
     agents: Any = None
     tally: CommandCount | None = None
     make_mcp: Callable[[], Any] | None = None
+    mcp_access: Any = None
     taint: Taint = field(default_factory=Taint)
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
@@ -143,7 +144,14 @@ class Context:
 
     @property
     def mcp(self) -> Any:
-        """The session's MCP pool."""
+        """The session's MCP servers. A `call` passes the gate as a model's call does."""
+        if self._services.mcp_access is None:
+            raise RespondToModel("MCP pool is not initialized")
+        return self._services.mcp_access
+
+    @property
+    def pool(self) -> Any:
+        """The session's MCP pool itself, for the tools that are its way through the gate."""
         services = self._services
         if services.mcp is None:
             if services.make_mcp is None:
@@ -173,7 +181,9 @@ class Context:
         """The limit of an output that the model is shown."""
         from toolrest.gate.output.limiter import DEFAULT_LIMIT
 
-        return self._services.limit or DEFAULT_LIMIT
+        services = self._services
+        chosen = None if services.limiter is None else services.limiter.limit_of(self.tool)
+        return chosen or services.limit or DEFAULT_LIMIT
 
     @property
     def approval_policy(self) -> Mode:

@@ -1,1 +1,1 @@
-"""The sandbox: bubblewrap, Landlock, Seatbelt and containers, their probing, and the proxy."""
+"""The sandbox: bubblewrap, Landlock and containers, their probing, and the proxy."""

@@ -151,7 +151,7 @@ def _landlock(policy: SandboxPolicy) -> Finding:
 
 
 def _elsewhere(policy: SandboxPolicy) -> list[Finding]:
-    """Containers, as far as an engine answers; macOS's own sandbox."""
+    """Containers, as far as an engine answers."""
     found = []
     for name in ENGINES:
         try:
@@ -159,9 +159,6 @@ def _elsewhere(policy: SandboxPolicy) -> list[Finding]:
             found.append(Finding(name, True, program))
         except SandboxUnavailable as error:
             found.append(Finding(name, False, error.tried[0], remedy=f"install or start {name}"))
-    if sys.platform == "darwin":
-        there = os.access("/usr/bin/sandbox-exec", os.X_OK)
-        found.append(Finding("seatbelt", there, "/usr/bin/sandbox-exec"))
     return found
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
+from toolrest.errors import ConfigError
 from toolrest.gate.tool.args_class import read_prepared
 from toolrest.gate.tool.registry import LazyTool
 from toolrest.gate.tool.tool import Tool
+from toolrest.items import GROUPS
 
 if TYPE_CHECKING:
+    from toolrest.config import Settings
     from toolrest.config.schema.families import Family
     from toolrest.config.schema.tools import Tools
     from toolrest.tools.shell.command_tool import SandboxDescription
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
 SMALL_WINDOW: Final = 16_384
 """Models with a window of at most so many tokens get the small set by default."""
+
+TOOL: Final = "tool:"
+"""Before a name in `[tools]`: the tool of that name, and not the group."""
 
 
 class ToolParts(Struct):
@@ -50,20 +56,26 @@ class ToolParts(Struct):
 def built_in(parts: ToolParts, group: str | None = None) -> list[Tool]:
     """The built-in tools of a session, or of one group; what is switched off has no handler."""
     facts = _facts(parts)
-
-    def hold(wanted: list[str]) -> bool:
-        return not wanted or any(
-            fact in facts if ":" in fact else bool(getattr(parts.settings, fact)) for fact in wanted
-        )
-
     tools: list[Tool] = []
     for name, row in read_prepared()["tools"].items():
-        if group in (None, row["group"]) and hold(row["needs"]):
-            offered = hold(row["offered_when"])
+        if group in (None, row["group"]) and _hold(row["needs"], facts):
+            offered = _hold(row["offered_when"], facts)
             load = partial(_load, row["class"], parts, offered)
-            aliases = tuple(row["aliases"])
-            tools.append(LazyTool(name, row["group"], load, aliases=aliases, offered=offered))
+            tools.append(
+                LazyTool(
+                    name,
+                    row["group"],
+                    load,
+                    aliases=tuple(row["aliases"]),
+                    capability=row["capability"],
+                    offered=offered,
+                )
+            )
     return tools
+
+
+def _hold(wanted: list[str], facts: set[str]) -> bool:
+    return not wanted or any(fact in facts for fact in wanted)
 
 
 def _facts(parts: ToolParts) -> set[str]:
@@ -77,10 +89,11 @@ def _facts(parts: ToolParts) -> set[str]:
         "agents": parts.roles is not None,
     }
     return {
+        *(name for name, value in settings.as_dict().items() if value is True),
         f"shell:{family.shell if settings.shell_type == 'family' else settings.shell_type}",
         f"patch:{family.patch}",
         *(("files:all",) if files is None else (f"files:{name}" for name in files)),
-        *(f"enabled:{name}" for name in settings.enabled or ()),
+        *(f"enabled:{name.removeprefix(TOOL)}" for name in settings.enabled or ()),
         *(f"session:{name}" for name, there in session.items() if there),
     }
 
@@ -99,6 +112,7 @@ def prepared_row(kind: type[Tool]) -> dict[str, Any]:
         "class": f"{kind.__module__}.{kind.__qualname__}",
         "group": kind.group,
         "aliases": list(kind.aliases),
+        "capability": kind.capability,
         "needs": list(kind.needs),
         "offered_when": list(kind.offered_when),
     }
@@ -106,13 +120,136 @@ def prepared_row(kind: type[Tool]) -> dict[str, Any]:
 
 def switched_on(tools: Iterable[Tool], settings: Tools) -> list[Tool]:
     """What `[tools] enabled` and `disabled` leave, of any tool; `disabled` wins."""
-    return [tool for tool in tools if is_on(tool.name, settings)]
+    return [tool for tool in tools if is_on(tool, settings)]
 
 
-def is_on(name: str, settings: Tools, other: str = "") -> bool:
-    """Whether a tool of this name may be offered; `other` is a second name that it goes by."""
-    names = (name, other) if other else (name,)
-    if any(fnmatchcase(each, pattern) for each in names for pattern in settings.disabled):
-        return False
+def is_on(tool: Tool | type[Tool], settings: Tools, *spellings: str) -> bool:
+    """Whether a tool may be offered; `spellings` are other names that it goes by."""
+    return switched_off_by(tool, settings, *spellings) is None
+
+
+def switched_off_by(tool: Tool | type[Tool], settings: Tools, *spellings: str) -> str | None:
+    """The setting that switches a tool off; None where it is on.
+
+    Switching one form of a capability off (`exec_command`) switches off the others (`shell`),
+    unless they are enabled by name.
+    """
+    names = (tool.name, *tool.aliases, *spellings)
     enabled = settings.enabled
-    return enabled is None or any(fnmatchcase(n, pattern) for n in names for pattern in enabled)
+    by_name = {pattern.removeprefix(TOOL) for pattern in enabled or () if pattern not in GROUPS}
+    for pattern in settings.disabled:
+        twins = () if tool.name in by_name else _twins(tool.capability)
+        if matches(pattern, (*names, *twins), tool.group):
+            return f'tools.disabled has "{pattern}"'
+    if enabled is None or any(matches(pattern, names, tool.group) for pattern in enabled):
+        return None
+    return "tools.enabled does not have it"
+
+
+def matches(pattern: str, names: Iterable[str], group: str) -> bool:
+    """Whether a pattern of `[tools]` means a tool: a group, else a name or glob.
+
+    `shell` is the group, `tool:shell` the tool of that name.
+    """
+    if pattern in GROUPS:
+        return pattern == group
+    return any(fnmatchcase(name, pattern.removeprefix(TOOL)) for name in names)
+
+
+@cache
+def _twins(capability: str) -> tuple[str, ...]:
+    rows = read_prepared()["tools"].items() if capability else ()
+    return tuple(
+        each
+        for name, row in rows
+        if row["capability"] == capability
+        for each in (name, *row["aliases"])
+    )
+
+
+def check_names(settings: Settings, names: Iterable[str]) -> None:
+    """Raise ConfigError for a name in the settings that means no tool; `names` are the user's own.
+
+    Names of servers' tools (`mcp__server__tool`, `server/tool`) are left: they come later.
+    """
+    roles = settings.agents.roles.items()
+    tables = {"tools": settings.tools, **{f"agents.roles.{name}": role for name, role in roles}}
+    asked = [
+        (f"{key}.{field}", pattern)
+        for key, table in tables.items()
+        for field in ("enabled", "disabled")
+        for pattern in getattr(table, field) or ()
+        if not (pattern in GROUPS or pattern.startswith("mcp__") or "/" in pattern)
+    ]
+    if not asked:
+        return
+    rows = read_prepared()["tools"]
+    known = [*rows, *(alias for row in rows.values() for alias in row["aliases"]), *names]
+    for key, pattern in asked:
+        if not matches(pattern, known, ""):
+            raise ConfigError(_no_such_tool(key, pattern.removeprefix(TOOL), known))
+
+
+def _no_such_tool(key: str, name: str, known: Iterable[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, [*known, *GROUPS], n=1, cutoff=0.0)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"{key}: there is no tool or group {name!r}{hint} (toolrest tools --all lists them)"
+
+
+class ToolState(NamedTuple):
+    """Whether a tool is offered to models or only answers when it is called, and why not."""
+
+    name: str
+    offered: bool
+    callable: bool
+    why: str
+
+
+def states(settings: Tools, known: Iterable[Tool], switched_off: Iterable[Tool]) -> list[ToolState]:
+    """The state of every built-in tool and of the user's and servers' own, by name."""
+    rows = read_prepared()["tools"]
+    handlers = {tool.name: tool for tool in known}
+    off = {tool.name: tool for tool in switched_off} | {n: _stub(n, rows[n]) for n in rows}
+    found = []
+    for name in sorted({*handlers, *off}):
+        tool = handlers.get(name)
+        why = ""
+        if tool is None:
+            off_by = switched_off_by(off[name], settings, "/".join(off[name].mcp or ()))
+            why = off_by or _conditions(rows[name]["needs"])
+        elif not tool.offered:
+            why = _conditions(rows[name]["offered_when"] if name in rows else ())
+        found.append(ToolState(name, tool is not None and tool.offered, tool is not None, why))
+    return found
+
+
+def _stub(name: str, row: Mapping[str, Any]) -> Tool:
+    """A built-in tool by what settings may call it."""
+    aliases = tuple(row["aliases"])
+    return LazyTool(name, row["group"], Tool, aliases=aliases, capability=row["capability"])
+
+
+_CONDITIONS: Final = {
+    "shell": 'tools.shell_type = "{}"',
+    "patch": "a model family that knows {}",
+    "files": 'tools.experimental_tools with "{}"',
+    "enabled": 'tools.enabled with "{}"',
+    "session:questions": "an approver that answers questions",
+    "session:search": "web_search",
+    "session:skills": "a folder of skills",
+    "session:agents": "a session of the agent",
+    "session:deferred_tools": "more tools of MCP servers than fit into a request",
+}
+
+
+def _conditions(facts: Iterable[str]) -> str:
+    """The conditions of a tool in the words of settings."""
+    words = []
+    for fact in facts:
+        kind, colon, name = fact.partition(":")
+        if fact != "files:all":
+            form = _CONDITIONS.get(fact) or _CONDITIONS.get(kind, "tools.{} = true")
+            words.append(form.format(name if colon else fact))
+    return f"needs {' or '.join(words)}" if words else "tool_search finds it"

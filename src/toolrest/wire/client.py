@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from toolrest.gate.schema.for_wire import Subset, for_wire
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.http.endpoint import Http, Opened, Part, drain
 from toolrest.wire.http.error_bodies import rate_limits
@@ -253,8 +254,12 @@ class HttpModel(ABC):
         return self._tools[1]
 
     def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
-        """The tools as this endpoint takes them."""
-        return tools
+        """The tools, in the number and schema subset that this endpoint takes."""
+        profile = self.provider.profile
+        tools = tools[: profile.max_tools]
+        if profile.schema_subset is None:
+            return tools
+        return [_plain(tool, self.wire, profile.schema_subset) for tool in tools]
 
     def joined(self, fields: Mapping[str, Any]) -> bytes:
         """An object of fields in order, and the options of the settings; refused ones are left out.
@@ -347,3 +352,17 @@ def user_agent() -> str:
     version = sys.modules["toolrest"].__version__
     python = ".".join(map(str, sys.version_info[:2]))
     return f"toolrest/{version} ({sys.platform}; python {python})"
+
+
+def _plain(tool: JSONObject, wire: Wire, subset: Subset) -> JSONObject:
+    """A tool's spec with its schema in a subset, wherever the wire has it."""
+    for key in ("function", "parameters", "input_schema"):
+        part = tool.get(key)
+        if isinstance(part, dict):
+            changed = (
+                _plain(part, wire, subset)
+                if key == "function"
+                else for_wire(part, wire, subset=subset)
+            )
+            return {**tool, key: changed}
+    return tool

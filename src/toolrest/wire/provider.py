@@ -17,6 +17,7 @@ from toolrest.urls import parse_url
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from toolrest.config.schema.families import ModelWire
     from toolrest.config.schema.providers import Capabilities
 
 
@@ -68,9 +69,6 @@ def refused_options(message: str, optional: Iterable[str]) -> list[str]:
     if not _COMPLAINT.search(message):
         return []
     return [name for name in optional if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message)]
-
-
-ModelWire: TypeAlias = Literal["responses", "chat", "anthropic"]
 
 
 class Provider(Struct, frozen=True):

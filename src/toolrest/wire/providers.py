@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from toolrest.config.schema.families import ModelWire
 from toolrest.config.schema.model_limits import model_info
 from toolrest.errors import ConfigError
 from toolrest.urls import parse_url
@@ -14,7 +15,7 @@ from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.model_list import ListedModel, models_in
-from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, ModelWire, Profile, Provider
+from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile, Provider
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -137,11 +138,22 @@ def provider_for(config: Config, env: Mapping[str, str] | None = None) -> Provid
     name = settings.model_provider
     if config.source("model_provider") == "default" and _is_claude(settings.model):
         name = "anthropic"
-    return named_provider(config, name, env)
+    row = settings.model_families.get(config.family.name)
+    return named_provider(config, name, env, wire=row.wire if row else None)
 
 
-def named_provider(config: Config, name: str, env: Mapping[str, str] | None = None) -> Provider:
-    """A provider of the settings or a built-in one, by its name."""
+def named_provider(
+    config: Config,
+    name: str,
+    env: Mapping[str, str] | None = None,
+    *,
+    wire: ModelWire | None = None,
+) -> Provider:
+    """A provider of the settings or a built-in one, by its name.
+
+    `wire` is the one that the user's row of the model's family names; it counts before the
+    provider's own, which may speak several.
+    """
     environ = os.environ if env is None else env
     settings = config.value
     row = settings.model_providers.get(name)
@@ -149,7 +161,7 @@ def named_provider(config: Config, name: str, env: Mapping[str, str] | None = No
     if row is None and built_in is None:
         known = ", ".join(sorted({*BUILT_IN, *settings.model_providers}))
         raise ConfigError(f"model_provider: no provider is called {name!r}; there are {known}")
-    return _resolved(name, row, built_in, environ)
+    return _resolved(name, row, built_in, environ, wire)
 
 
 def _is_claude(model: str | None) -> bool:
@@ -161,17 +173,20 @@ def _resolved(
     row: ModelProvider | None,
     built_in: BuiltIn | None,
     env: Mapping[str, str],
+    chosen: ModelWire | None,
 ) -> Provider:
     if row is not None and row.requires_openai_auth and not row.env_key:
         raise ConfigError(
             f"model_providers.{name}.requires_openai_auth: there is no login here; "
             "name the variable with your key in env_key"
         )
-    wire: ModelWire = (row and row.wire_api) or (built_in.wire if built_in else "responses")
+    usual = built_in.wire if built_in else "responses"
+    wire: ModelWire = chosen or (row and row.wire_api) or usual
     base_url = (row and row.base_url) or _address(name, built_in, env)
     key, variable = _key(name, row, built_in, env)
     headers = _headers(row, built_in, env)
-    profile = built_in.profile if built_in else _usual(base_url, wire)
+    same = built_in is not None and chosen in (None, built_in.wire)
+    profile = built_in.profile if built_in and same else _usual(base_url, wire)
     return Provider(
         id=name,
         base_url=_checked(base_url, name),

@@ -66,12 +66,12 @@ async def test_each_tool_is_told_by_its_events(
 async def test_typing_is_told(tmp_path: Path) -> None:
     async with rest_in(tmp_path) as rest:
         arguments = {"cmd": "cat", "tty": True, "login": False, "yield_time_ms": 250}
-        started = await rest.call("exec_command", arguments)
+        started = await rest.call("exec_command", arguments, call_id="start")
         number = int(started.text.split("session ID ")[1].split()[0])
         seen = heard(rest)
         await rest.call("write_stdin", {"session_id": number, "chars": "\x04"}, call_id="c")
     (typed,) = [event for event in seen if event["type"] == "terminal_interaction"]
-    assert (typed["call_id"], typed["process_id"], typed["stdin"]) == ("c", str(number), "\x04")
+    assert (typed["call_id"], typed["process_id"], typed["stdin"]) == ("start", str(number), "\x04")
 
 
 async def test_questions_are_told_by_what_they_are_about(tmp_path: Path) -> None:

@@ -344,8 +344,12 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     policy=st.sampled_from(POLICIES),
     own_sandbox=st.sampled_from([None, *MODES]),
     own_policy=st.sampled_from([None, *POLICIES]),
-    tools=st.sampled_from([None, ("read_file",), ("*",), ("exec_*", "l*"), ("exec_command",)]),
-    own_tools=st.sampled_from([None, ("*",), ("exec_command", "list_dir"), ("e*c_*", "r*")]),
+    tools=st.sampled_from(
+        [None, ("read_file",), ("*",), ("exec_*", "l*"), ("exec_command",), ("f*",), ("files",)]
+    ),
+    own_tools=st.sampled_from(
+        [None, ("*",), ("exec_command", "list_dir"), ("e*c_*", "r*"), ("files",)]
+    ),
     off=st.sampled_from([(), ("exec_command",), ("*_file",)]),
 )
 def test_no_role_widens_anything(
@@ -357,6 +361,8 @@ def test_no_role_widens_anything(
     own_tools: tuple[str, ...] | None,
     off: tuple[str, ...],
 ) -> None:
+    from toolrest.gate.tool.registry import LazyTool
+    from toolrest.gate.tool.tool import Tool
     from toolrest.tools.catalog import is_on
 
     given = {
@@ -370,8 +376,9 @@ def test_no_role_widens_anything(
     child = narrowed(config, role).value
     assert MODES.index(child.sandbox_mode) <= MODES.index(sandbox)
     for name in ("exec_command", "read_file", "list_dir", "write_file", "shell", "e1c_x", "rx"):
-        if is_on(name, child.tools):
-            assert is_on(name, config.value.tools), name
+        tool = LazyTool(name, "files", Tool)
+        if is_on(tool, child.tools):
+            assert is_on(tool, config.value.tools), name
 
 
 @pytest.mark.needs("sandbox")

@@ -131,6 +131,7 @@ def test_one_line_per_decision_and_per_result(tmp_path: Path) -> None:
         "fields": ["path"],
         "duration": 0.0123,
         "exit_code": 3,
+        "signal": None,
         "sandbox": "none",
         "bytes": 42,
         "truncated": False,
@@ -581,3 +582,51 @@ def test_show_never_fails_on_what_it_reads(lines: list[bytes]) -> None:
         path.write_bytes(b"\n".join(lines))
         assert all(str(row).isprintable() for row in show(path))
         assert not verify(path).ok
+
+
+def test_one_file_for_all_sessions_is_one_chain(tmp_path: Path) -> None:
+    with (
+        AuditLog(tmp_path, "one", file="audit.log") as one,
+        AuditLog(tmp_path, "two", file="audit.log") as two,
+    ):
+        for number in range(1, 6):
+            for log in (one, two):
+                log.on_event(_decision(number))
+                log.on_event(_end(number))
+    path = tmp_path / "audit.log"
+    assert str(path) == one.path == two.path
+    assert verify(path).ok
+    assert [line["session"] for line in _records(path)].count("one") == 12
+    assert len([row for row in show(path) if row.tool == "read_file"]) == 10
+
+
+def test_a_shared_log_goes_on_after_a_crash_and_shows_what_was_cut(tmp_path: Path) -> None:
+    def write() -> None:
+        with AuditLog(tmp_path, "s", file="audit.log") as log:
+            log.open()
+
+    path, head = tmp_path / "audit.log", tmp_path / "audit.log.head"
+    write()
+    before = head.read_bytes()
+    write()
+    head.write_bytes(before)  # died before the head was written,
+    with path.open("ab") as torn:  # or within a line
+        torn.write(b'{"n":5,"pre')
+    write()
+    assert verify(path).ok
+    kept = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(kept[:-2]))
+    write()
+    assert verify(path).finding == "removed"
+
+
+def test_a_file_of_others_is_no_shared_log(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine\n")
+    (tmp_path / "open.log").touch(0o666)
+    (tmp_path / "open.log").chmod(0o666)
+    (tmp_path / "link.log").symlink_to("elsewhere")
+    for name in ("notes.txt", "open.log", "link.log"):
+        log = AuditLog(tmp_path, "s", file=name)
+        with pytest.raises(AuditError, match="audit_log_path"):
+            log.open()
+    assert (tmp_path / "notes.txt").read_text() == "mine\n"

@@ -114,3 +114,42 @@ async def test_a_tool_may_be_bound_to_the_sandbox(tmp_path: Path) -> None:
             output = await rest.call("shell", arguments)
         assert len(asked) == questions
         assert ("cannot be run outside the sandbox" in output.text) is not may
+
+
+async def test_a_retry_outside_can_be_approved_for_the_session(tmp_path: Path) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> str:
+        asked.append(request)
+        return "approved_for_session"
+
+    made = Builder()
+    made.ran = []
+    options: dict[str, Any] = {"approval_policy": "on-failure", "on_ask": approver}
+    async with Toolrest(tmp_path, tools=[made], **options) as rest:
+        for _ in range(3):
+            assert (await rest.call("builder")).text.startswith("built")
+    assert made.ran == [False, True] * 3
+    (request,) = asked
+    assert request.retry_reason
+    assert [choice.scope for choice in request.choices] == ["once", "session"]
+    assert "outside the sandbox" in request.choices[1].sentence
+    async with Toolrest(tmp_path, tools=[made], **options) as rest:
+        await rest.call("builder")
+    assert len(asked) == 2, "another session asks anew"
+
+
+async def test_a_retry_approved_once_is_asked_about_again(tmp_path: Path) -> None:
+    asked: list[ApprovalRequest] = []
+    made = Builder()
+    made.ran = []
+
+    def approver(request: ApprovalRequest) -> str:
+        asked.append(request)
+        return "approved"
+
+    options: dict[str, Any] = {"approval_policy": "on-failure", "on_ask": approver}
+    async with Toolrest(tmp_path, tools=[made], **options) as rest:
+        for _ in range(2):
+            await rest.call("builder")
+    assert len(asked) == 2

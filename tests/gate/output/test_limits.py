@@ -192,25 +192,47 @@ def test_a_family_limit_gets_a_fifth_more() -> None:
     assert text.startswith("123456…1 chars truncated…890123\n")
 
 
-def test_ceilings_only_lower_the_limit() -> None:
+def test_limits_go_up_as_well_as_down() -> None:
+    text = "x" * 30_000
+    for family in (None, Limit(10_000, "bytes"), Limit(100, "tokens")):
+        assert _apply(Limiter(family), ToolOutput(text))[1]
+        assert not _apply(Limiter(family, chars=30_000), ToolOutput(text))[1]
+        assert not _apply(Limiter(family, chars=10, by_tool={"demo": 30_000}), ToolOutput(text))[1]
+        assert not _apply(Limiter(family, by_tool={"demo": 30_000}), ToolOutput(text), 100)[1]
+
+
+def test_the_result_says_which_setting_cut_it() -> None:
+    text = "x" * 30_000
+    for limiter, setting in (
+        (Limiter(chars=20_000), "(tool_result_max_chars = 20000)"),
+        (Limiter(chars=9, by_tool={"demo": 20_000}), "(tools.limits.demo = 20000)"),
+    ):
+        shown, _ = _apply(limiter, ToolOutput(text))
+        assert f"20000 bytes shown {setting}; " in shown.splitlines()[-1]
+    assert "bytes shown; " in _apply(Limiter(), ToolOutput(text))[0]
+    assert "bytes shown; " in _apply(Limiter(chars=20_000), ToolOutput(text), 100)[0]
+
+
+def test_a_tools_own_ceiling_only_lowers_the_limit() -> None:
     text = "x" * 5000
-    assert not _apply(Limiter(ceiling=50_000), ToolOutput(text))[1]
+    assert not _apply(Limiter(chars=50_000), ToolOutput(text))[1]
     for limiter, ceiling in (
-        (Limiter(ceiling=100), None),
-        (Limiter(ceilings={"demo": 100}), None),
+        (Limiter(chars=100), None),
+        (Limiter(by_tool={"demo": 100}), None),
         (Limiter(), 100),
-        (Limiter(ceiling=4000, ceilings={"demo": 2000}), 100),
+        (Limiter(chars=4000), 100),
+        (Limiter(chars=4000, by_tool={"demo": 100}), 2000),
     ):
         shown, truncated = _apply(limiter, ToolOutput(text), ceiling)
         assert truncated
         assert shown.startswith("x" * 50 + "…4900 chars truncated…" + "x" * 50 + "\n[toolrest] ")
-    assert not _apply(Limiter(ceilings={"other": 100}), ToolOutput(text))[1]
+    assert not _apply(Limiter(by_tool={"other": 100}), ToolOutput(text))[1]
 
 
 @given(any_text, st.integers(0, 40), st.integers(0, 40))
 def test_a_cut_satisfies_family_and_ceiling(text: str, family: int, ceiling: int) -> None:
-    limiter = Limiter(Limit(family, "bytes"), ceiling=ceiling)
-    limited = limiter.apply(ToolOutput(text), call_id="c", tool="t")
+    limiter = Limiter(Limit(family, "bytes"))
+    limited = limiter.apply(ToolOutput(text), call_id="c", tool="t", ceiling=ceiling)
     if limited.truncated:
         assert isinstance(limited.output.content, str)
         marker_and_more = limited.output.content.rsplit("\n[toolrest] ", 1)[0]
@@ -247,10 +269,10 @@ def test_the_notice_has_exact_totals_and_a_file_with_the_whole(tmp_path: Path) -
 
 
 def test_without_a_place_to_spill_the_notice_says_so(tmp_path: Path) -> None:
-    text, _ = _apply(Limiter(ceiling=10), ToolOutput("x" * 99))
+    text, _ = _apply(Limiter(chars=10), ToolOutput("x" * 99))
     assert text.endswith("the rest was not kept: there is no spill folder")
     (tmp_path / "file").write_text("not a folder")
-    limiter = Limiter(ceiling=10, spill=Spill(tmp_path / "file" / "home", "s1"))
+    limiter = Limiter(chars=10, spill=Spill(tmp_path / "file" / "home", "s1"))
     limited = limiter.apply(ToolOutput("x" * 99), call_id="c", tool="t")
     assert limited.spill is None
     assert "the rest was not kept: " in str(limited.output.content)
@@ -259,7 +281,7 @@ def test_without_a_place_to_spill_the_notice_says_so(tmp_path: Path) -> None:
 
 def test_a_capped_spill_is_said_to_be_one(tmp_path: Path) -> None:
     spill = Spill(tmp_path, "s1", cap=50)
-    limited = Limiter(ceiling=10, spill=spill).apply(ToolOutput("é" * 99), call_id="c", tool="t")
+    limited = Limiter(chars=10, spill=spill).apply(ToolOutput("é" * 99), call_id="c", tool="t")
     assert limited.spill is not None
     assert Path(limited.spill).read_text() == "é" * 25
     assert "its first 50 bytes are in" in str(limited.output.content)
@@ -277,7 +299,7 @@ def test_a_capped_spill_is_said_to_be_one(tmp_path: Path) -> None:
     ],
 )
 def test_cut_json_is_marked_as_not_parseable(text: str, marked: bool) -> None:
-    shown, _ = _apply(Limiter(ceiling=20), ToolOutput(text))
+    shown, _ = _apply(Limiter(chars=20), ToolOutput(text))
     assert ("cannot be parsed as JSON" in shown) is marked
 
 
@@ -306,7 +328,7 @@ def test_a_note_cannot_smuggle_in_lines_or_volume() -> None:
 def test_notes_of_content_items_are_a_last_text() -> None:
     image = Image("data:image/png;base64,AAAA")
     output = ToolOutput([Text("x" * 50), image, Text("y")], notes=["n"])
-    limited = Limiter(ceiling=10).apply(output, call_id="c", tool="t")
+    limited = Limiter(chars=10).apply(output, call_id="c", tool="t")
     assert limited.truncated
     assert isinstance(limited.output.content, list)
     first, kept_image, omitted, notes = limited.output.content
@@ -315,14 +337,14 @@ def test_notes_of_content_items_are_a_last_text() -> None:
     assert omitted == Text("[omitted 1 text items ...]")
     assert isinstance(notes, Text)
     assert notes.text.startswith(
-        "[toolrest] n\n[toolrest] output cut: 52 bytes and 2 lines in all, 10 bytes shown; "
+        "[toolrest] n\n[toolrest] output cut: 52 bytes and 2 lines in all, 10 bytes shown "
     )
 
 
 def test_secrets_go_before_the_cut_and_from_every_part(tmp_path: Path) -> None:
     secret = "hunter2-hunter2-hunter2"
     spill = Spill(tmp_path, "s1")
-    limiter = Limiter(ceiling=30, spill=spill, redactor=Redactor({"MY_TOKEN": secret}))
+    limiter = Limiter(chars=30, spill=spill, redactor=Redactor({"MY_TOKEN": secret}))
     # The cut falls into the middle of the secret.
     text = "a" * 10 + secret + "b" * 50
     output = ToolOutput(
@@ -356,12 +378,15 @@ def test_the_totals_and_the_file_of_a_collector_win(tmp_path: Path) -> None:
             collector.write(f"{number}\n")
     collected = collector.finish()
     output = ToolOutput(f"Output:\n{collected.text}", metadata={"collected": collected.summary()})
-    for limiter, shown in ((Limiter(), "100 bytes"), (Limiter(ceiling=50), "at most 50 bytes")):
+    for limiter, shown in (
+        (Limiter(), "100 bytes shown"),
+        (Limiter(chars=50), "at most 50 bytes shown (tool_result_max_chars = 50)"),
+    ):
         limited = limiter.apply(output, call_id="c", tool="t")
         assert limited.truncated
         assert limited.spill == collected.spill_path
         assert limited.total_bytes == 3890
-        assert f"3890 bytes and 1000 lines in all, {shown} shown; the whole is in " in str(
+        assert f"3890 bytes and 1000 lines in all, {shown}; the whole is in " in str(
             limited.output.content
         )
     spill.close()
@@ -371,8 +396,9 @@ def test_a_streamed_output_is_cut_once_at_the_limit_of_its_call(tmp_path: Path) 
     spill = Spill(tmp_path, "s1")
     for limiter, ceiling, expected in (
         (Limiter(spill=spill), None, Limit(12_000)),
-        (Limiter(spill=spill, ceiling=500), None, Limit(500)),
-        (Limiter(spill=spill, ceilings={"t": 400}), 300, Limit(300)),
+        (Limiter(spill=spill, chars=500), None, Limit(500)),
+        (Limiter(spill=spill, by_tool={"t": 400}), 500, Limit(400)),
+        (Limiter(spill=spill, chars=400), 300, Limit(300)),
         (Limiter(Limit(100, "tokens"), spill=spill), None, Limit(120, "tokens")),
     ):
         whole = "0123456789" * 5000

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from toolrest.errors import ToolDefinitionError
 from toolrest.gate.schema.for_wire import argument_names, clean_text, for_wire, normalise
 from toolrest.gate.schema.optional_nulls import fill_nulls
-from toolrest.items import WIRES, JSONObject
+from toolrest.items import WIRES, JSONObject, Wire
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 thorough = settings(max_examples=3000 if FULL else 300)
@@ -156,7 +156,7 @@ def test_keywords_that_survive() -> None:
         ({"type": "string", "description": 5, "default": None}, {"type": "string"}),
         ({"type": "string", "default": {1: 2}}, {"type": "string"}),
         ({"type": "string", "default": b"x"}, {"type": "string"}),
-        ({"type": "array"}, {"type": "array", "items": {}}),
+        ({"type": "array"}, {"type": "array", "items": {"type": "string"}}),
         ({"type": "array", "items": False}, {"type": "array", "items": {}}),
         ({"type": "object"}, {"type": "object", "properties": {}}),
         ({"type": "object", "properties": None}, {"type": "object", "properties": {}}),
@@ -852,3 +852,29 @@ def test_what_became_optional_is_put_back(schema: JSONObject, value: JSONObject)
 
 def _simple(schema: Any) -> bool:
     return "allOf" not in json.dumps(schema) and "$ref" not in json.dumps(schema)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_missing_items_becomes_string(wire: Wire) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"any": {"type": "array", "items": {}}, "some": {"type": "array"}},
+    }
+    properties = for_wire(schema, wire)["properties"]
+    assert properties["some"] == {"type": "array", "items": {"type": "string"}}
+    assert properties["any"] == {"type": "array", "items": {}}
+    assert for_wire(schema, wire, subset="codex")["properties"]["some"] == properties["some"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_properties_keep_the_order_they_were_written_in(wire: Wire) -> None:
+    names = ["zeta", "alpha", "$odd", "mid"]
+    inner: JSONObject = {"type": "object", "properties": {key: {"type": "string"} for key in names}}
+    schema = {**inner, "properties": {**inner["properties"], "inner": inner}, "required": ["more"]}
+    subsets: tuple[Literal["codex"] | None, ...] = (None, "codex")
+    for subset in subsets:
+        made = for_wire(schema, wire, subset=subset)["properties"]
+        assert [name.lstrip("$_") for name in made] == [
+            *("zeta", "alpha", "odd", "mid", "inner", "more")
+        ]
+        assert list(made["inner"]["properties"]) == names

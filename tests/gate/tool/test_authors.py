@@ -58,8 +58,9 @@ async def test_the_pool_is_the_sessions(tmp_path: Path) -> None:
         pools.append(ctx.mcp)
         return ToolOutput.error("an error of the tool's own")
 
+    servers = {"mcp_servers.fs.command": "never-started"}
     for _ in range(2):
-        async with Toolrest(tmp_path, tools=[look]) as rest:
+        async with Toolrest(tmp_path, tools=[look], settings=servers) as rest:
             output = await rest.call("look")
             again = await rest.call("look", {"x": 1})
             assert output.failure is not None
@@ -79,5 +80,4 @@ async def test_without_a_pool_it_says_so(tmp_path: Path) -> None:
             return f"refused: {error.message}"
 
     async with Toolrest(tmp_path, tools=[look]) as rest:
-        rest.gate.services.mcp = rest.gate.services.make_mcp = None
         assert (await rest.call("look")).text == "refused: MCP pool is not initialized"

@@ -59,7 +59,7 @@ async def test_each_format_is_shown(work: Path, call: Call, kind: str) -> None:
             assert shown == data
         assert Pillow.open(io.BytesIO(shown)).size == (40, 20)
         assert (output.metadata["width"], output.metadata["height"]) == (40, 20)
-        assert output.metadata["format"] == format_sent
+        assert output.metadata["format"] == format_sent.upper()
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -73,10 +73,10 @@ async def test_large_images_are_made_to_fit(work: Path, call: Call, kind: str) -
     assert output.metadata == {
         "width": 2048,
         "height": 512,
-        "format": format_sent,
+        "format": format_sent.upper(),
         "original_width": 4000,
         "original_height": 1000,
-        **({} if kind in ("PNG", "JPEG") else {"original_format": kind.lower()}),
+        **({} if kind in ("PNG", "JPEG") else {"original_format": kind}),
     }
     assert "[toolrest] shown at 2048x512; the file is 4000x1000" in output.text
     left, right = image.getpixel((100, 100)), image.getpixel((1900, 100))
@@ -269,7 +269,7 @@ async def test_every_wire(work: Path) -> None:
             "type": "view_image_call_output",
             "call_id": "c",
             "image_data": url,
-            "metadata": {"width": 40, "height": 20, "format": "png"},
+            "metadata": {"width": 40, "height": 20, "format": "PNG"},
         }
         use = {"type": "tool_use", "id": "c", "name": "view_image", "input": {"path": "p.png"}}
         (message,) = await rest.answer({"role": "assistant", "content": [use]})

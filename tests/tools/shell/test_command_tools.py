@@ -19,6 +19,7 @@ import pytest
 from tests.clock import Clock
 
 from toolrest import ApprovalRequest, ToolOutput, Toolrest
+from toolrest.errors import Failure
 from toolrest.events import (
     Event,
     ExecCommandBegin,
@@ -81,7 +82,7 @@ async def test_exec_command_layout(tmp_path: Path) -> None:
     assert (done["code"], done["session"], done["output"]) == ("0", None, "hi\n")
     assert done["tokens"] == "1"
     assert parsed(failed)["code"] == "3"
-    assert failed.success is True  # a non-zero exit is a normal result of this tool
+    assert failed.failure == Failure("execution_failed", "the command ended with exit code 3")
 
 
 @pytest.mark.usefixtures("any_sandbox")
@@ -154,7 +155,8 @@ async def test_what_the_sandbox_blocks_is_said_and_nothing_is_written(
     assert blocked.failure is not None
     assert blocked.failure.kind == "sandbox_denied"
     assert blocked.text.splitlines()[-1].startswith("[toolrest] ")
-    assert plain.failure is None
+    assert plain.failure is not None
+    assert plain.failure.kind == "execution_failed"
     assert parsed(inside)["output"] == "x\n"
     assert (tmp_path / "f").read_text() == "x\n"
 
@@ -223,6 +225,33 @@ async def test_on_failure_asks_to_run_once_more_outside(
     assert asked == ["command failed; retry without sandbox?"]
     assert outside.exists() is say
     assert (output.failure is None) is say
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_commands_retry_outside_holds_for_the_session_and_that_command_only(
+    tmp_path: Path, outside: Path
+) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> str:
+        asked.append(request)
+        return "approved_for_session"
+
+    (tmp_path / "planted.sh").write_text(f"#!/bin/sh\ntouch {outside}\n")
+    (tmp_path / "planted.sh").chmod(0o755)
+    async with rest_in(tmp_path, approval_policy="on-failure", on_ask=approver) as rest:
+        for command, questions in (
+            (f"touch {outside}", 1),
+            (f"touch {outside}", 0),
+            (f"touch -m {outside}", 1),
+            ("./planted.sh", 1),
+            ("./planted.sh", 1),  # its content may be another one by now
+        ):
+            asked.clear()
+            outside.unlink(missing_ok=True)
+            await rest.call("exec_command", {"cmd": command, "login": False})
+            assert outside.exists(), command
+            assert len(asked) == questions, command
 
 
 async def test_what_a_command_is_for_is_shown_told_and_written_down(
@@ -613,7 +642,8 @@ async def test_what_a_command_line_does_decides(
 ) -> None:
     async with rest_in(tmp_path, approval_policy=mode) as rest:
         output = await rest.call("exec_command", {"cmd": command, "login": False})
-    assert (output.failure.kind if output.failure else None) == kind, output.text
+    ran = "exit_code" in output.metadata  # and may have failed by itself
+    assert (None if ran or output.failure is None else output.failure.kind) == kind, output.text
 
 
 @pytest.mark.usefixtures("any_sandbox")
@@ -719,7 +749,7 @@ async def test_typing_into_a_program_that_was_let_out_is_asked_about(tmp_path: P
             asked.clear()
             output = await typed(session, chars)
             assert len(asked) == questions, (chars, output.text)
-            assert (output.failure is None) == (not questions)
+            assert ("exit_code" in output.metadata) == (not questions)
             if questions:
                 assert asked[0].command == ("write_stdin", session, chars)
 
@@ -788,3 +818,67 @@ async def test_git_whose_settings_cannot_be_listed_is_not_taken_for_a_look(
     assert output.failure.kind == "approval_denied"
     assert [request.command[-1] for request in asked] == ["git diff"]
     assert "could not be listed" in asked[0].reason
+
+
+FAILING = {
+    "exit": ("exit 3", "execution_failed", 3, None),
+    "signal": ("kill -9 $$", "execution_failed", 137, 9),
+    "time": ("sleep 30", "timed_out", 124, None),
+}
+
+
+@pytest.mark.usefixtures("any_sandbox")
+@pytest.mark.parametrize(
+    ("tool", "how"),
+    # exec_command has no time limit: what goes on is polled
+    [
+        *(("exec_command", how) for how in ("exit", "signal")),
+        *((tool, how) for tool in ("shell_command", "shell", "local_shell") for how in FAILING),
+    ],
+)
+async def test_every_failed_command_has_a_kind(
+    tmp_path: Path, toolrest_home: Path, tool: str, how: str
+) -> None:
+    line, kind, code, signal = FAILING[how]
+    if tool == "exec_command":
+        arguments: dict[str, Any] = {"cmd": line, "login": False}
+    else:
+        command: Any = line if tool == "shell_command" else ["sh", "-c", line]
+        arguments = {"command": command, "timeout_ms": 300 if how == "time" else 10_000}
+    async with rest_in(tmp_path) as rest:
+        ends: list[ToolCallEnd] = []
+        rest.subscribe(lambda e: ends.append(e) if isinstance(e, ToolCallEnd) else None)
+        output = await rest.call(tool, arguments)
+    assert output.failure is not None
+    assert (output.success, output.failure.kind) == (False, kind)
+    assert (output.metadata["exit_code"], output.metadata.get("signal")) == (code, signal)
+    assert [(e.failure, e.exit_code, e.signal) for e in ends] == [(kind, code, signal)]
+    (log,) = (toolrest_home / "audit").glob("*.jsonl")
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    (row,) = (row for row in rows if row["type"] == "result")
+    assert (row["failure"], row["exit_code"], row["signal"]) == (kind, code, signal)
+
+
+@pytest.mark.usefixtures("any_sandbox")
+@pytest.mark.parametrize("tool", ["shell", "shell_command"])
+async def test_a_cancelled_command_has_its_end(tmp_path: Path, tool: str) -> None:
+    line = "echo begun; sleep 60"
+    command: Any = line if tool == "shell_command" else ["sh", "-c", line]
+    async with rest_in(tmp_path) as rest:
+        seen: list[Event] = []
+        begun = asyncio.Event()
+        rest.subscribe(seen.append)
+        rest.subscribe(lambda e: begun.set() if isinstance(e, ToolCallDelta) else None)
+        arguments = {"command": command, "timeout_ms": 60_000}
+        call = asyncio.ensure_future(rest.call(tool, arguments, call_id="c"))
+        await begun.wait()
+        output = await rest.cancel("c")
+        await call
+    assert output.failure is not None
+    assert output.failure.kind == "aborted"
+    (start,) = [e for e in seen if isinstance(e, ExecCommandBegin)]
+    (end,) = [e for e in seen if isinstance(e, ExecCommandEnd)]
+    assert (end.call_id, end.command, end.status, end.exit_code) == (
+        *("c", start.command, "failed", -1),
+    )
+    assert end.aggregated_output == "begun\n"

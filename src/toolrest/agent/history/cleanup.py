@@ -1,14 +1,17 @@
-"""Clean-up of the home: old sessions, spill files, logs, leftovers of dead sessions in `run`."""
+"""Clean-up of the home: old sessions, spill files, logs and audit logs; leftovers in `run`."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 
 from toolrest.agent.history.stored_sessions import stored_sessions
+from toolrest.gate.audit.chain import HEAD_SUFFIX
 from toolrest.private_files import is_locked, remove_tree
 
 DAY = 86_400.0
@@ -30,11 +33,17 @@ class _Entry(Struct):
 
 
 def collect(
-    home: str, *, max_age: float = 30 * DAY, max_size: int = 2_000_000_000, dry_run: bool = False
+    home: str,
+    audit: str = "",
+    *,
+    max_age: float = 30 * DAY,
+    max_size: int = 2_000_000_000,
+    dry_run: bool = False,
 ) -> list[Removed]:
     """Remove what is older than `max_age` seconds, then the oldest until `max_size` is kept.
 
-    Each kind has its own `max_size`. A session that is open is never touched.
+    Each kind has its own `max_size`. A session that is open is never touched. `audit` is the
+    folder of the sessions' audit logs, which only age removes.
     """
     kinds = {
         "sessions": list(_sessions(home)),
@@ -42,7 +51,9 @@ def collect(
         "run": list(_folders(os.path.join(home, "run"), only_sessions=True)),
         "log": list(_files(os.path.join(home, "log"))),
     }
-    return [_trim(kind, entries, max_age, max_size, dry_run) for kind, entries in kinds.items()]
+    found = [_trim(kind, entries, max_age, max_size, dry_run) for kind, entries in kinds.items()]
+    # Room is no reason to forget what was allowed.
+    return [*found, _trim("audit", list(_audit_logs(audit)), max_age, sys.maxsize, dry_run)]
 
 
 def _sessions(home: str) -> Iterator[_Entry]:
@@ -73,6 +84,13 @@ def _files(place: str) -> Iterator[_Entry]:
     for name in _names(place):
         entry = _entry(os.path.join(place, name))
         if entry is not None:
+            yield entry
+
+
+def _audit_logs(place: str) -> Iterator[_Entry]:
+    for entry in _files(place) if place else ():
+        # Only what has a head file is a log of ours; the head goes with it.
+        if os.path.isfile(entry.path + HEAD_SUFFIX) and not _is_open(entry.path):
             yield entry
 
 
@@ -123,6 +141,8 @@ def _remove(path: str) -> bool:
             remove_tree(path)
         else:
             os.unlink(path)
+            with suppress(FileNotFoundError):
+                os.unlink(path + HEAD_SUFFIX)
     except OSError:
         return False
     return not os.path.lexists(path)

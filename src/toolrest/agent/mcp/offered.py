@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from toolrest.config.schema.model_limits import model_info
@@ -53,7 +52,7 @@ class DeferredTools:
         self._tools = dict(sorted(tools.items()))
         if not self.active and sum(map(_size, tools.values())) > self._budget:
             search = self._made_search()
-            if is_on(search.name, self._settings):
+            if is_on(search, self._settings):
                 self._search = search
                 self._registry.add(search, override=True)
         for key, tool in self._tools.items():
@@ -115,7 +114,7 @@ class OfferedTools:
         for name in wanted:
             self._registry.quarantined.pop(f"mcp__{server.name}__{name}", None)
         for definition in wanted.values():
-            if definition.key not in self._tools and self._is_on(definition):
+            if definition.key not in self._tools:
                 self._add(definition, server, checked=False)
         for name, reason in rejected.items():
             self._registry.quarantined[f"mcp__{server.name}__{name}"] = reason
@@ -124,8 +123,7 @@ class OfferedTools:
     def recall(self, server: Server, wanted: Mapping[str, Definition]) -> None:
         """Add the cached tools of an earlier session unchecked; call `settle` after the last."""
         for definition in wanted.values():
-            if self._is_on(definition):
-                self._add(definition, server, checked=True)
+            self._add(definition, server, checked=True)
 
     def settle(self) -> None:
         """Decide anew which tools are deferred."""
@@ -136,15 +134,10 @@ class OfferedTools:
         own = (tool for key, tool in self._tools.items() if key[0] == server.name)
         return {tool.definition.name: tool.definition for tool in own}
 
-    def _is_on(self, definition: Definition) -> bool:
-        settings = self._settings
-        spellings = (f"mcp__{definition.server}__{definition.name}", "/".join(definition.key))
-        if any(fnmatchcase(name, glob) for name in spellings for glob in settings.disabled):
-            return False
-        return any(is_on(name, settings) for name in spellings)
-
     def _add(self, definition: Definition, server: Server, *, checked: bool) -> None:
         tool = McpTool(definition, server)
+        if not is_on(tool, self._settings, "/".join(definition.key)):
+            return
         try:
             if not checked:
                 tool.validate()

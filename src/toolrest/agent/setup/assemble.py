@@ -117,6 +117,8 @@ def assemble(
         approval_policy=settings.approval_policy,
         legacy_encoding=settings.legacy_encoding,
     )
+    services.approvals.mode = settings.approval_policy
+    services.approvals.sandbox_mode = settings.sandbox_mode
     if settings.approval_policy in ("never", "dangerous"):
         services.approvals.silent = settings.approval_policy
     shared = None if parent is None else parent.known
@@ -229,8 +231,8 @@ def _family_limit(config: Config) -> Limit | None:
 def _limiter(config: Config, redactor: Redactor, spill: Spill) -> Limiter:
     return Limiter(
         _family_limit(config),
-        ceiling=config.value.tool_result_max_chars,
-        ceilings=config.value.tools.limits,
+        chars=config.value.tool_result_max_chars,
+        by_tool=config.value.tools.limits,
         redactor=redactor,
         spill=spill,
     )
@@ -251,9 +253,11 @@ def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> 
     # With full access every folder is writable and nothing protects the log from a program; the
     # folders that the user named are refused all the same.
     roots = (files.workspace, *config.value.sandbox_workspace_write.writable_roots)
+    folder, file = config.audit_place
     audit = AuditLog(
-        config.audit_folder,
+        folder,
         session_id,
+        file=file,
         home=config.home,
         writable_roots=roots,
         facts={

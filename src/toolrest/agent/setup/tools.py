@@ -58,7 +58,7 @@ class SessionSkills:
             return ""
         from toolrest.tools.skills import ReadSkill
 
-        return self.skills.index() if is_on(ReadSkill.name, self._settings) else ""
+        return self.skills.index() if is_on(ReadSkill, self._settings) else ""
 
 
 def skills_folder(home: str) -> tuple[str, ...]:
@@ -85,6 +85,7 @@ def add_user_tools(rest: Toolrest) -> list[str]:
             rest.add_tool(found)
         except ToolDefinitionError as error:
             problems.append(f"tool {found.name} is left out: {error}")
+    rest.check_tool_names()
     return problems
 
 

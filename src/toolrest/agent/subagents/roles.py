@@ -111,4 +111,4 @@ def _both(parents: tuple[str, ...] | None, own: tuple[str, ...] | None) -> tuple
     """
     if own is None or parents is None:
         return own if parents is None else parents
-    return tuple(pattern for pattern in own if "*" in parents or covered(pattern, parents))
+    return tuple(pattern for pattern in own if covered(pattern, parents))

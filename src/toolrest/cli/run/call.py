@@ -11,7 +11,7 @@ import click
 from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.terminal.terminal import Terminal, is_terminal, safe_for
-from toolrest.items import Answered, CustomToolCall, FunctionCall
+from toolrest.items import Answered, Text, ToolOutput
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="Print the output item instead of its text.")
 @click.argument("name")
-@click.argument("arguments", metavar="JSON|-", default="{}")
+@click.argument("arguments", metavar="JSON|TEXT|-", default="{}")
 def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
     """Call the tool NAME and print what a model would read.
 
-    The arguments are a JSON object, or - to read it from standard input; a freeform tool takes
-    its raw text instead. Exit code: 0 when the tool succeeded, 1 when it failed, 2 for bad usage.
+    The arguments are a JSON object, or - to read it from standard input; a freeform tool, and
+    apply_patch, also take raw text. Exit code: 0 when the tool succeeded, 1 when it failed (a
+    command too), 2 for bad usage.
 
     \b
     toolrest call read_file '{"file_path": "README.md", "limit": 5}'
@@ -42,16 +43,24 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
         click.echo(safe_for(sys.stdout, dumps(encode([answered])[0])))
     else:
         # With `color` click leaves raw text as it is where stdout is no terminal.
-        click.echo(safe_for(sys.stdout, answered.output.text), color=True)
+        click.echo(safe_for(sys.stdout, _shown(answered.output)), color=True)
     sys.exit(0 if answered.output.success is not False and not answered.output.failed else 1)
+
+
+def _shown(output: ToolOutput) -> str:
+    """The text of an output; an image in words."""
+    if isinstance(output.content, str):
+        return output.text
+    facts = output.metadata
+    size = f"{facts.get('width', '?')} x {facts.get('height', '?')}"
+    image = f"(an image is shown: {facts.get('format', 'format unknown')}, {size})"
+    return "\n".join(part.text if isinstance(part, Text) else image for part in output.content)
 
 
 async def _call(choices: Choices, name: str, text: str, *, ask: bool) -> Answered:
     rest = await _open(choices, ask)
     await _wait_for_server(rest, name)
-    known = next((tool for tool in rest.tools if tool.name == name), None)
-    raw = known is not None and known.kind == "custom"
-    item = CustomToolCall("call-1", name, text) if raw else FunctionCall("call-1", name, text)
+    item = rest.item("call-1", name, text)
     async with rest, rest.turn() as turn:
         return Answered(item, await turn.start(item).output())
 

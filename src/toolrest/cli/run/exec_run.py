@@ -176,7 +176,6 @@ class _Run:
         )
         session.warnings += session.rest.rule_warnings()
         session.warnings += add_user_tools(session.rest)
-        session.warnings += self.task.choices.unknown_tools(session.rest)
         session.warnings += _ignored_docs(session)
         return session
 

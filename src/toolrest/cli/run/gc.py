@@ -1,4 +1,4 @@
-"""`toolrest gc`: remove old sessions, spill files, logs and checkpoints."""
+"""`toolrest gc`: remove old sessions, spill files, logs, audit logs and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from toolrest.agent.history.cleanup import DAY, collect
 from toolrest.agent.undo.gc import collect_all
 from toolrest.config.files import toolrest_home
+from toolrest.config.loader import load
 from toolrest.config.schema.types import parse_size
 
 
@@ -27,12 +28,13 @@ def _size(context: click.Context, parameter: click.Parameter, value: str) -> int
 def command(days: float, max_size: int, dry_run: bool) -> None:
     """Remove what is older than --days, and the oldest of each kind beyond --max-size.
 
-    Sessions, spill files, logs and checkpoints (what `toolrest undo` needs). Sessions that are
-    open stay. The audit log is never touched.
+    Sessions, spill files, logs, audit logs and checkpoints (what `toolrest undo` needs). Sessions
+    that are open stay. Audit logs go by age alone; one that all sessions share stays.
     """
     home = toolrest_home(None, os.environ)
     limits: dict[str, Any] = {"max_age": days * DAY, "max_size": max_size, "dry_run": dry_run}
-    for removed in collect(home, **limits):
+    folder, shared = load(surface="cli").audit_place
+    for removed in collect(home, "" if shared else folder, **limits):
         _tell(removed.kind, removed.count, removed.bytes, dry_run)
         if removed.problems:
             click.echo(

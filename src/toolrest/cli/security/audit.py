@@ -42,7 +42,9 @@ def show(file: str | None, lines: int | None) -> None:
 def _files(file: str | None) -> list[str]:
     if file is not None:
         return [file]
-    folder = load(surface="cli").audit_folder
+    folder, shared = load(surface="cli").audit_place
+    if shared:
+        return [os.path.join(folder, shared)]
     try:
         names = [
             os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".jsonl")

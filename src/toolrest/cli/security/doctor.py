@@ -5,31 +5,51 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from toolrest.agent.path_policy import default_workspace, network_of, path_policy
-from toolrest.config.loader import load
-from toolrest.sandbox.doctor import examine, lines
+from toolrest.agent.setup.runner import confinement_of
+from toolrest.cli.options import Choices, session_options
+from toolrest.errors import ConfigError
+from toolrest.sandbox.doctor import Report, examine, lines
 from toolrest.sandbox.policy import SandboxPolicy
+
+if TYPE_CHECKING:
+    from toolrest.config import Config
 
 
 @click.command("doctor")
-@click.option("-C", "--cd", "folder", metavar="DIR", help="Look at DIR as the workspace.")
-def command(folder: str | None) -> None:
+@session_options
+def command(choices: Choices) -> None:
     """Run every sandbox backend and print what each enforces, what stays open and what to install.
 
-    Exits with 1 when no backend works: commands are then refused, never run unconfined.
+    The last lines say what a session with these settings and options would use. Exits with 1 when
+    no backend works: commands are then refused, never run unconfined.
     """
-    workspace = default_workspace(folder)
-    full_access = load(workspace=workspace, surface="cli").value.sandbox_mode == _FULL_ACCESS
-    config = load(workspace=workspace, flags={"sandbox_mode": "workspace-write"}, surface="cli")
-    settings = config.value
+    config = choices.load()
     for warning in config.warnings:
         click.echo(f"toolrest: {warning}", err=True)
+    report = _examined(config)
+    for line in (*lines(report), *_session(config)):
+        click.echo(line)
+    full_access = config.value.sandbox_mode == _FULL_ACCESS
+    if full_access:
+        click.echo(f'your settings say sandbox_mode = "{_FULL_ACCESS}": commands run unconfined')
+    sys.exit(0 if report.chosen or full_access else 1)
+
+
+def _examined(config: Config) -> Report:
+    """The report on what a session that may write would use."""
+    if config.value.sandbox_mode != "workspace-write":
+        config = replace(config, value=config.value.replace(sandbox_mode="workspace-write"))
+    settings = config.value
     with tempfile.TemporaryDirectory(prefix="toolrest-doctor-") as session:
         policy = SandboxPolicy.from_paths(
-            path_policy(config, workspace),
+            path_policy(config, default_workspace(config.workspace)),
             session,
             network=network_of(settings),
             allowed_hosts=settings.tool_security.allowed_network_domains,
@@ -37,11 +57,29 @@ def command(folder: str | None) -> None:
         )
         place = os.path.join(session, "mountpoints")
         report = examine(policy, place, wanted=settings.sandbox_policy)
-    for line in lines(report):
-        click.echo(line)
-    if full_access:
-        click.echo(f'your settings say sandbox_mode = "{_FULL_ACCESS}": commands run unconfined')
-    sys.exit(0 if report.chosen or full_access else 1)
+    try:
+        confinement_of(settings)
+    except ConfigError as error:  # a backend that the settings name and do not describe
+        return replace(report, chosen="", why_none=(str(error),))
+    return report
+
+
+def _session(config: Config) -> Iterator[str]:
+    """What the settings mean for a session, one line each."""
+    settings, security = config.value, config.value.tool_security
+    for key in ("approval_policy", "sandbox_mode", "sandbox_policy"):
+        row = config.get(key)
+        if row.value is not None:
+            yield f"{key} = {row.text}  ({row.source})"
+    hosts = ", ".join(security.allowed_network_domains)
+    network = {"on": "everything", "off": "nothing", "allowlist": f"only {hosts}"}
+    yield f"commands reach {network[network_of(settings)]}"
+    most = security.max_shell_commands_per_session
+    yield f"commands in a session: {'unlimited' if most is None else f'at most {most}'}"
+    yield f"files: at most {security.max_file_access_size:,} bytes"
+    folder, file = config.audit_place
+    place = os.path.join(folder, file) if file else f"{folder}/, one file a session"
+    yield f"audit log: {place if security.audit_log_enabled else 'off'}"
 
 
 _FULL_ACCESS = "danger-full-access"

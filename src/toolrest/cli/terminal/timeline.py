@@ -118,7 +118,8 @@ class Timeline:
         took = f"{event.duration:.1f} s" if event.duration >= 0.05 else ""
         if event.failure in ("policy_denied", "approval_denied"):
             return
-        if event.failure is not None:
+        ended_badly = event.failure == "execution_failed" and event.exit_code
+        if event.failure is not None and not ended_badly:
             first = event.output.strip().splitlines() or [""]
             why = first[-1] if event.failure == "sandbox_denied" else first[0]
             self._print(f"  ✗ {event.failure}: {why}", fg="red")

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolrest.errors import ConfigError
-from toolrest.items import Wire
 
 if TYPE_CHECKING:
     from toolrest.config.schema.providers import FamilyRow
 
 ShellForm: TypeAlias = Literal["shell", "shell_command", "unified_exec", "local_shell", "disabled"]
 PatchForm: TypeAlias = Literal["freeform", "function", "unified", "string_edits"]
+ModelWire: TypeAlias = Literal["responses", "chat", "anthropic"]
 TruncationMode: TypeAlias = Literal["bytes", "tokens"]
 
 
@@ -42,7 +42,7 @@ class Family(NamedTuple):
     parallel: bool = False
     prefer_function_tools: bool = False
     reasoning_tools: bool = False
-    wire: Wire = "responses"
+    wire: ModelWire = "responses"
 
 
 _BYTES = Truncation("bytes", 10_000)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from toolrest.config.schema.families import PatchForm, TruncationMode
+from toolrest.config.schema.families import ModelWire, PatchForm, TruncationMode
 from toolrest.config.schema.table import Table
 from toolrest.config.schema.types import Count, Range, ShellName, Text, Texts
-from toolrest.items import Wire
 
 
 class TruncationRow(Table):
@@ -28,7 +27,7 @@ class FamilyRow(Table):
     reasoning_tools: bool | None = None
     parallel: bool | None = None
     truncation: TruncationRow | None = None
-    wire: Wire | None = None
+    wire: ModelWire | None = None
 
 
 class Capabilities(Table):
@@ -82,7 +81,7 @@ class ModelProvider(Table):
     env_key: Text | None = None
     env_key_instructions: Text | None = None
     experimental_bearer_token: Text | None = None
-    wire_api: Literal["responses", "chat", "anthropic"] | None = None
+    wire_api: ModelWire | None = None
     query_params: dict[str, str] = {}
     http_headers: dict[str, str] = {}
     env_http_headers: dict[str, str] = {}

@@ -30,6 +30,7 @@ from toolrest.config.schema.tools import (
 )
 from toolrest.config.schema.types import (
     Approval,
+    Chars,
     Count,
     Encoding,
     FileNames,
@@ -91,7 +92,7 @@ class Settings(Table):
     paths: PathSettings = PathSettings()
     legacy_encoding: Encoding | None = None
     tool_output_token_limit: Count | None = None
-    tool_result_max_chars: Count | None = None
+    tool_result_max_chars: Chars | None = None
     tool_timeout_sec: Seconds = 600.0
     max_parallel_calls: Annotated[int, Range(1, 1024)] = 16
     max_calls_per_session: Count | None = None

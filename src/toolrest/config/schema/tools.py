@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from toolrest.config.schema.table import Table
 from toolrest.config.schema.types import (
     Approval,
+    Chars,
     Count,
     FileTool,
     Patterns,
@@ -39,7 +40,7 @@ class Tools(Table):
     include_memory_tool: bool = True
     tools_web_search_request: bool = False
     small_context: bool | None = None
-    limits: dict[str, Count] = {}
+    limits: dict[str, Chars] = {}
 
 
 class ToolSecurity(Table):

@@ -170,6 +170,8 @@ FileNames: TypeAlias = tuple[Annotated[Text, _file_name], ...]
 Encoding: TypeAlias = Annotated[str, _encoding]
 Arguments: TypeAlias = tuple[Annotated[str, Length(0, 32_768)], ...]
 Count: TypeAlias = Annotated[int, Range(1, 2**53)]
+Chars: TypeAlias = Annotated[int, Range(1, 400_000)]
+"""How much of an output a model is shown."""
 Size: TypeAlias = Annotated[int, parse_size, Range(1, 2**60)]
 Seconds: TypeAlias = Annotated[float, Range(above=0, most=30 * 86400)]
 Approval: TypeAlias = Annotated[ApprovalPolicy, spelled(APPROVAL_PRESETS)]

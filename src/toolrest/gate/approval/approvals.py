@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -36,6 +37,9 @@ class Approvals:
         make_deferring: Callable[[], FileApprovals] | None = None,
     ) -> None:
         self._bus = bus
+        self.mode = "on-request"
+        self.sandbox_mode = "workspace-write"
+        """The session's settings, for messages that name the one to change."""
         self.silent: str | None = None
         """The approval policy, if it is one that never asks."""
         self._approver = on_ask if callable(on_ask) else None
@@ -100,7 +104,9 @@ class Approvals:
                 kind="approval_denied",
             )
         if self.unasked != "allow":
-            raise Rejected(_no_approver(request), kind="approval_denied")
+            raise Rejected(
+                _no_approver(request, self.mode, self.sandbox_mode), kind="approval_denied"
+            )
         return Review("approved")
 
     async def _review(self, approver: Approver, request: ApprovalRequest) -> Review | None:
@@ -133,30 +139,44 @@ class Approvals:
         return True
 
 
-def _no_approver(request: ApprovalRequest) -> str:
+def _no_approver(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
     rule = f"; rule {request.rule}" if request.rule else ""
     return (
         f"not run: {request.tool} needs approval ({request.reason}{rule}), and there is no "
         'approver here. To allow it, answer through on_ask, set on_ask = "allow" or '
-        f'"defer", {_other_way(request)}.'
+        f'"defer", {_other_way(request, mode, sandbox_mode)}.'
     )
 
 
-def _other_way(request: ApprovalRequest) -> str:
+def _other_way(request: ApprovalRequest, mode: str, sandbox_mode: str) -> str:
     """The setting that would have made the approval unnecessary, where there is one."""
-    if request.risk == Risk.CRITICAL:
+    effects = request.effects
+    # Modes that ask about everything ask about what another setting lets into the sandbox, too.
+    eased = ' and approval_policy = "on-request"' if mode in ("untrusted", "auto", "strict") else ""
+    if request.rule == "external.content":
+        return "or set tool_security.ask_after_external_content = false"
+    if request.risk == Risk.CRITICAL or request.protected:
         return "or do it yourself"
-    if request.effects.connects and not request.effects.runs:
-        return "or set sandbox_workspace_write.network_access = true"
-    if request.leaves or request.effects.escalates is not None:
-        return (
-            'or widen sandbox_mode (-s workspace-write, if it is "read-only") or '
-            "sandbox_workspace_write.writable_roots"
-        )
+    if effects.calls and request.tool.startswith("mcp__"):
+        server = request.tool.split("__")[1]
+        return f'or set mcp_servers.{server}.default_tools_approval_mode = "approve"'
+    if request.rule == "command.network.off" or (effects.connects and not effects.runs):
+        return f"or set sandbox_workspace_write.network_access = true{eased}"
+    if request.rule == "command.escalated":
+        prefix = next((list(choice.prefix) for choice in request.choices if choice.prefix), ["…"])
+        rule = f"prefix_rule(pattern={json.dumps(prefix, ensure_ascii=False)}, outside=True)"
+        return f"or add {rule} to rules/default.rules in Toolrest's home"
+    if request.leaves or effects.escalates is not None or request.rule == "table.leave":
+        if sandbox_mode == "read-only":
+            return f'or set sandbox_mode = "workspace-write" (-s workspace-write){eased}'
+        return f"or name the folder in sandbox_workspace_write.writable_roots{eased}"
+    if mode == "strict":
+        return 'or set approval_policy = "on-request"'
     if any(choice.scope != "once" for choice in request.choices):
         # What can be granted for longer is an ordinary request, which these settings allow.
-        own = f'approvals.tools.{request.tool} = "allow"'
-        return f'set {own}, or set approval_policy = "never"'
+        by_mode = request.rule.startswith(("table.", "command.mode."))
+        never = ', or set approval_policy = "never"' if by_mode else ""
+        return f'or set approvals.tools.{request.tool} = "allow"{never}'
     return "or write it so that its effects can be known beforehand"
 
 

@@ -65,12 +65,19 @@ class Memory(Struct):
         )
 
     def choices(
-        self, decision: Decision, keys: Sequence[GrantKey], risk: Risk, *, retries: bool = False
+        self,
+        decision: Decision,
+        keys: Sequence[GrantKey],
+        risk: Risk,
+        *,
+        retries: bool = False,
+        session_only: bool = False,
     ) -> tuple[Choice, ...]:
         """The choices of an approval, each with the grants that it stores."""
         offered = [Choice("once", f"{ONCE}{RETRY}" if retries else ONCE)]
         if keys and self.consults(decision) and risk < Risk.CRITICAL:
-            offered += [self._kept(scope, keys) for scope in self._offered(risk)]
+            scopes = ("session",) if session_only else self._offered(risk)
+            offered += [self._kept(scope, keys) for scope in scopes]
             if keys[0].kind == "tool" and len(keys[0].words) == 1:
                 session = self._kept("session", keys)
                 offered[0] = Choice("once", f"this call, and {session.sentence}", session.stores)

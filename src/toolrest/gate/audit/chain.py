@@ -7,8 +7,10 @@ the last hash, so that a log cut at its end does not pass for a shorter one.
 
 from __future__ import annotations
 
+import errno
 import json
 import json.encoder
+import os
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
@@ -90,3 +92,29 @@ def parse_head(data: bytes) -> tuple[int, str] | None:
     if type(count) is int and isinstance(digest, str):
         return count, digest
     return None
+
+
+def end_of_log(log: int, head: int) -> tuple[int, str, int]:
+    """Count, last hash and size of a log that other sessions write to as well; hold its lock.
+
+    A line that its writer died over is cut off. A head that is ahead of the log counts, so that
+    lines that were removed are missed; one that is behind does not.
+    """
+    size, window = os.fstat(log).st_size, 16_384
+    while True:
+        start = max(0, size - window)
+        data = os.pread(log, size - start, start)
+        whole = data[: data.rfind(b"\n") + 1]
+        if start == 0 or b"\n" in whole[:-1]:
+            break
+        window *= 8
+    if start + len(whole) < size:
+        os.ftruncate(log, start + len(whole))
+    end = unseal(whole[whole[:-1].rfind(b"\n") + 1 :])
+    known = parse_head(os.pread(head, 4096, 0))
+    if known is None and end is None and size:
+        raise OSError(errno.EINVAL, "there is a file of that name that is no audit log")
+    count, last = known or (0, GENESIS)
+    if end is not None and end.number > count:
+        count, last = end.number, end.hash
+    return count, last, start + len(whole)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import time
@@ -27,11 +28,11 @@ from toolrest.events import (
     ToolCallDecision,
     ToolCallEnd,
 )
-from toolrest.gate.audit.chain import GENESIS, HEAD_SUFFIX, head_record, seal
+from toolrest.gate.audit.chain import GENESIS, HEAD_SUFFIX, end_of_log, head_record, seal
 from toolrest.gate.output.truncate import Limit, encoded, truncate
 from toolrest.gate.threads import start_in_thread
 from toolrest.items import JSONObject
-from toolrest.private_files import private_file, private_folder, reason, write_all
+from toolrest.private_files import own_file, private_file, private_folder, reason, write_all
 
 _LONGEST = 8192
 _MAX_KEYS = 256
@@ -44,6 +45,9 @@ _SYNC_DELAY = 0.05
 class AuditLog:
     """The audit log of one session, in `folder`; the file is made with the first line.
 
+    With `file` it is the file of that name there, which all sessions share: their lines are one
+    chain. Otherwise each session has a file of its own.
+
     A folder inside a writable root is refused, except under `home` (`$TOOLREST_HOME`), which
     the path policy keeps from every tool. `facts` go into the first line.
     """
@@ -53,6 +57,7 @@ class AuditLog:
         folder: str | os.PathLike[str],
         session_id: str,
         *,
+        file: str = "",
         home: str | os.PathLike[str] | None = None,
         writable_roots: Iterable[str | os.PathLike[str]] = (),
         facts: Mapping[str, Any] | None = None,
@@ -60,6 +65,7 @@ class AuditLog:
         self._folder = _absolute(folder)
         self._home = None if home is None else _absolute(home)
         self._session = session_id
+        self._shared = file
         self._stem = _UNSAFE.sub("_", session_id)[:100].lstrip(".") or "session"
         self._facts = dict(facts or {})
         self._lock, self._disk = Lock(), Lock()
@@ -75,7 +81,7 @@ class AuditLog:
         """The loop whose timer starts the next sync; a closed loop's timer is lost."""
         self._ended = False
         self.path: str | None = None
-        _refuse_inside(self._folder, self._home, writable_roots)
+        _refuse_inside(os.path.join(self._folder, file), self._home, writable_roots)
 
     def __enter__(self) -> AuditLog:
         return self
@@ -157,6 +163,8 @@ class AuditLog:
     def _append(self, record: JSONObject, *, wait: bool = False) -> None:
         with self._lock:
             self._ensure_open()
+            if self._shared:
+                record["session"] = self._session
             self._waiting.append(record)
             if not wait or self._broken or len(self._waiting) >= _MOST_WAITING:
                 self._write()
@@ -165,21 +173,29 @@ class AuditLog:
         """Write every record that waits, in order, at once."""
         if not self._waiting:
             return
+        try:
+            if self._shared:
+                fcntl.flock(self._head, fcntl.LOCK_EX)
+                self._count, self._last, self._size = end_of_log(self._log, self._head)
+            self._write_chained()
+        except OSError as error:
+            # The error goes to the caller; records that failed are not kept for later.
+            raise self._failed(error) from error
+        finally:
+            self._waiting.clear()
+            if self._shared:
+                fcntl.flock(self._head, fcntl.LOCK_UN)
+
+    def _write_chained(self) -> None:
         count, last, lines = self._count, self._last, b""
         for record in self._waiting:
             count += 1
             line, last = seal(count, last, record)
             lines += line
-        try:
-            self._repair()
-            write_all(self._log, lines)
-            # The lines first: a head that is behind means a crash, one ahead a cut log.
-            os.pwrite(self._head, head_record(count, last), 0)
-        except OSError as error:
-            # The error goes to the caller; records that failed are not kept for later.
-            self._waiting.clear()
-            raise self._failed(error) from error
-        self._waiting.clear()
+        self._repair()
+        write_all(self._log, lines)
+        # The lines first: a head that is behind means a crash, one ahead a cut log.
+        os.pwrite(self._head, head_record(count, last), 0)
         self._size += len(lines)
         self._count, self._last = count, last
 
@@ -221,8 +237,13 @@ class AuditLog:
         ours = self._home is not None and _is_inside(self._folder, self._home)
         folder = private_folder(parent, name) if ours else private_folder(self._folder)
         try:
-            name, self._log = self._new_file(folder)
-            self._head = private_file(folder, name + HEAD_SUFFIX)
+            if self._shared:
+                name, self._log = self._shared, own_file(folder, self._shared, append=True)
+                self._head = own_file(folder, name + HEAD_SUFFIX)
+            else:
+                name, self._log = self._new_file(folder)
+                fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # `toolrest gc` leaves it
+                self._head = private_file(folder, name + HEAD_SUFFIX)
             self.path = os.path.join(self._folder, name)
         finally:
             os.close(folder)
@@ -239,7 +260,7 @@ class AuditLog:
         )
 
     def _failed(self, error: OSError) -> AuditError:
-        where = self.path or os.path.join(self._folder, self._stem + ".jsonl")
+        where = self.path or os.path.join(self._folder, self._shared or self._stem + ".jsonl")
         self._broken = (
             f"the audit log {where} cannot be written: {reason(error)}; make room or set "
             "tool_security.audit_log_path to a folder that can be written"
@@ -308,6 +329,7 @@ def _result(event: ToolCallEnd) -> JSONObject:
         "fields": event.fields,
         "duration": event.duration,
         "exit_code": event.exit_code,
+        "signal": event.signal,
         "sandbox": event.sandbox,
         "bytes": event.bytes,
         "truncated": event.truncated,

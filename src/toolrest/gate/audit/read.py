@@ -113,7 +113,7 @@ def show(path: str | os.PathLike[str]) -> Iterator[AuditRow]:
     with _opened(os.fspath(path)) as log:
         for number, line in enumerate(log, 1):
             record = parsed(line)
-            kind, call_id = record.get("type"), str(record.get("call_id"))
+            kind, call_id = record.get("type"), f"{record.get('session')} {record.get('call_id')}"
             if kind == "decision":
                 _add_decision(waiting, call_id, record, number)
             elif kind == "result":

@@ -48,14 +48,20 @@ async def ask(
 async def may_leave(walk: Walk, call: ResolvedCall) -> bool:
     """Whether a call that the sandbox has blocked may be retried outside.
 
-    A one-off approval of this call covers the retry where its prompt said so; earlier approvals
-    and grants do not.
+    A one-off approval of this call covers the retry where its prompt said so; an earlier approval
+    of such a retry does where it was given for the session. Other grants do not.
     """
     if not _may_retry(walk.gate, call):
         return False
     if walk.approved and call.tool.skips_second_question:
         return True
-    question = Decision(Answer.ASK, "sandbox.retry", RETRY_REASON, leaves=True)
+    keys = call.tool.retry_keys(call.args, call.effects, walk.fingerprint, call.ctx)
+    question = Decision(Answer.ASK, "sandbox.retry", RETRY_REASON, leaves=True, keys=keys)
+    memory = walk.gate.services.memory
+    recalled = question if memory is None else memory.recall(question, keys, call.ctx.cwd)
+    if recalled.verdict == Answer.ALLOW:
+        emit_decision(walk, call, recalled)
+        return True
     try:
         await ask(walk, call, question, retry=True)
     except Rejected:
@@ -82,7 +88,7 @@ def _request_for(
         call.risk,
         call.effects,
         tuple(map(redact, call.effects.keys())),
-        choices=_choices(walk, call, decision),
+        choices=_choices(walk, call, decision, retry=retry),
         rule=decision.rule,
         command=tuple(map(redact, shown.command)),
         cwd=shown.cwd or call.ctx.cwd,
@@ -108,7 +114,9 @@ def _protected(call: ResolvedCall) -> str:
     return next(filter(None, rules), "")
 
 
-def _choices(walk: Walk, call: ResolvedCall, decision: Decision) -> tuple[Choice, ...]:
+def _choices(
+    walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool
+) -> tuple[Choice, ...]:
     services = walk.gate.services
     if services.memory is None:
         return ()
@@ -118,6 +126,7 @@ def _choices(walk: Walk, call: ResolvedCall, decision: Decision) -> tuple[Choice
         decision.keys or (),
         call.risk,
         retries=again and call.tool.skips_second_question,
+        session_only=retry,
     )
     # A choice that holds a secret is neither shown nor stored.
     redact = services.redactor.redact

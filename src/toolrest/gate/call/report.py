@@ -93,6 +93,7 @@ def emit_end(walk: Walk, limited: Limited) -> None:
             truncated=limited.truncated,
             spill=limited.spill,
             exit_code=output.metadata.get("exit_code"),
+            signal=output.metadata.get("signal"),
             sandbox=str(output.metadata.get("sandbox", "none")),
             files=walk.files,
             fields=failure.fields if failure else (),

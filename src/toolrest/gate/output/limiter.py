@@ -77,7 +77,7 @@ class _Whole(Struct):
             self.shown, self.was_json = f"at most {later.shown}", later.was_json
         return self
 
-    def notice(self) -> str:
+    def notice(self, setting: str) -> str:
         where = f"the rest was not kept: {self.problem or NOT_KEPT}"
         if self.path and self.problem:
             where = (
@@ -89,34 +89,35 @@ class _Whole(Struct):
         json = "; what is shown cannot be parsed as JSON" if self.was_json else ""
         return (
             f"output cut: {self.total_bytes} bytes and {self.total_lines} lines in all, "
-            f"{self.shown} shown; {where}{json}"
+            f"{self.shown} shown{f' ({setting})' if setting else ''}; {where}{json}"
         )
 
 
 class Limiter:
     """Redacts, cuts, spills and notes. One per session; `limit` is the model family's policy.
 
-    Without a family's limit the default is 12,000 characters. `ceiling` (environment or config)
-    and `ceilings` (by tool) count characters and only ever lower that.
+    Without a family's limit the default is 12,000 characters. `chars` (`tool_result_max_chars`)
+    and `by_tool` (`[tools.limits]`) are characters and count instead of both. What a tool's author
+    sets (`ceiling`) only lowers a limit, unless `by_tool` names the tool.
     """
 
     def __init__(
         self,
         limit: Limit | None = None,
         *,
-        ceiling: int | None = None,
-        ceilings: Mapping[str, int] | None = None,
+        chars: int | None = None,
+        by_tool: Mapping[str, int] | None = None,
         spill: Spill | None = None,
         redactor: Redactor | None = None,
     ) -> None:
         self.limit = DEFAULT_LIMIT if limit is None else limit.for_history()
-        self._ceiling = ceiling
-        self._ceilings = dict(ceilings or {})
+        self._chars = chars
+        self._by_tool = dict(by_tool or {})
         self._spill = spill
         self._known = redactor
         # Text this short is within the limit whatever its characters need.
         safe = self.limit.budget // (1 if self.limit.unit == "chars" else 4)
-        self._safe = safe if ceiling is None else min(safe, ceiling)
+        self._safe = safe if chars is None else chars
 
     @property
     def _redactor(self) -> Redactor | None:
@@ -138,7 +139,7 @@ class Limiter:
             and len(content) <= self._safe
             and not output.notes
             and "collected" not in output.metadata
-            and tool not in self._ceilings
+            and tool not in self._by_tool
             and output.structured is None
             and self._is_clean(output, content)
         ):
@@ -167,10 +168,23 @@ class Limiter:
             hint=f"{tool}-{call_id}",
         )
 
+    def limit_of(self, tool: str) -> Limit | None:
+        """The limit that the settings have for a tool's outputs; None where they have none."""
+        chars = self._by_tool.get(tool, self._chars)
+        return None if chars is None else Limit(chars)
+
     def _limits(self, tool: str, ceiling: int | None) -> list[Limit]:
-        given = (self._ceiling, self._ceilings.get(tool), ceiling)
-        ceilings = [max(0, value) for value in given if value is not None]
-        return [self.limit, Limit(min(ceilings))] if ceilings else [self.limit]
+        limit = self.limit_of(tool) or self.limit
+        own = ceiling is not None and tool not in self._by_tool
+        return [limit, Limit(max(0, ceiling or 0))] if own else [limit]
+
+    def _setting(self, tool: str, limits: list[Limit]) -> str:
+        """The setting that cut a tool's output, with its value; empty for none of the user's."""
+        limit = self.limit_of(tool)
+        if limit is None or limit != min(limits, key=lambda each: each.budget):
+            return ""
+        key = f"tools.limits.{tool}" if tool in self._by_tool else "tool_result_max_chars"
+        return f"{key} = {limit.amount}"
 
     def _apply(self, output: ToolOutput, call_id: str, tool: str, limits: list[Limit]) -> Limited:
         if self._redactor is not None:
@@ -178,7 +192,7 @@ class Limiter:
         if output.structured is not None:
             output = _without_large_structure(output, limits)
         # The tool already cut its output: reuse its totals and spill file.
-        summary = _summary(output)
+        summary, setting = _summary(output), self._setting(tool, limits)
         if summary is not None and cut(output.text, [_with_room(one) for one in limits]) is None:
             limits = []
         hint = f"{tool}-{call_id}" if summary is None else None
@@ -192,7 +206,7 @@ class Limiter:
             return Limited(output, False, total, None)
         notes = [_note(note) for note in output.notes[:_MAX_NOTES]]
         if whole is not None:
-            notes.append(_note(whole.notice()))
+            notes.append(_note(whole.notice(setting)))
             total = whole.total_bytes
         output = replace(output, content=_with_notes(content, notes), notes=[])
         return Limited(output, whole is not None, total, whole.path if whole else None)

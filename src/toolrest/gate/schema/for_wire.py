@@ -74,7 +74,7 @@ def _renamed(schema: JSONObject, names: dict[str, str]) -> JSONObject:
     if not names:
         return schema
     properties = {names.get(name, name): sub for name, sub in schema["properties"].items()}
-    renamed = {**schema, "properties": {name: properties[name] for name in sorted(properties)}}
+    renamed = {**schema, "properties": properties}
     if "required" in schema:
         renamed["required"] = [names.get(name, name) for name in schema["required"]]
     return renamed

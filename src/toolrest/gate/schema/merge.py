@@ -87,7 +87,7 @@ def map_parts(schema: JSONObject, change: Callable[[JSONObject], JSONObject]) ->
     mapped = dict(schema)
     for key, value in schema.items():
         if key == "properties":
-            mapped[key] = {name: change(value[name]) for name in sorted(value)}
+            mapped[key] = {name: change(property_) for name, property_ in value.items()}
         elif key in ("anyOf", "prefixItems"):
             mapped[key] = [change(sub) for sub in value]
         elif key in ("items", "additionalProperties") and isinstance(value, dict):

@@ -201,7 +201,7 @@ class _Normaliser:
         return schema
 
     def _array(self, raw: JSONObject, at: _At, schema: JSONObject) -> None:
-        rest = raw.get("items", True)
+        rest = raw.get("items", True if "prefixItems" in raw else {"type": "string"})
         keyword = "prefixItems"
         if isinstance(rest, list | tuple):
             keyword, rest = "items", raw.get("additionalItems", True)
@@ -227,7 +227,7 @@ class _Normaliser:
             _check_name(name, at)
         nodes = {
             name: self.node(written.get(name, True), at.into("properties", name, name=name))
-            for name in sorted({*written, *required})
+            for name in dict.fromkeys((*written, *required))
         }
         for name in required:
             if nodes[name] == (None, False):

@@ -8,6 +8,7 @@ brings its own `check`. Patterns that could run for ever are refused when the to
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable
@@ -37,6 +38,17 @@ class _Clock(threading.local):
 
 
 _clock = _Clock()
+
+
+def takes_raw(tool: Tool, text: str) -> bool:
+    """Whether a text is a freeform tool's input as it is, and not JSON arguments."""
+    if tool.kind != "custom" and not tool.takes_any_payload:
+        return False
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    return not isinstance(value, dict) or (tool.kind == "custom" and "input" not in value)
 
 
 def check_freeform(tool: Tool, text: str) -> None:

@@ -23,11 +23,13 @@ class LazyTool(Tool):
         load: Callable[[], Tool],
         *,
         aliases: tuple[str, ...] = (),
+        capability: str = "",
         offered: bool = True,
     ) -> None:
         self.name = name
         self.group = group
         self.aliases = aliases
+        self.capability = capability
         self.offered = offered
         self.load = load
 
@@ -156,6 +158,10 @@ class Registry:
         """The offered tools: groups in their fixed order, by name inside a group."""
         offered = (self._real(key) for key, tool in list(self._tools.items()) if tool.offered)
         return sorted(offered, key=lambda t: (GROUPS.index(t.group), t.name))
+
+    def known(self) -> list[Tool]:
+        """Every tool, offered or not, in no order; those that were not needed yet as `LazyTool`."""
+        return list(self._tools.values())
 
     def nearest(self, name: str) -> str | None:
         """The known name that looks most like this one."""

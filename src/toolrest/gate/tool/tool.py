@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from toolrest.errors import RespondToModel
 from toolrest.gate.tool import arguments
 from toolrest.gate.tool.args_class import Parameters, model_of, schema_of
-from toolrest.items import JSONObject, ToolOutput
+from toolrest.items import GROUPS, Group, JSONObject, ToolOutput
 from toolrest.policy.effects import Effects, Risk
 
 if TYPE_CHECKING:
@@ -23,40 +23,14 @@ if TYPE_CHECKING:
 
     from toolrest.gate.context import Context
     from toolrest.gate.decision.decide import Decision
+    from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.name_risk import NameRisk
 
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
-Group: TypeAlias = Literal[
-    "shell",
-    "mcp_resources",
-    "plan",
-    "patch",
-    "files",
-    "web",
-    "images",
-    "memory",
-    "agents",
-    "mcp",
-    "user",
-]
 Icon: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
 """The kind of a call for editors, as the Agent Client Protocol has them."""
 ExecItem: TypeAlias = Literal["", "command_execution", "todo_list", "mcp_tool_call"]
 """Item types of `codex exec --json` that a call alone can begin."""
-GROUPS: tuple[Group, ...] = (
-    "shell",
-    "mcp_resources",
-    "plan",
-    "patch",
-    "files",
-    "web",
-    "images",
-    "memory",
-    "agents",
-    "mcp",
-    "user",
-)
-"""Groups in the order that models see them; inside a group tools are sorted by name."""
 
 
 class Grammar(Struct, frozen=True):
@@ -137,6 +111,8 @@ class Tool:
     asks_user: bool = False
     """It only asks the user, so it is not offered where no question can be shown."""
 
+    capability: str = ""
+    """What this tool is one of several forms of: `[tools] disabled` switches all of them off."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Conditions of a built-in tool's handler: one must hold; without any it always has one.
 
@@ -198,6 +174,17 @@ class Tool:
         Return the call's effects where they turn out to be others than `effects` returned.
         """
         return None
+
+    def retry_keys(
+        self, args: Any, effects: Effects, fingerprint: str, ctx: Context
+    ) -> tuple[GrantKey, ...]:
+        """The grants by which a retry of this call outside the sandbox needs no further question.
+
+        Empty: it is asked about every time.
+        """
+        from toolrest.gate.approval.memory import needs_of
+
+        return tuple(needs_of(effects, self, fingerprint, leaves=True))
 
     def question(self, args: Any, ctx: Context) -> Question:
         """The tool's part of an approval request, besides the arguments."""

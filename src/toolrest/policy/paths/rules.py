@@ -172,10 +172,11 @@ class PathRules:
 
     def read_rule(self, path: str) -> str | None:
         """The rule that a real path runs into when it is read."""
-        rule = self._place_rule(path)
-        if rule is not None or self.read_roots is None:
-            return rule
-        if any(inside(path, root) for root in self.read_roots):
+        return self._place_rule(path) or self.read_roots_rule(path)
+
+    def read_roots_rule(self, path: str) -> str | None:
+        """The rule of `read_roots` that a real path runs into."""
+        if self.read_roots is None or any(inside(path, root) for root in self.read_roots):
             return None
         return f"it is outside read_roots ({', '.join(self.read_roots)})"
 

@@ -169,6 +169,11 @@ class Sessions:
         finally:
             self.release(number)
 
+    def call_of(self, number: int) -> str:
+        """The id of the call that started a session; empty when there is no such session."""
+        session = self._stored.get(number)
+        return "" if session is None else session.call_id
+
     async def write(
         self,
         session_id: int,

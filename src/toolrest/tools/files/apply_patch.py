@@ -98,6 +98,7 @@ class ApplyPatch(Tool):
 
     name = "apply_patch"
     group: Group = "patch"
+    capability = "change files"
     icon: Icon = "edit"
     exec_item: ExecItem = ""
     needs = ("include_apply_patch_tool",)

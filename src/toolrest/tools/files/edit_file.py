@@ -64,6 +64,7 @@ class EditFile(Tool):
         "exactly once, or set replaceAll. All edits of a call apply, or none."
     )
     group: Group = "patch"
+    capability = "change files"
     icon: Icon = "edit"
     exec_item: ExecItem = ""
     offered_when = ("enabled:edit_file",)

@@ -26,6 +26,7 @@ class WriteFile(Tool):
         "made. To change a part of a file, edit it instead."
     )
     group: Group = "patch"
+    capability = "change files"
     icon: Icon = "edit"
     exec_item: ExecItem = ""
     offered_when = ("patch:string_edits", "enabled:write_file")

@@ -74,14 +74,15 @@ class PreparedImage(Struct, frozen=True):
     def output(self) -> ToolOutput:
         """The image itself, with its metadata; a note when it is not shown as large as it is."""
         url = f"data:image/{self.format};base64,{b64encode(self.data).decode()}"
-        facts: JSONObject = {"width": self.width, "height": self.height, "format": self.format}
+        kind = self.format.upper()
+        facts: JSONObject = {"width": self.width, "height": self.height, "format": kind}
         notes = []
         if (self.width, self.height) != self.original:
             width, height = self.original
             facts |= {"original_width": width, "original_height": height}
             notes = [f"shown at {self.width}x{self.height}; the file is {width}x{height}"]
         if self.source != self.format:
-            facts["original_format"] = self.source
+            facts["original_format"] = self.source.upper()
         return ToolOutput([Image(url)], metadata=facts, notes=notes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 LONGEST_DESCRIPTION = 2048
 _SPARE = 30.0
+
+
+RESULTS: ContextVar[list[JSONObject] | None] = ContextVar("toolrest_mcp_results", default=None)
+"""Takes the result as the server sent it, for a tool that made the call."""
 
 
 class McpTool(Tool):
@@ -102,7 +107,7 @@ class McpTool(Tool):
     async def run(self, args: Any, ctx: Context) -> ToolOutput:
         """Call it; an error of the server is an answer, not an exception."""
         server, tool = self.definition.key
-        pool: Pool = ctx.mcp
+        pool: Pool = ctx.pool
         with reporting(ctx, server, tool, args) as outcome:
             try:
                 result = await pool.call(
@@ -111,6 +116,8 @@ class McpTool(Tool):
             except McpError as error:
                 raise _failure(server, tool, error) from None
             outcome.ok(result)
+        if (asked := RESULTS.get()) is not None:
+            asked.append(result)
         return output_of(result, self.server.row.result_view)
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolrest.gate.decision.decide import Decision
     from toolrest.gate.output.limiter import CollectedOutput
     from toolrest.patch.request import Request
+    from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.verdict.verdict import Judgement
     from toolrest.tools.catalog import ToolParts
 
@@ -122,6 +123,7 @@ class CommandTool(Tool):
     """A tool that runs commands. One that is nothing but a patch goes through apply_patch."""
 
     group: Group = "shell"
+    capability = "run commands"
     icon: Icon = "execute"
     exec_item: ExecItem = "command_execution"
     may_ask_to_leave = True
@@ -227,6 +229,16 @@ class CommandTool(Tool):
         from toolrest.tools.shell.decision import decision_on
 
         return decision_on(self.verdict(args, ctx), self.launch(args, ctx), args, ctx)
+
+    def retry_keys(
+        self, args: Any, effects: Effects, fingerprint: str, ctx: Context
+    ) -> tuple[GrantKey, ...]:
+        """The very command, in its folder, unless a tool could have written its program."""
+        if not effects.runs or effects.critical is not None:
+            return ()
+        from toolrest.tools.shell.decision import retry_key
+
+        return retry_key(self.verdict(args, ctx), self.launch(args, ctx), ctx)
 
     def hook_names(self, effects: Effects) -> tuple[str, ...]:
         """A command that is a patch is one to hooks too."""
@@ -343,17 +355,32 @@ def finish(
     text: str,
     *,
     code: int | None,
-    success: bool,
+    signal: int | None = None,
+    timed_out: bool = False,
     backend: str,
     notes: list[str],
     blocked: str | None,
     collected: CollectedOutput | None = None,
 ) -> ToolOutput:
-    """The output of a command; SandboxDenied when the sandbox is what stopped it."""
+    """The output of a command; SandboxDenied when the sandbox is what stopped it.
+
+    A command that ended badly is a failure of the call: its kind is for events, audit and the
+    wires that have a place for it, and the text is the same.
+    """
     metadata: dict[str, Any] = {"exit_code": code, "sandbox": backend}
+    failure = None
+    if signal is None and backend == "bubblewrap" and code is not None and 128 < code <= 192:
+        signal = code - 128  # as bubblewrap, like a shell, passes it on
+    if timed_out:
+        failure = Failure("timed_out", "the command timed out")
+    elif signal is not None:
+        metadata["signal"] = signal
+        failure = Failure("execution_failed", f"the command was ended by signal {signal}")
+    elif code:
+        failure = Failure("execution_failed", f"the command ended with exit code {code}")
     if collected is not None:
         metadata["collected"] = collected.summary()
-    output = ToolOutput(text, success=success, metadata=metadata, notes=notes)
+    output = ToolOutput(text, failure is None, failure, metadata=metadata, notes=notes)
     if blocked is not None:
         output.success = False
         output.failure = Failure("sandbox_denied", blocked)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolrest.answer import Answer
 from toolrest.gate.decision.decide import Decision
 from toolrest.policy.grants.command_keys import RunsHow, command_keys, granted_by
+from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.launch import Executables
 from toolrest.policy.modes import Row
 from toolrest.policy.verdict.outcome import (
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolrest.gate.context import Context
-    from toolrest.policy.grants.key import GrantKey
     from toolrest.policy.launch import Launch
     from toolrest.policy.verdict.verdict import Judgement
     from toolrest.tools.shell.command_tool import Escalation
@@ -88,11 +88,19 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
     return _asked(verdict, launch, found, setting, args, ctx)
 
 
+_ALWAYS = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108 - the sandbox's own
+"""What a confined command has for itself, whatever may be read."""
+
+
 def _closed(verdict: Judgement, ctx: Context) -> Decision | None:
-    """The denial of a command that names a hidden path, or that would write a protected one
-    where no sandbox keeps it from doing so.
+    """The denial of a command that names a hidden path or one outside `read_roots`, or that would
+    write a protected one where no sandbox keeps it from doing so.
     """
     files = ctx.files
+    for path in verdict.reads if files.read_roots is not None else ():
+        rule = files.read_roots_rule(files.canonical(path))
+        if rule is not None and not path.startswith(_ALWAYS):
+            return Decision(Answer.DENY, "path.read", f"{path} cannot be read: {rule}")
     for path in (*verdict.reads, *verdict.writes):
         rule = files.hidden_rule(path)
         if rule is not None:
@@ -155,6 +163,17 @@ def _asked(
     # What is offered must be what lets the same line through next time, or it is not offered.
     offered = granted_by(lambda need, cwds: any(k.covers(need, real(cwds)) for k in keys), how)
     return replace(question, keys=keys if allowed(offered) else ())
+
+
+def retry_key(verdict: Judgement, launch: Launch, ctx: Context) -> tuple[GrantKey, ...]:
+    """The grant of a command's retries outside; none where its program may change unseen."""
+    grave = verdict.worst is not None and verdict.worst.kind >= CommandClass.DANGEROUS
+    suspect = _executables(launch, ctx).is_writable(verdict.segments)
+    if grave or suspect or path_hijack(verdict, launch, ctx):
+        return ()
+    program = "" if launch.program is None else launch.program.path
+    root = ctx.files.canonical(launch.cwd)
+    return (GrantKey("run", launch.argv, root, exact=True, outside=True, program=program),)
 
 
 def _lasting(found: Outcome, prefix: tuple[str, ...]) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ def answer(done: ExecOutcome, tokens: int, collector: Collector | None) -> ToolO
     return finish(
         text,
         code=result.exit_code,
-        success=True,
+        signal=result.signal,
         backend=done.backend,
         notes=_notes(done),
         blocked=done.blocked,

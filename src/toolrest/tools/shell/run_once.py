@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -84,6 +85,7 @@ async def run_once(
         withheld=launch.withheld,
     )
     ctx.emit(begin)
+    began = monotonic()
     collector = ctx.collector()
     with collector:
 
@@ -91,7 +93,13 @@ async def run_once(
             collector.write(text)
             ctx.output(text, stream)
 
-        ran = await ctx.runner.run_once(launch, seconds=seconds, outside=ctx.outside, on_delta=show)
+        try:
+            ran = await ctx.runner.run_once(
+                launch, seconds=seconds, outside=ctx.outside, on_delta=show
+            )
+        except BaseException:  # cancelled: the programs are gone, and the command has an end
+            _end_cancelled(ctx, begin, monotonic() - began, collector.so_far().text)
+            raise
     result = ran.result
     if result.state == "failed_to_start":
         _end(ctx, begin, result, result.error or "")
@@ -104,7 +112,8 @@ async def run_once(
     return finish(
         text,
         code=code,
-        success=code == 0,
+        signal=result.signal,
+        timed_out=result.timed_out,
         backend=ran.backend,
         notes=_notes(ran, output, code),
         blocked=ran.blocked,
@@ -125,6 +134,26 @@ def _notes(ran: RunOutcome, output: str, code: int) -> list[str]:
     if code != 0:
         notes += withheld_notes(ran.withheld, output)
     return notes + list(ran.gaps)
+
+
+def _end_cancelled(ctx: Context, begin: ExecCommandBegin, seconds: float, output: str) -> None:
+    text = ctx.redact(output)
+    ctx.emit(
+        ExecCommandEnd(
+            call_id=ctx.call_id,
+            command=begin.command,
+            cwd=begin.cwd,
+            parsed_cmd=begin.parsed_cmd,
+            stdout=text,
+            stderr="",
+            aggregated_output=text,
+            exit_code=-1,
+            duration=seconds,
+            formatted_output=text,
+            status="failed",
+            withheld=begin.withheld,
+        )
+    )
 
 
 def _end(ctx: Context, begin: ExecCommandBegin, result: RunResult, formatted: str) -> None:

@@ -89,6 +89,8 @@ class WriteStdin(Tool):
     async def run(self, args: Args, ctx: Context) -> ToolOutput:
         """Type, wait, and say what came."""
         collector = outputs_of(ctx).get(args.session_id)
+        # The event belongs to the command, as its begin and end do.
+        started_by = ctx.runner.sessions.call_of(args.session_id)
         try:
             done = await ctx.runner.write(
                 args.session_id, args.chars, yield_ms=args.yield_time_ms, on_delta=ctx.output
@@ -98,7 +100,7 @@ class WriteStdin(Tool):
             raise RespondToModel(message, kind=error.kind, fields=error.fields) from None
         ctx.emit(
             TerminalInteraction(
-                call_id=ctx.call_id,
+                call_id=started_by,
                 process_id=str(args.session_id),
                 stdin=ctx.redact(args.chars),
             )

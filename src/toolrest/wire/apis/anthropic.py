@@ -88,7 +88,7 @@ class AnthropicModel(HttpModel):
 
     def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
         """The tools, with the cache mark for all of them on the last."""
-        *before, last = tools
+        *before, last = super().shaped(tools)
         return [*before, {**last, "cache_control": MARK}]
 
     def _most(self, request: ModelRequest, thinking: JSONObject | None) -> int:

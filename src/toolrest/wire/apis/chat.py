@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolrest.gate.schema.for_wire import for_wire
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages
 from toolrest.wire.apis.chat_stream import ChatParser
@@ -68,22 +67,6 @@ class ChatModel(HttpModel):
                 limit: self.most(request),
             }
         )
-
-    def shaped(self, tools: Sequence[JSONObject]) -> Sequence[JSONObject]:
-        """The tools, in the number and schema subset that this endpoint takes."""
-        profile = self.provider.profile
-        if profile.max_tools is not None:
-            tools = tools[: profile.max_tools]
-        if profile.schema_subset is None:
-            return tools
-        made = []
-        for tool in tools:
-            function = tool.get("function")
-            if isinstance(function, dict):
-                plain = for_wire(function.get("parameters"), "chat", subset=profile.schema_subset)
-                tool = {**tool, "function": {**function, "parameters": plain}}
-            made.append(tool)
-        return made
 
     def parser(self, request: ModelRequest) -> Parser:
         """The parser of the reply."""

@@ -1,0 +1,52 @@
+"""The session's MCP servers as tools see them: `ctx.mcp`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolrest.errors import RespondToModel
+from toolrest.items import JSONObject, ToolOutput
+from toolrest.tools.mcp.tool import RESULTS
+
+if TYPE_CHECKING:
+    from toolrest.gate.context import Services
+    from toolrest.mcp.pool import Pool
+
+Call = Callable[[str, Mapping[str, Any]], Awaitable[ToolOutput]]
+
+
+class McpAccess:
+    """The pool of servers; a call is decided, asked about and reported like a model's."""
+
+    def __init__(self, services: Services, call: Call) -> None:
+        self._services = services
+        self._call = call
+
+    @property
+    def _pool(self) -> Pool:
+        services = self._services
+        if services.mcp is None and services.make_mcp is not None:
+            services.mcp = services.make_mcp()
+        pool: Pool = services.mcp
+        return pool
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any] | None = None
+    ) -> JSONObject:
+        """Call a tool; return the result as the server sent it. RespondToModel when it has none."""
+        if server in self._pool.connections:
+            await self._pool.wait([server])  # its tools are known once it is ready
+        results: list[JSONObject] = []
+        token = RESULTS.set(results)
+        try:
+            output = await self._call(f"{server}/{tool}", dict(arguments or {}))
+        finally:
+            RESULTS.reset(token)
+        if results:
+            return results[0]
+        failure = output.failure
+        raise RespondToModel(output.text, kind=failure.kind if failure else "execution_failed")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
