@@ -6,12 +6,17 @@ import asyncio
 import copy
 import os
 import uuid
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from toolrest.agent.offer import Offer, row
-from toolrest.agent.turn import Turn
+from toolrest.agent.conversation.turn import Turn
+from toolrest.agent.offer import HOW, NamedTools, Offer, row
+from toolrest.agent.path_policy import default_workspace
+from toolrest.agent.setup.assemble import assemble
+from toolrest.agent.setup.temporary_home import TemporaryHome
+from toolrest.config.loader import default_config
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
@@ -43,22 +48,26 @@ class Toolrest:
     """Tools for one workspace, with their policy, schedule, limits, events and audit.
 
     ```python
-    async with Toolrest(workspace=".", tools=[count_lines]) as rest:
+    async with Toolrest(".", tools=[count_lines, "files"]) as rest:
         specs = rest.specs("chat")                # offer these to the model
         messages += await rest.answer(message)    # hand over its reply, send these back
     ```
 
+    Offered is what `tools` names: your own tools, which passing approves, and built-in ones by
+    name or group; `call` reaches every built-in tool. Without `home` the home (audit log, spill
+    files, checkpoints) is a temporary folder that is gone after `aclose`.
+
     Many instances can live in one process; nothing is shared between them, and nothing global
     (signals, working folder, environment, root logger) is touched. Settings come from the
-    arguments; pass `config=toolrest.config.load(...)` to honour the user's files as the command
-    line does. `settings` takes any setting by its dotted name.
+    arguments; pass `config=toolrest.load_config(...)` to honour the user's files as the command
+    line does, and to offer what they say. `settings` takes any setting by its dotted name.
     """
 
     def __init__(
         self,
         workspace: str | os.PathLike[str] = ".",
         *,
-        tools: Iterable[Any] = (),
+        tools: Iterable[Any] | None = None,
         override: bool | Iterable[str] = False,
         approval_policy: str | None = None,
         sandbox_mode: str | None = None,
@@ -66,29 +75,37 @@ class Toolrest:
         on_question: OnQuestion | None = None,
         model: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        home: str | os.PathLike[str] | None = None,
         config: Config | None = None,
+        deps: Any = None,
         env: Mapping[str, str] | None = None,
         session_id: str | None = None,
         parent: Toolrest | None = None,
         dynamic_tools: Iterable[Mapping[str, Any]] = (),
         on_dynamic_call: OnDynamicCall | None = None,
     ) -> None:
-        from toolrest.agent.path_policy import default_workspace
-        from toolrest.agent.setup.assemble import assemble
-        from toolrest.config.loader import default_config
-
         environ = os.environ if env is None else env
+        self._temporary: TemporaryHome | None = None
+        self._names_none = config is None and tools is None
         if config is None:
             given = {
                 "approval_policy": approval_policy,
                 "sandbox_mode": sandbox_mode,
                 "model": model,
                 "on_ask": on_ask if isinstance(on_ask, str) else None,
-                **(settings or {}),
             }
-            config = default_config(given, workspace=workspace, env=environ)
-        elif settings or approval_policy or sandbox_mode or model:
+            if home is None:
+                self._temporary = TemporaryHome(self)
+                home, given = self._temporary.path, given | self._temporary.settings
+            given |= settings or {}
+            config = default_config(given, workspace=workspace, home=home, env=environ)
+            tools = tools or ()
+        elif settings or approval_policy or sandbox_mode or model or home:
             raise TypeError("give either config or single settings, not both")
+        named = None if tools is None else NamedTools(tools)
+        own = () if named is None else named.own
+        if named is None and parent is not None:
+            named = parent._named
         self.config = config
         self.session_id = session_id or uuid.uuid4().hex
         self._session = assemble(
@@ -99,14 +116,19 @@ class Toolrest:
             environ=environ,
             parent=parent.gate.services if parent is not None else None,
             on_question=on_question,
+            named=() if named is None else named.names,
         )
         self._gate = self._session.gate
+        self._gate.services.deps = deps
         self._turns: WeakSet[Turn] = WeakSet()
         self._closing: asyncio.Task[None] | None = None
-        self._offer = Offer(self._gate.registry, config)
+        self._named: NamedTools | None = named
+        self._offer = Offer(self._gate.registry, config, named)
         self._closed = False
-        for value in tools:
-            tool = as_tool(value)
+        if named is not None:
+            self._gate.registry.offers = named
+            named.check(self._gate.registry)
+        for tool in own:
             chosen = override if isinstance(override, bool) else tool.name in set(override)
             self.add_tool(tool, override=chosen)
         self._dynamic: DynamicCalls | None = None
@@ -116,7 +138,7 @@ class Toolrest:
 
             self._dynamic = DynamicCalls(on_dynamic_call)
             for tool in add_dynamic_tools(self._gate.registry, dynamic, self._dynamic):
-                self.add_tool(tool, override=True)
+                self.add_tool(tool, override=True, approved=False)
 
     async def __aenter__(self) -> Self:
         self._start_servers()
@@ -168,8 +190,8 @@ class Toolrest:
             await turn.cancel()
         await self._session.aclose()
         self._gate.services.bus.close()
-
-    # What there is
+        if self._temporary is not None:
+            self._temporary.remove()
 
     @property
     def gate(self) -> Gate:
@@ -196,14 +218,23 @@ class Toolrest:
         """Tools that were set aside, and why."""
         return dict(self._gate.registry.quarantined)
 
-    def add_tool(self, value: Any, *, override: bool = False) -> None:
-        """Register one more tool; taking the name of another needs `override=True`."""
+    def add_tool(self, value: Any, *, override: bool = False, approved: bool = True) -> None:
+        """Offer one more tool; taking the name of another needs `override=True`.
+
+        Passing it approves it: if it declares no effects, its calls are not asked about, except in
+        `strict`. With `approved=False` its name says how risky it is, and it is asked about.
+        """
         from toolrest.tools.catalog import is_on
 
         tool = as_tool(value)
         if not is_on(tool.name, self.settings.tools, "/".join(tool.mcp or ())):
             return
-        self._gate.registry.add(tool, override=override)
+        registry = self._gate.registry
+        registry.add(tool, override=override)
+        if approved:
+            registry.approved.add(tool)
+        if self._named is not None:
+            self._named.add(tool)
 
     def wire_name(self, tool: Tool) -> str:
         """The name under which models see this tool."""
@@ -240,7 +271,11 @@ class Toolrest:
 
     def offered(self, wire: Wire) -> list[JSONObject]:
         """The specs without a copy, the same list each time: not to be changed."""
-        return self._offer.specs(wire)
+        specs = self._offer.specs(wire)
+        if self._names_none and not specs:
+            self._names_none = False
+            warnings.warn(f"this Toolrest offers no tools; {HOW}", stacklevel=3)
+        return specs
 
     def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
         """The decision on a call and its rule, without running it or asking for approval."""
@@ -262,8 +297,6 @@ class Toolrest:
         from toolrest.agent.reports.policy import effective_policy
 
         return effective_policy(self.config, self._session)
-
-    # Calling
 
     async def call(
         self,
@@ -343,8 +376,6 @@ class Toolrest:
         walks = self._gate.hooks
         return walks.hooks if walks is not None else Hooks.none()
 
-    # Undo
-
     async def undo(
         self, turn: int | None = None, *, force: bool = False, dry_run: bool = False
     ) -> Undone:
@@ -363,8 +394,6 @@ class Toolrest:
         if self._dynamic is None:
             raise KeyError("this session has no dynamic tools")
         self._dynamic.respond(call_id, {"output": output, "success": success})
-
-    # Events
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns a function that unsubscribes."""

@@ -6,7 +6,7 @@ is loaded; `WRITE_SCHEMAS=1 pytest tests/tools/test_prepared.py` writes it from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import import_module
@@ -45,6 +45,8 @@ class ToolParts(Struct):
     """Whether a model's questions can be answered."""
     roles: Mapping[str, str] | None = None
     """The roles of sub-agents, where the session can run them."""
+    named: Collection[str] = ()
+    """Names of tools that are offered whatever the settings and the model's family say."""
 
 
 def built_in(parts: ToolParts, group: str | None = None) -> list[Tool]:
@@ -56,10 +58,14 @@ def built_in(parts: ToolParts, group: str | None = None) -> list[Tool]:
             fact in facts if ":" in fact else bool(getattr(parts.settings, fact)) for fact in wanted
         )
 
+    def wanted(name: str, facts: list[str]) -> bool:
+        named = name in parts.named and not any(fact.startswith("session:") for fact in facts)
+        return named or hold(facts)
+
     tools: list[Tool] = []
     for name, row in read_prepared()["tools"].items():
-        if group in (None, row["group"]) and hold(row["needs"]):
-            offered = hold(row["offered_when"])
+        if group in (None, row["group"]) and wanted(name, row["needs"]):
+            offered = wanted(name, row["offered_when"])
             load = partial(_load, row["class"], parts, offered)
             aliases = tuple(row["aliases"])
             tools.append(LazyTool(name, row["group"], load, aliases=aliases, offered=offered))
