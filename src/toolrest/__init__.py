@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from toolrest.agent.front.conversation import AgentError as AgentError
     from toolrest.agent.front.conversation import Conversation as Conversation
     from toolrest.agent.front.conversation import TurnEvents as TurnEvents
+    from toolrest.agent.front.sandbox import Sandbox as Sandbox
+    from toolrest.agent.front.sandbox import SandboxResult as SandboxResult
     from toolrest.agent.open_session import open_session as open_session
     from toolrest.agent.rest import Toolrest as Toolrest
     from toolrest.config.config import Config as Config
@@ -70,6 +72,7 @@ _NAMES = LazyNames(
         "toolrest.agent.conversation.turn": "Turn",
         "toolrest.agent.front.agent": "Agent",
         "toolrest.agent.front.conversation": "AgentError Conversation TurnEvents",
+        "toolrest.agent.front.sandbox": "Sandbox SandboxResult",
         "toolrest.agent.open_session": "open_session",
         "toolrest.agent.rest": "Toolrest",
         "toolrest.config.config": "Config",

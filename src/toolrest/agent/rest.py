@@ -104,8 +104,7 @@ class Toolrest:
             raise TypeError("give either config or single settings, not both")
         named = None if tools is None else NamedTools(tools)
         own = () if named is None else named.own
-        if named is None and parent is not None:
-            named = parent._named
+        named = parent._named if named is None and parent is not None else named
         self.config = config
         self.session_id = session_id or uuid.uuid4().hex
         self._session = assemble(
@@ -129,11 +128,10 @@ class Toolrest:
             self._gate.registry.offers = named
             named.check(self._gate.registry)
         for tool in own:
-            chosen = override if isinstance(override, bool) else tool.name in set(override)
-            self.add_tool(tool, override=chosen)
+            wins = override if isinstance(override, bool) else tool.name in set(override)
+            self.add_tool(tool, override=wins)
         self._dynamic: DynamicCalls | None = None
-        dynamic = list(dynamic_tools)
-        if dynamic:
+        if dynamic := list(dynamic_tools):
             from toolrest.tools.dynamic import DynamicCalls, add_dynamic_tools
 
             self._dynamic = DynamicCalls(on_dynamic_call)
@@ -155,7 +153,7 @@ class Toolrest:
 
     @property
     def has_servers(self) -> bool:
-        """Whether any MCP servers are configured; does not load what they need."""
+        """Whether any MCP servers are configured; loads nothing."""
         return self._session.mcp is not None
 
     def sample_with(self, sampler: Sampler) -> None:
@@ -262,7 +260,7 @@ class Toolrest:
         """One row a tool: name, risk, mutating, parallel, kind and description."""
         return [row(tool) for tool in self.tools]
 
-    def specs(self, wire: Wire) -> list[JSONObject]:
+    def specs(self, wire: Wire) -> list[Any]:
         """The tools in the form that a model API takes; byte-identical between runs.
 
         A tool whose schema cannot be used is set aside (see `quarantined`); the rest work.
@@ -283,14 +281,14 @@ class Toolrest:
 
         return explain(self._gate, FunctionCall("explain", name, arguments or {}))
 
-    def rule_warnings(self) -> tuple[str, ...]:
-        """Warnings about the rules for commands; usually empty."""
-        return self._session.known.warnings()
-
     @property
     def rules(self) -> Rules:
         """The rules for commands that are in force."""
         return self._session.known.rules
+
+    def rule_warnings(self) -> tuple[str, ...]:
+        """Warnings about them; usually empty."""
+        return self._session.known.warnings()
 
     def effective_policy(self) -> dict[str, Any]:
         """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
@@ -310,11 +308,13 @@ class Toolrest:
         async with self.turn() as turn:
             return await turn.start(item).output()
 
-    async def answer(self, reply: Any) -> list[JSONObject]:
+    async def answer(self, reply: Any) -> list[Any]:
         """Run every tool call in a model's reply and return what to send back, in its own wire.
 
-        Takes a Responses response, its output list or one item; a Chat Completions message (or
-        the whole completion); an Anthropic message or its content. No calls: an empty list.
+        Takes a Responses response, its output list or one item; a Chat Completions message or
+        completion; an Anthropic message or its content; as JSON, objects of the `openai` and
+        `anthropic` packages, or streams. Of a stream (or a list of its events) the model's own
+        message comes first. No calls: an empty list.
         """
         async with self.turn() as turn:
             return await turn.answer(reply)

@@ -212,10 +212,10 @@ async def test_hosted_on_responses_and_a_function_elsewhere(tmp_path: Path) -> N
         {"tools.web_search": True},
         {"tool_config.tools_web_search_request": True},
     ):
-        async with Toolrest(tmp_path, settings=given) as rest:
+        async with Toolrest(tmp_path, tools=["web"], settings=given) as rest:
             assert "web_search" in [tool.name for tool in rest.tools]
     off = {"tools.tools_web_search_request": True, "web_search": "disabled"}
-    async with Toolrest(tmp_path, settings=off) as rest:
+    async with Toolrest(tmp_path, tools=["web"], settings=off) as rest:
         assert "web_search" not in [tool.name for tool in rest.tools]
 
 

@@ -111,7 +111,7 @@ class Agent(Generic[Out]):
         self._model = None if isinstance(model, str) else model
         self._tools = [*named.own, *named.chosen]
         self._only_own = not named.has_built_in
-        self._workspace = workspace
+        self.workspace = workspace
         self._instructions = instructions
         self._output: OutputType[Out] = OutputType(output_type)
         self._on_ask = on_ask
@@ -163,6 +163,7 @@ class Agent(Generic[Out]):
         fork: str | None = None,
         deps: Any = None,
         on_ask: OnAsk | None = None,
+        workspace: str | os.PathLike[str] | None = None,
     ) -> Conversation[Out]:
         """A conversation: new, an earlier one by its id, or a copy of one (`fork`)."""
         self._check(deps)
@@ -172,7 +173,7 @@ class Agent(Generic[Out]):
         asked = on_ask if on_ask is not None else self._on_ask
 
         def make_rest(session_id: str) -> Toolrest:
-            return self._rest(session_id, asked, deps)
+            return self._rest(session_id, asked, deps, workspace)
 
         session = open_with(
             make_rest,
@@ -199,10 +200,16 @@ class Agent(Generic[Out]):
                     f"deps must be a {wanted.__name__}, not {type(deps).__name__}"
                 )
 
-    def _rest(self, session_id: str | None, on_ask: OnAsk | None, deps: Any) -> Toolrest:
+    def _rest(
+        self,
+        session_id: str,
+        on_ask: OnAsk | None,
+        deps: Any,
+        workspace: str | os.PathLike[str] | None,
+    ) -> Toolrest:
         if self._config is not None:
             return Toolrest(
-                self._config.workspace or self._workspace,
+                workspace or self._config.workspace or self.workspace,
                 tools=self._tools,
                 config=self._config,
                 on_ask=on_ask,
@@ -211,7 +218,7 @@ class Agent(Generic[Out]):
                 deps=deps,
             )
         return Toolrest(
-            self._workspace,
+            workspace or self.workspace,
             tools=self._tools,
             settings=self._settings,
             home=self._home,
@@ -220,10 +227,6 @@ class Agent(Generic[Out]):
             session_id=session_id,
             deps=deps,
         )
-
-    def open_rest(self, *, on_ask: OnAsk | None = None) -> Toolrest:
-        """The agent's tools alone, for a loop or a server of one's own."""
-        return self._rest(None, on_ask if on_ask is not None else self._on_ask, None)
 
     def _make_model(self, config: Config) -> Model:
         return self._model if self._model is not None else provided(os.environ)(config)
