@@ -361,8 +361,14 @@ class Context(Generic[Deps]):
         return await self._services.questions.ask(asked)
 
     async def review(self, request: ApprovalRequest) -> Review | None:
-        """Pass another session's request to this session's approver; None without one."""
-        return await self._services.approvals.review(request)
+        """Ask this session's approver about a call of another session that this one started.
+
+        It is asked as a part of this call; None without an approver.
+        """
+        from dataclasses import replace
+
+        own = replace(request, call_id=self.call_id, agent=request.agent or self.tool)
+        return await self._services.approvals.review(own)
 
     async def ask(self, question: str) -> bool:
         """Ask for approval; False when it is denied or the session has no approver."""
