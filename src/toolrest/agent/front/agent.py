@@ -141,11 +141,9 @@ class Agent(Generic[Out]):
 
     def run_sync(self, prompt: Prompt, *, deps: Any = None) -> TurnResult[Out]:
         """`run` for programs without an event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.run(prompt, deps=deps))
-        raise RuntimeError("an event loop is running here: use `await agent.run(…)`")
+        if _is_in_a_loop():
+            raise RuntimeError("an event loop is running here: use `await agent.run(…)`")
+        return asyncio.run(self.run(prompt, deps=deps))
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, *, deps: Any = None) -> AsyncIterator[TurnEvents[Out]]:
@@ -281,6 +279,14 @@ def _model_settings(model: str | Model | None) -> dict[str, Any]:
         return {"model": model.name}
     provider, colon, name = model.partition(":")
     return {"model_provider": provider, "model": name} if colon else {"model": model}
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_a(value: Any, kind: type) -> bool:
