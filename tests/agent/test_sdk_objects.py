@@ -15,7 +15,7 @@ from toolrest import Toolrest, tool
 from toolrest.testing import Call, Say, ScriptedServer, Think
 from toolrest.wire.model import ModelError
 
-SCRIPT = [
+SCRIPT: list[Any] = [
     [Say("I will look."), Call("weather", {"city": "Oslo"}), Call("weather", {"city": 7})],
     "Yes.",
 ]
@@ -98,7 +98,7 @@ async def test_a_stream_itself_is_read_whole(rest: Toolrest) -> None:
 
 
 async def test_thinking_goes_back_as_it_came(rest: Toolrest) -> None:
-    script = [[Think("Hm.", signature="sig"), Call("weather", {"city": "Oslo"})], "Yes."]
+    script: list[Any] = [[Think("Hm.", signature="sig"), Call("weather", {"city": "Oslo"})], "Yes."]
     messages: list[Any] = [{"role": "user", "content": "?"}]
     async with ScriptedServer(script) as server:
         messages += await rest.answer(await ask("anthropic", server.url, rest, messages, True))

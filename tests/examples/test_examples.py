@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,12 @@ def test_typed_output(tmp_path: Path, wire: ServerWire) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_sub_agent(tmp_path: Path, wire: ServerWire) -> None:
-    script = [Call("clerk", {"prompt": "Lamps?"}), Call("stock", STOCK), "3.", "Yes, you can."]
+    script: list[Any] = [
+        Call("clerk", {"prompt": "Lamps?"}),
+        Call("stock", STOCK),
+        "3.",
+        "Yes, you can.",
+    ]
     with ScriptedServer(script) as server:
         done = run(EXAMPLES / "sub_agent.py", server, tmp_path, model=WIRES[wire])
     assert done.stdout == PRINTED["sub_agent"], done.stderr
@@ -192,7 +198,7 @@ def test_the_others_do_the_same(tmp_path: Path) -> None:
         for name in RUNS:
             check(folder / f"{name}.py", tmp_path)
         for name, printed in PRINTED.items():
-            with ScriptedServer([lambda body, name=name: reply(name, body)] * 8) as server:
+            with ScriptedServer([partial(reply, name)] * 8) as server:
                 done = run(folder / f"{name}.py", server, tmp_path)
             assert done.stdout == printed, done.stderr
         _load(folder / "test_of_a_tool.py").test_weather()

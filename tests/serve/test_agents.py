@@ -47,7 +47,7 @@ async def test_an_agent_is_a_tool_of_an_mcp_client(program: Path, approves: bool
 
     asked: list[str] = []
 
-    async def answer(_: Any, params: Any) -> types.ElicitResult:
+    async def answer(context: Any, params: Any) -> types.ElicitResult:
         asked.append(params.message)
         if not approves:
             return types.ElicitResult(action="decline")

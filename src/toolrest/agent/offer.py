@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,10 @@ class NamedTools:
 class Offer:
     """The specs of a session's tools, rendered once for each wire."""
 
-    def __init__(self, registry: Registry, config: Config, named: NamedTools | None) -> None:
+    def __init__(
+        self, registry: Registry, config: Config, named: NamedTools | None, *, warns: bool = False
+    ) -> None:
+        self._warns = warns
         self._registry = registry
         self._all = named is None or named.everything
         self._config = config
@@ -97,6 +101,9 @@ class Offer:
             self._version = version
         if wire not in self._specs:
             self._specs[wire] = self._render(wire)
+        if self._warns and not self._specs[wire]:
+            self._warns = False
+            warnings.warn(f"this Toolrest offers no tools; {HOW}", stacklevel=4)
         return self._specs[wire]
 
     def _render(self, wire: Wire) -> list[JSONObject]:

@@ -6,13 +6,12 @@ import asyncio
 import copy
 import os
 import uuid
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from toolrest.agent.conversation.turn import Turn
-from toolrest.agent.offer import HOW, NamedTools, Offer, row
+from toolrest.agent.offer import NamedTools, Offer, row
 from toolrest.agent.path_policy import default_workspace
 from toolrest.agent.setup.assemble import assemble
 from toolrest.agent.setup.temporary_home import TemporaryHome
@@ -86,7 +85,7 @@ class Toolrest:
     ) -> None:
         environ = os.environ if env is None else env
         self._temporary: TemporaryHome | None = None
-        self._names_none = config is None and tools is None
+        silent = config is not None or tools is not None
         if config is None:
             given = {
                 "approval_policy": approval_policy,
@@ -122,7 +121,7 @@ class Toolrest:
         self._turns: WeakSet[Turn] = WeakSet()
         self._closing: asyncio.Task[None] | None = None
         self._named: NamedTools | None = named
-        self._offer = Offer(self._gate.registry, config, named)
+        self._offer = Offer(self._gate.registry, config, named, warns=not silent)
         self._closed = False
         if named is not None:
             self._gate.registry.offers = named
@@ -269,11 +268,7 @@ class Toolrest:
 
     def offered(self, wire: Wire) -> list[JSONObject]:
         """The specs without a copy, the same list each time: not to be changed."""
-        specs = self._offer.specs(wire)
-        if self._names_none and not specs:
-            self._names_none = False
-            warnings.warn(f"this Toolrest offers no tools; {HOW}", stacklevel=3)
-        return specs
+        return self._offer.specs(wire)
 
     def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
         """The decision on a call and its rule, without running it or asking for approval."""

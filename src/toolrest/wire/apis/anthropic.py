@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from toolrest.config.schema.model_limits import ModelInfo, model_info
 from toolrest.items import JSONObject, Wire
