@@ -62,6 +62,11 @@ class Row(TypedDict, total=False):
     key: str
 
 
+def bodies(server: ScriptedServer) -> list[dict[str, Any]]:
+    """What the model was asked; clients may also ask for the list of models."""
+    return [request.body for request in server.requests if request.body]
+
+
 def outputs(model: ScriptedModel) -> list[str]:
     items = model.requests[-1].items
     return [str(item["output"]) for item in items if item["type"].endswith("_output")]
@@ -84,7 +89,7 @@ def test_the_lines_of_the_readme(wire: ServerWire, monkeypatch: pytest.MonkeyPat
         result = agent.run_sync("Do I need an umbrella in Oslo?")
         assert result.text == result.output == "Yes, take one."
         assert (result.status, result.tool_calls) == ("completed", 1)
-        first, second = (request.body for request in server.requests)
+        first, second = bodies(server)
         assert len(first["tools"]) == 1
         assert "sandbox" not in json.dumps(first)
         assert "rain in Oslo" in json.dumps(second)
@@ -109,7 +114,7 @@ def test_the_answer_has_the_type_that_was_asked_for(
     with ScriptedServer([json.dumps(answer)]) as server:
         agent = Agent(settings=server.settings(wire), output_type=kind)
         assert agent.run_sync("which?").output == expected
-        assert "schema" in json.dumps(server.requests[0].body).lower()
+        assert "schema" in json.dumps(bodies(server)[0]).lower()
 
 
 def test_an_answer_of_the_wrong_form_is_sent_back_with_what_is_wrong() -> None:
