@@ -1,4 +1,7 @@
-"""What starting costs: importing, `--version`, a session with one tool; each by its floor."""
+"""What starting costs: importing, `--version`, a session with one tool; each by its floor.
+
+And an agent with one tool that could send its first request, beside pydantic-ai's.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from run import environment
+
 ROUNDS = 15
 HOME = tempfile.mkdtemp(prefix="toolrest-bench-")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 ENVIRONMENT["TOOLREST_HOME"] = HOME
+ENVIRONMENT["OPENAI_API_KEY"] = "sk-none-0123456789"
 TOOLREST = str(Path(sys.executable).parent / "toolrest")
 
 FLOOR = "import asyncio, pydantic\nclass M(pydantic.BaseModel):\n    a: int\nM(a=1)\n"
@@ -31,6 +37,26 @@ async def main():
         await rest.call("noop", {"a": 1})
 
 asyncio.run(main())
+"""
+AGENT = """
+from toolrest import Agent, tool
+
+@tool
+def weather(city: str) -> str:
+    "The weather in a city."
+    return "rain"
+
+agent = Agent("openai:gpt-5.5", tools=[weather])
+assert agent.session().rest.specs("responses")
+"""
+THEIRS = """
+from pydantic_ai import Agent
+
+def weather(city: str) -> str:
+    "The weather in a city."
+    return "rain"
+
+Agent("openai-responses:gpt-5.5", tools=[weather])
 """
 MEMORY = "\nimport resource\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
 
@@ -62,6 +88,8 @@ def memory(code: str) -> float:
 
 def main() -> None:
     python = sys.executable
+    peer = environment("pydantic-ai-openai", ["pydantic-ai-slim[openai]"])
+    theirs = {} if peer is None else {"pydantic-ai, the same": [str(peer), "-c", THEIRS]}
     found = times(
         {
             "python -c pass": [python, "-c", "pass"],
@@ -69,6 +97,8 @@ def main() -> None:
             "toolrest --version": [TOOLREST, "--version"],
             "asyncio + pydantic": [python, "-c", FLOOR],
             "session with one tool": [python, "-c", SESSION],
+            "Agent with one tool": [python, "-c", AGENT],
+            **theirs,
         }
     )
     bare, floor = found["python -c pass"], found["asyncio + pydantic"]
@@ -78,6 +108,11 @@ def main() -> None:
         print(
             f"  {name:<24} {value:7.1f}   +{value - base:5.1f} over its floor, {value / base:4.2f}x"
         )
+    if peer is None:
+        print("  pydantic-ai, the same    not measured: could not be installed")
+    else:
+        share = found["Agent with one tool"] / found["pydantic-ai, the same"]
+        print(f"  Agent with one tool: {share:.2f}x of pydantic-ai's time")
     session, least = memory(SESSION), memory(FLOOR)
     print(f"  memory: session {session:.1f} MB, floor {least:.1f} MB, +{session - least:.1f} MB")
 

@@ -20,28 +20,54 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "toolrest"
 
 PUBLIC = [
+    "Agent",
+    "AgentError",
+    "AgentMessage",
+    "AgentMessageDelta",
+    "AgentReasoning",
+    "AgentReasoningDelta",
     "AgentSession",
+    "ApprovalDeferred",
     "ApprovalRequest",
+    "ApprovalRequested",
+    "Choice",
+    "Config",
     "ConfigError",
     "Context",
+    "Conversation",
     "Effects",
+    "Event",
     "Fatal",
     "Grammar",
     "Image",
+    "Model",
+    "ModelError",
     "PendingApproval",
     "PendingError",
+    "PlanUpdate",
     "RespondToModel",
     "Review",
     "Risk",
+    "TaskComplete",
     "Text",
+    "TokenCount",
     "Tool",
+    "ToolCallBegin",
+    "ToolCallDecision",
+    "ToolCallDelta",
+    "ToolCallEnd",
+    "ToolCallProgress",
     "ToolDefinitionError",
     "ToolOutput",
     "Toolrest",
     "ToolrestError",
     "Turn",
+    "TurnEvents",
+    "TurnResult",
+    "Usage",
     "UserQuestions",
     "__version__",
+    "load_config",
     "open_session",
     "tool",
 ]
@@ -68,7 +94,7 @@ def test_import_loads_nothing_and_prints_nothing() -> None:
         "print(sorted(set(sys.modules) - before))"
     )
     new = run_python(code).stdout
-    assert set(ast.literal_eval(new)) <= {"toolrest", "__future__"}
+    assert set(ast.literal_eval(new)) <= {"toolrest", "toolrest.lazy_names", "__future__"}
 
 
 def test_version_loads_no_command_line_library() -> None:

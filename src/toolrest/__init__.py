@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from toolrest.lazy_names import LazyNames
+
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing would cost more than we do
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.events import AgentMessage as AgentMessage
+    from toolrest.agent.conversation.events import AgentMessageDelta as AgentMessageDelta
+    from toolrest.agent.conversation.events import AgentReasoning as AgentReasoning
+    from toolrest.agent.conversation.events import AgentReasoningDelta as AgentReasoningDelta
+    from toolrest.agent.conversation.events import TaskComplete as TaskComplete
+    from toolrest.agent.conversation.events import TokenCount as TokenCount
+    from toolrest.agent.conversation.result import TurnResult as TurnResult
     from toolrest.agent.conversation.session import AgentSession as AgentSession
+    from toolrest.agent.conversation.turn import Turn as Turn
+    from toolrest.agent.front.agent import Agent as Agent
+    from toolrest.agent.front.conversation import AgentError as AgentError
+    from toolrest.agent.front.conversation import Conversation as Conversation
+    from toolrest.agent.front.conversation import TurnEvents as TurnEvents
+    from toolrest.agent.front.sandbox import Sandbox as Sandbox
+    from toolrest.agent.front.sandbox import SandboxResult as SandboxResult
     from toolrest.agent.open_session import open_session as open_session
     from toolrest.agent.rest import Toolrest as Toolrest
-    from toolrest.agent.turn import Turn as Turn
+    from toolrest.config.config import Config as Config
+    from toolrest.config.loader import load_config as load_config
     from toolrest.errors import ConfigError as ConfigError
     from toolrest.errors import Fatal as Fatal
     from toolrest.errors import RespondToModel as RespondToModel
     from toolrest.errors import ToolDefinitionError as ToolDefinitionError
     from toolrest.errors import ToolrestError as ToolrestError
-    from toolrest.gate.approval.approvals import ApprovalRequest as ApprovalRequest
+    from toolrest.events import ApprovalDeferred as ApprovalDeferred
+    from toolrest.events import ApprovalRequested as ApprovalRequested
+    from toolrest.events import Event as Event
+    from toolrest.events import PlanUpdate as PlanUpdate
+    from toolrest.events import ToolCallBegin as ToolCallBegin
+    from toolrest.events import ToolCallDecision as ToolCallDecision
+    from toolrest.events import ToolCallDelta as ToolCallDelta
+    from toolrest.events import ToolCallEnd as ToolCallEnd
+    from toolrest.events import ToolCallProgress as ToolCallProgress
     from toolrest.gate.approval.pending import PendingApproval as PendingApproval
     from toolrest.gate.approval.pending import PendingError as PendingError
+    from toolrest.gate.approval.request import ApprovalRequest as ApprovalRequest
+    from toolrest.gate.approval.request import Choice as Choice
     from toolrest.gate.approval.request import Review as Review
     from toolrest.gate.approval.user_questions import UserQuestions as UserQuestions
     from toolrest.gate.context import Context as Context
@@ -29,46 +56,45 @@ if TYPE_CHECKING:
     from toolrest.items import ToolOutput as ToolOutput
     from toolrest.policy.effects import Effects as Effects
     from toolrest.policy.effects import Risk as Risk
+    from toolrest.wire.model import Model as Model
+    from toolrest.wire.model import ModelError as ModelError
+    from toolrest.wire.model import Usage as Usage
 
-_HOMES = {
-    "AgentSession": "toolrest.agent.conversation.session",
-    "ApprovalRequest": "toolrest.gate.approval.approvals",
-    "ConfigError": "toolrest.errors",
-    "Context": "toolrest.gate.context",
-    "Effects": "toolrest.policy.effects",
-    "Fatal": "toolrest.errors",
-    "Grammar": "toolrest.gate.tool.tool",
-    "Image": "toolrest.items",
-    "PendingApproval": "toolrest.gate.approval.pending",
-    "PendingError": "toolrest.gate.approval.pending",
-    "RespondToModel": "toolrest.errors",
-    "Review": "toolrest.gate.approval.request",
-    "Risk": "toolrest.policy.effects",
-    "Text": "toolrest.items",
-    "Tool": "toolrest.gate.tool.tool",
-    "ToolDefinitionError": "toolrest.errors",
-    "ToolOutput": "toolrest.items",
-    "Toolrest": "toolrest.agent.rest",
-    "ToolrestError": "toolrest.errors",
-    "Turn": "toolrest.agent.turn",
-    "UserQuestions": "toolrest.gate.approval.user_questions",
-    "open_session": "toolrest.agent.open_session",
-    "tool": "toolrest.gate.tool.decorator",
-}
-
-__all__ = sorted(["__version__", *_HOMES])
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first used: `import toolrest` itself costs nothing."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'toolrest' has no attribute {name!r}")
-    # `import toolrest` loads nothing else.
-    from importlib import import_module
-
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+_NAMES = LazyNames(
+    __name__,
+    {
+        "toolrest.agent.conversation.events": (
+            "AgentMessage AgentMessageDelta AgentReasoning AgentReasoningDelta TaskComplete "
+            "TokenCount"
+        ),
+        "toolrest.agent.conversation.result": "TurnResult",
+        "toolrest.agent.conversation.session": "AgentSession",
+        "toolrest.agent.conversation.turn": "Turn",
+        "toolrest.agent.front.agent": "Agent",
+        "toolrest.agent.front.conversation": "AgentError Conversation TurnEvents",
+        "toolrest.agent.front.sandbox": "Sandbox SandboxResult",
+        "toolrest.agent.open_session": "open_session",
+        "toolrest.agent.rest": "Toolrest",
+        "toolrest.config.config": "Config",
+        "toolrest.config.loader": "load_config",
+        "toolrest.errors": "ConfigError Fatal RespondToModel ToolDefinitionError ToolrestError",
+        "toolrest.events": (
+            "ApprovalDeferred ApprovalRequested Event PlanUpdate ToolCallBegin "
+            "ToolCallDecision ToolCallDelta ToolCallEnd ToolCallProgress"
+        ),
+        "toolrest.gate.approval.pending": "PendingApproval PendingError",
+        "toolrest.gate.approval.request": "ApprovalRequest Choice Review",
+        "toolrest.gate.approval.user_questions": "UserQuestions",
+        "toolrest.gate.context": "Context",
+        "toolrest.gate.tool.decorator": "tool",
+        "toolrest.gate.tool.tool": "Grammar Tool",
+        "toolrest.items": "Image Text ToolOutput",
+        "toolrest.policy.effects": "Effects Risk",
+        "toolrest.wire.model": "Model ModelError Usage",
+    },
+)
+__all__ = sorted(["__version__", *_NAMES.names()])
+__getattr__ = _NAMES.get
 
 
 def __dir__() -> list[str]:

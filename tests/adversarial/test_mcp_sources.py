@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -33,7 +34,13 @@ class Server:
             self.asked.append(request)
             return False
 
-        async with Toolrest(self.range.workspace, settings=settings, on_ask=ask) as rest:
+        async with Toolrest(
+            self.range.workspace,
+            tools=["all"],
+            settings=settings,
+            on_ask=ask,
+            home=os.environ["TOOLREST_HOME"],
+        ) as rest:
             await rest.wait_for_mcp()
             return any(tool.mcp for tool in rest.tools)
 

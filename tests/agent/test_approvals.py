@@ -622,7 +622,9 @@ async def test_a_name_that_only_reads_is_asked_about_once(tmp_path: Path) -> Non
         return to
 
     asked = Asked()
-    async with Toolrest(tmp_path, tools=[get_weather, send_mail], on_ask=asked) as rest:
+    async with Toolrest(tmp_path, tools=[], on_ask=asked) as rest:
+        for found in (get_weather, send_mail):  # as those of a home's files
+            rest.add_tool(found, approved=False)
         assert (
             "any call of the tool" in rest.explain("get_weather", {"town": "a"}).choices[0].sentence
         )
@@ -646,9 +648,8 @@ async def test_a_session_yes_to_an_undeclared_tool_is_for_that_very_call(tmp_pat
     asked = Asked("session")
     for mode in ("auto", "on-request"):
         asked.clear()
-        async with Toolrest(
-            tmp_path, tools=[update_ticket], on_ask=asked, approval_policy=mode
-        ) as rest:
+        async with Toolrest(tmp_path, tools=[], on_ask=asked, approval_policy=mode) as rest:
+            rest.add_tool(update_ticket, approved=False)
             for number in (1, 1, 2):
                 await rest.call("update_ticket", {"number": number})
         assert len(asked) == 2

@@ -79,7 +79,9 @@ async def test_no_input_position_lets_a_secret_reach_any_sink(
         call("apply_patch", {"input": f"*** Begin Patch\n*** Update File: {SECRET}\n@@\n-{SECRET}\n"
                                       "+y\n*** End Patch"}),
     ]  # fmt: skip
-    async with Toolrest(workspace=tmp_path, tools=[odd, asks], on_ask=no) as rest:
+    async with Toolrest(
+        workspace=tmp_path, tools=[odd, asks], on_ask=no, home=toolrest_home
+    ) as rest:
         rest.subscribe(seen.append)
         answers = await rest.answer(items)
     shown = [{**answer, "call_id": ""} for answer in answers]
@@ -455,7 +457,7 @@ async def test_a_shared_output_collects_no_notes(tmp_path: Path) -> None:
 
 
 async def test_specs_are_the_callers_own(tmp_path: Path) -> None:
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         specs = rest.specs("chat")
         specs.clear()
         rest.specs("chat")[0].clear()
@@ -468,7 +470,7 @@ async def test_the_audit_names_the_sandbox_and_refused_calls_have_a_line(
 ) -> None:
     decisions: list[ToolCallDecision] = []
     ends: list[ToolCallEnd] = []
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, home=toolrest_home) as rest:
         rest.subscribe(lambda e: decisions.append(e) if isinstance(e, ToolCallDecision) else None)
         rest.subscribe(lambda e: ends.append(e) if isinstance(e, ToolCallEnd) else None)
         await rest.call("exec_command", {"cmd": "true", "login": False})

@@ -56,6 +56,12 @@ def undeclared() -> str:
     return "ran"
 
 
+@tool(mutating=True)
+def changes() -> str:
+    """Changes something that it does not name."""
+    return "ran"
+
+
 async def test_the_readme_example(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1\n2\n3\n")
     async with Toolrest(workspace=tmp_path, tools=[count_lines]) as rest:
@@ -128,9 +134,32 @@ async def test_a_reply_is_answered_in_its_own_wire(tmp_path: Path, wire: str) ->
         assert await rest.answer({"role": "assistant", "content": "no calls"}) == []
 
 
-async def test_a_tool_without_declared_effects_asks_and_nobody_means_no(tmp_path: Path) -> None:
-    async with Toolrest(workspace=tmp_path, tools=[undeclared]) as rest:
+@pytest.mark.parametrize("mode", ["on-request", "untrusted", "auto", "on-failure", "never"])
+async def test_passing_a_function_approves_it(tmp_path: Path, mode: str) -> None:
+    async with Toolrest(workspace=tmp_path, tools=[undeclared], approval_policy=mode) as rest:
+        assert (await rest.call("undeclared")).text == "ran"
+
+
+async def test_strict_asks_about_a_passed_function_too(tmp_path: Path) -> None:
+    async with Toolrest(workspace=tmp_path, tools=[undeclared], approval_policy="strict") as rest:
         output = await rest.call("undeclared")
+    assert output.failure is not None
+    assert output.failure.kind == "approval_denied"
+
+
+async def test_a_tool_that_the_program_did_not_pass_itself_asks(tmp_path: Path) -> None:
+    async with Toolrest(workspace=tmp_path, tools=[]) as rest:
+        rest.add_tool(undeclared, approved=False)
+        output = await rest.call("undeclared")
+    assert output.failure is not None
+    assert output.failure.kind == "approval_denied"
+    assert "on_ask" in output.text
+    assert "approval_policy" in output.text
+
+
+async def test_a_tool_that_only_says_that_it_changes_something_asks(tmp_path: Path) -> None:
+    async with Toolrest(workspace=tmp_path, tools=[changes]) as rest:
+        output = await rest.call("changes")
     assert output.failure is not None
     assert output.failure.kind == "approval_denied"
     assert "on_ask" in output.text
@@ -148,9 +177,9 @@ async def test_an_approver_decides(tmp_path: Path, answer: Any, kind: str | None
         asked.append(request)
         return answer
 
-    async with Toolrest(workspace=tmp_path, tools=[undeclared], on_ask=approver) as rest:
-        output = await rest.call("undeclared")
-    assert [request.tool for request in asked] == ["undeclared"]
+    async with Toolrest(workspace=tmp_path, tools=[changes], on_ask=approver) as rest:
+        output = await rest.call("changes")
+    assert [request.tool for request in asked] == ["changes"]
     assert (output.failure.kind if output.failure else None) == kind
     if kind is None:
         assert output.text == "ran"
@@ -163,25 +192,25 @@ async def test_a_broken_approver_means_no(tmp_path: Path, answer: Any) -> None:
             raise answer
         return answer
 
-    async with Toolrest(workspace=tmp_path, tools=[undeclared], on_ask=approver) as rest:
-        output = await rest.call("undeclared")
+    async with Toolrest(workspace=tmp_path, tools=[changes], on_ask=approver) as rest:
+        output = await rest.call("changes")
     assert output.failure is not None
     assert output.failure.kind == "approval_denied"
 
 
 async def test_abort_answers_the_call_and_ends_the_turn(tmp_path: Path) -> None:
-    async with Toolrest(workspace=tmp_path, tools=[undeclared], on_ask=lambda _: "abort") as rest:
+    async with Toolrest(workspace=tmp_path, tools=[changes], on_ask=lambda _: "abort") as rest:
         ended: list[TurnEnded] = []
         rest.subscribe(lambda e: ended.append(e) if isinstance(e, TurnEnded) else None)
-        output = await rest.call("undeclared")
+        output = await rest.call("changes")
         assert output.failure is not None
         assert output.failure.kind == "approval_denied"
         assert [event.reason for event in ended] == ["failed"]
 
 
 async def test_never_runs_what_would_ask(tmp_path: Path) -> None:
-    async with Toolrest(workspace=tmp_path, tools=[undeclared], approval_policy="never") as rest:
-        assert (await rest.call("undeclared")).text == "ran"
+    async with Toolrest(workspace=tmp_path, tools=[changes], approval_policy="never") as rest:
+        assert (await rest.call("changes")).text == "ran"
 
 
 async def test_declared_reads_and_writes_meet_the_path_policy(tmp_path: Path) -> None:
@@ -374,7 +403,7 @@ async def test_the_spilled_rest_can_be_read_with_read_file(tmp_path: Path) -> No
         path = output.text.splitlines()[-1].split("the whole is in ")[1].split(" (read")[0]
         page = await rest.call("read_file", {"file_path": path, "offset": 2999, "limit": 2})
         assert page.text == "L2999: line 2998\nL3000: line 2999"
-    assert Path(path).stat().st_mode & 0o777 == 0o600
+        assert Path(path).stat().st_mode & 0o777 == 0o600
 
 
 async def test_events_come_in_order_with_begin_decision_and_end(tmp_path: Path) -> None:
@@ -520,7 +549,7 @@ async def test_overriding_a_built_in_needs_the_flag(tmp_path: Path) -> None:
 async def test_switched_off_tools_have_no_handler(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("there\n")
     settings = {"tools.disabled": ["read_*", "echo"]}
-    async with Toolrest(workspace=tmp_path, tools=[echo], settings=settings) as rest:
+    async with Toolrest(workspace=tmp_path, tools=[echo, "all"], settings=settings) as rest:
         names = [t.name for t in rest.tools]
         assert "list_dir" in names
         assert not {"read_file", "echo"} & set(names)
@@ -747,7 +776,7 @@ async def test_redaction_reaches_output_events_and_audit(
         yield f"key is {secret[:9]}"
         yield secret[9:] + "\n" + "filler " * 4000
 
-    async with Toolrest(workspace=tmp_path, tools=[leaks, echo]) as rest:
+    async with Toolrest(workspace=tmp_path, tools=[leaks, echo], home=toolrest_home) as rest:
         rest.subscribe(seen.append)
         streamed = await rest.call("leaks", {"text": secret})
         plain = await rest.call("echo", {"text": secret})
@@ -792,7 +821,7 @@ async def test_a_mutating_call_starts_after_its_decision_is_written_and_on_its_w
         written.append(log())
         return ""
 
-    async with Toolrest(workspace=tmp_path, tools=[writes]) as rest:
+    async with Toolrest(workspace=tmp_path, tools=[writes], home=toolrest_home) as rest:
         synced.clear()
         await rest.call("writes")
         assert await asyncio.to_thread(synced.wait, 10)

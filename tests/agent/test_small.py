@@ -11,7 +11,7 @@ from toolrest.items import Wire
 
 
 def offered(tmp_path: Path, wire: Wire, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    return Toolrest(tmp_path, settings=settings).specs(wire)
+    return Toolrest(tmp_path, tools=["all"], settings=settings).specs(wire)
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat", "anthropic"])

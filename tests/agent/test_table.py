@@ -98,7 +98,7 @@ def test_the_table_of_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", TABLES)
 def test_the_table_of_each_family(tmp_path: Path, model: str | None) -> None:
-    rest = Toolrest(tmp_path, model=model)
+    rest = Toolrest(tmp_path, tools=["all"], model=model)
     assert rows(rest.table()) == TABLES[model]
     assert list(rows(rest.table())) == list(TABLES[model])
     for name, (_, _, _, parallel) in TABLES[model].items():
@@ -119,7 +119,7 @@ async def test_families_that_prefer_functions_get_only_functions(tmp_path: Path)
         return text
 
     for model, kinds in (("gpt-oss-20b", {"function"}), ("gpt-5.5", {"function", "custom"})):
-        async with Toolrest(workspace=tmp_path, model=model, tools=[free]) as rest:
+        async with Toolrest(workspace=tmp_path, model=model, tools=[free, "all"]) as rest:
             assert {spec["type"] for spec in rest.specs("responses")} == kinds
 
 
@@ -132,7 +132,7 @@ async def test_no_two_tools_are_offered_under_one_name(tmp_path: Path) -> None:
         return x
 
     async with Toolrest(
-        workspace=tmp_path, model="codex-mini-latest", tools=[shell], override=True
+        workspace=tmp_path, model="codex-mini-latest", tools=[shell, "all"], override=True
     ) as rest:
         names = [spec["function"]["name"] for spec in rest.specs("chat")]
     assert len(names) == len(set(names))

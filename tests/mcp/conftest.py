@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -52,6 +53,8 @@ def open_rest(tmp_path: Path) -> Open:
         }
         settings |= options.pop("settings", {})
         options.setdefault("on_ask", "allow")
+        options.setdefault("tools", ["all"])
+        options.setdefault("home", os.environ["TOOLREST_HOME"])
         return Toolrest(workspace, settings=settings, **options)
 
     return opened

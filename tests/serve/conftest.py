@@ -35,7 +35,7 @@ def make_server(workspace: Path, tmp_path: Path) -> Callable[..., ToolServer]:
         )
 
         def open_session(folder: str, chosen: Config, on_ask: OnAsk) -> Toolrest:
-            return Toolrest(folder, config=chosen, on_ask=on_ask, tools=tools)
+            return Toolrest(folder, config=chosen, on_ask=on_ask, tools=["all", *tools])
 
         return ToolServer(config, str(workspace), open_session)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from toolrest.tools.memory import MOST_FILE_BYTES, entries, matching
 
 
 async def call(work: Path, name: str, arguments: dict[str, Any], **options: Any) -> ToolOutput:
-    async with Toolrest(work, **options) as rest:
+    async with Toolrest(work, home=os.environ["TOOLREST_HOME"], **options) as rest:
         return await rest.call(name, arguments)
 
 
@@ -78,7 +79,7 @@ async def test_an_unknown_or_empty_memory(work: Path) -> None:
 
 async def test_the_user_is_shown_what_is_written(work: Path) -> None:
     seen: list[Event] = []
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, home=os.environ["TOOLREST_HOME"]) as rest:
         rest.subscribe(seen.append)
         await rest.call("save_memory", {"text": "a note"})
         again = await rest.call("save_memory", {"text": "a note", "more": 1})
@@ -95,7 +96,7 @@ async def test_notes_for_all_projects_are_asked_about(work: Path, toolrest_home:
         asked.append(request)
         return len(asked) > 1
 
-    async with Toolrest(work, on_ask=answer) as rest:
+    async with Toolrest(work, on_ask=answer, home=toolrest_home) as rest:
         assert (await rest.call("save_memory", note)).failure is not None
         assert not files(toolrest_home)
         assert (await rest.call("save_memory", note)).success
@@ -163,7 +164,7 @@ async def test_secrets_are_not_written(
 async def test_other_tools_cannot_reach_it(work: Path, toolrest_home: Path) -> None:
     await save(work, "private")
     (file,) = files(toolrest_home)
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, home=toolrest_home) as rest:
         for name, arguments in (
             ("read_file", {"file_path": str(file)}),
             ("grep_files", {"pattern": "private", "path": str(file)}),

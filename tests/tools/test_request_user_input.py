@@ -123,9 +123,9 @@ async def test_a_front_end_that_fails(tmp_path: Path) -> None:
 
 
 async def test_it_is_offered_only_where_somebody_answers(tmp_path: Path) -> None:
-    async with Toolrest(tmp_path) as rest:
+    async with Toolrest(tmp_path, tools=["plan"]) as rest:
         assert "request_user_input" not in [tool.name for tool in rest.tools]
-    async with Toolrest(tmp_path, on_question=lambda _: None) as rest:
+    async with Toolrest(tmp_path, tools=["plan"], on_question=lambda _: None) as rest:
         names = [tool.name for tool in rest.tools]
         assert names.index("request_user_input") + 1 == names.index("update_plan")
         (spec,) = [s for s in rest.specs("responses") if s["name"] == "request_user_input"]
@@ -147,6 +147,7 @@ async def test_only_the_model_reads_a_secret(
         on_question=lambda _: {"token": secret},
         settings={"hooks": {"PostToolUse": [{"command": copy}]}},
         env={"PATH": "/usr/bin:/bin", "TOOLREST_HOME": str(toolrest_home)},
+        home=toolrest_home,
     ) as rest:
         rest.subscribe(events.append)
         arguments = asks(question(id="token", options=[], isSecret=True))

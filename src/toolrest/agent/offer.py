@@ -1,23 +1,94 @@
-"""The tools that a model is offered, as specs of each wire."""
+"""The tools that a model is offered: those that the host program named, as specs of each wire."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from toolrest.errors import ToolDefinitionError
+from toolrest.gate.tool.decorator import as_tool
+from toolrest.gate.tool.tool import GROUPS, Tool
 
 if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.tool.registry import Registry
-    from toolrest.gate.tool.tool import Tool
     from toolrest.items import JSONObject, Wire
+
+EVERYTHING = "all"
+HOW = 'name them: tools=[my_function, "files", "shell"], or tools=["all"] for all built-in tools'
+
+
+class NamedTools:
+    """What `tools=` names: the caller's own tools, and built-in ones by name or by group.
+
+    A name that is both a group's and a tool's means the group; `tool:NAME` means the tool.
+    `"all"` is every built-in tool that the settings and the model's family offer.
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        if isinstance(values, str):
+            raise ToolDefinitionError(f"tools is a list: write tools=[{values!r}]")
+        self.own: list[Tool] = []
+        self.chosen: list[str] = []
+        """The names and groups, as they were given."""
+        self.names: set[str] = set()
+        self.everything = False
+        self._groups: set[str] = set()
+        self._added: set[Tool] = set()
+        for value in values:
+            if not isinstance(value, str):
+                self.own.append(as_tool(value))
+                continue
+            self.chosen.append(value)
+            if value == EVERYTHING:
+                self.everything = True
+            elif value in GROUPS:
+                self._groups.add(value)
+            else:
+                self.names.add(value.removeprefix("tool:"))
+        if "mcp" in self._groups:
+            self._groups.add("mcp_resources")
+
+    @property
+    def has_built_in(self) -> bool:
+        """Whether built-in tools are named."""
+        return self.everything or bool(self.names or self._groups)
+
+    def add(self, tool: Tool) -> None:
+        """Offer one more tool."""
+        self._added.add(tool)
+
+    def __call__(self, tool: Tool) -> bool:
+        """Whether a tool is offered."""
+        return (
+            self.everything
+            or tool in self._added
+            or tool.group in self._groups
+            or not self.names.isdisjoint((tool.name, *tool.aliases))
+        )
+
+    def check(self, registry: Registry) -> None:
+        """Raise ToolDefinitionError for a name that means no tool of this session."""
+        for name in self.names:
+            if name not in registry:
+                near = registry.nearest(name)
+                hint = f"; did you mean {near}?" if near else ""
+                raise ToolDefinitionError(
+                    f"tools=[{name!r}]: no group and no built-in tool of this session has this "
+                    f"name{hint} Groups: {', '.join(GROUPS)}"
+                )
 
 
 class Offer:
     """The specs of a session's tools, rendered once for each wire."""
 
-    def __init__(self, registry: Registry, config: Config) -> None:
+    def __init__(
+        self, registry: Registry, config: Config, named: NamedTools | None, *, warns: bool = False
+    ) -> None:
+        self._warns = warns
         self._registry = registry
+        self._all = named is None or named.everything
         self._config = config
         self._specs: dict[Wire, list[JSONObject]] = {}
         self._version = -1
@@ -30,6 +101,9 @@ class Offer:
             self._version = version
         if wire not in self._specs:
             self._specs[wire] = self._render(wire)
+        if self._warns and not self._specs[wire]:
+            self._warns = False
+            warnings.warn(f"this Toolrest offers no tools; {HOW}", stacklevel=4)
         return self._specs[wire]
 
     def _render(self, wire: Wire) -> list[JSONObject]:
@@ -58,7 +132,7 @@ class Offer:
         small, window = self._config.value.tools.small_context, self._config.context_window
         if small is None:
             small = window is not None and window <= SMALL_WINDOW
-        return small and self._config.value.tools.enabled is None
+        return small and self._all and self._config.value.tools.enabled is None
 
 
 def row(tool: Tool) -> dict[str, object]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from toolrest import __version__
-from toolrest.agent.conversation.prompt import base_instructions, opening_for
+from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.history.journal import NoJournal, SessionJournal
 from toolrest.agent.rest import Toolrest
@@ -50,17 +50,52 @@ def open_session(
     journal.
     """
     environ = os.environ if env is None else env
-    journal = NoJournal() if ephemeral else SessionJournal()
-    rollout = _rollout(journal, resume, ephemeral) if resume else None
-    try:
-        if model is None:
-            make_model = make_model or _provided(environ)
-            model = make_model(config)
-        session_id = rollout.thread_id if rollout else str(uuid.uuid4())
-        rest = Toolrest(
+    if model is None:
+        make_model = make_model or provided(environ)
+        model = make_model(config)
+
+    def make_rest(session_id: str) -> Toolrest:
+        return Toolrest(
             config.workspace or ".", config=config, on_ask=on_ask, env=environ,
             session_id=session_id,
         )  # fmt: skip
+
+    return open_with(
+        make_rest,
+        lambda _: model,
+        resume=resume,
+        ephemeral=ephemeral,
+        environ=environ,
+        make_model=make_model,
+        source=source,
+        opening=lambda rest: opening_for(rest, trusted=trusted),
+    )
+
+
+def open_with(
+    make_rest: Callable[[str], Toolrest],
+    main_model: Callable[[Config], Model],
+    *,
+    resume: str | None,
+    ephemeral: bool,
+    environ: Mapping[str, str],
+    opening: Callable[[Toolrest], Opening],
+    make_model: Callable[[Config], Model] | None = None,
+    source: str = "library",
+    instructions: str | None = None,
+    owns_model: bool = True,
+) -> AgentSession:
+    """A session with the tools that `make_rest` makes for its id, and this model.
+
+    `make_model` makes the models of sub-agents; without it there are none.
+    """
+    journal = NoJournal() if ephemeral else SessionJournal()
+    rollout = _rollout(journal, resume, ephemeral) if resume else None
+    try:
+        rest = make_rest(rollout.thread_id if rollout else str(uuid.uuid4()))
+        model = main_model(rest.config)
+        if instructions is None:
+            instructions = _instructions(rest.config, rollout)
         journal.redactor = rest.gate.services.redactor
         session = AgentSession(
             rest,
@@ -68,10 +103,11 @@ def open_session(
             journal=journal,
             history=rollout.items if rollout else (),
             usage=rollout.usage if rollout else None,
-            opening=opening_for(rest, trusted=trusted),
-            instructions=_instructions(config, rollout),
+            opening=opening(rest),
+            instructions=instructions,
             hooks=agent_hooks(rest, resumed=rollout is not None),
             agents=delegate(rest, make_model, environ=environ) if make_model else None,
+            owns_model=owns_model,
         )
         if rest.settings.notify:
             from toolrest.agent.setup.notify import notify_turns
@@ -88,7 +124,9 @@ def open_session(
     return session
 
 
-def _provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
+def provided(environ: Mapping[str, str]) -> Callable[[Config], Model]:
+    """What makes the model that the settings name."""
+
     def make(config: Config) -> Model:
         return model_for(config, environ)
 

@@ -10,8 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from toolrest.agent.offer import Offer, row
-from toolrest.agent.turn import Turn
+from toolrest.agent.conversation.turn import Turn
+from toolrest.agent.offer import NamedTools, Offer, row
+from toolrest.agent.path_policy import default_workspace
+from toolrest.agent.setup.assemble import assemble
+from toolrest.agent.setup.temporary_home import TemporaryHome
+from toolrest.config.loader import default_config
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
 from toolrest.gate.bus import Listener
@@ -44,22 +48,26 @@ class Toolrest:
     """Tools for one workspace, with their policy, schedule, limits, events and audit.
 
     ```python
-    async with Toolrest(workspace=".", tools=[count_lines]) as rest:
+    async with Toolrest(".", tools=[count_lines, "files"]) as rest:
         specs = rest.specs("chat")                # offer these to the model
         messages += await rest.answer(message)    # hand over its reply, send these back
     ```
 
+    Offered is what `tools` names: your own tools, which passing approves, and built-in ones by
+    name or group; `call` reaches every built-in tool. Without `home` the home (audit log, spill
+    files, checkpoints) is a temporary folder that is gone after `aclose`.
+
     Many instances can live in one process; nothing is shared between them, and nothing global
     (signals, working folder, environment, root logger) is touched. Settings come from the
-    arguments; pass `config=toolrest.config.load(...)` to honour the user's files as the command
-    line does. `settings` takes any setting by its dotted name.
+    arguments; pass `config=toolrest.load_config(...)` to honour the user's files as the command
+    line does, and to offer what they say. `settings` takes any setting by its dotted name.
     """
 
     def __init__(
         self,
         workspace: str | os.PathLike[str] = ".",
         *,
-        tools: Iterable[Any] = (),
+        tools: Iterable[Any] | None = None,
         override: bool | Iterable[str] = False,
         approval_policy: str | None = None,
         sandbox_mode: str | None = None,
@@ -67,29 +75,36 @@ class Toolrest:
         on_question: OnQuestion | None = None,
         model: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        home: str | os.PathLike[str] | None = None,
         config: Config | None = None,
+        deps: Any = None,
         env: Mapping[str, str] | None = None,
         session_id: str | None = None,
         parent: Toolrest | None = None,
         dynamic_tools: Iterable[Mapping[str, Any]] = (),
         on_dynamic_call: OnDynamicCall | None = None,
     ) -> None:
-        from toolrest.agent.path_policy import default_workspace
-        from toolrest.agent.setup.assemble import assemble
-        from toolrest.config.loader import default_config
-
         environ = os.environ if env is None else env
+        self._temporary: TemporaryHome | None = None
+        silent = config is not None or tools is not None
         if config is None:
             given = {
                 "approval_policy": approval_policy,
                 "sandbox_mode": sandbox_mode,
                 "model": model,
                 "on_ask": on_ask if isinstance(on_ask, str) else None,
-                **(settings or {}),
             }
-            config = default_config(given, workspace=workspace, env=environ)
-        elif settings or approval_policy or sandbox_mode or model:
+            if home is None:
+                self._temporary = TemporaryHome(self)
+                home, given = self._temporary.path, given | self._temporary.settings
+            given |= settings or {}
+            config = default_config(given, workspace=workspace, home=home, env=environ)
+            tools = tools or ()
+        elif settings or approval_policy or sandbox_mode or model or home:
             raise TypeError("give either config or single settings, not both")
+        named = None if tools is None else NamedTools(tools)
+        own = () if named is None else named.own
+        named = parent._named if named is None and parent is not None else named
         self.config = config
         self.session_id = session_id or uuid.uuid4().hex
         self._session = assemble(
@@ -100,6 +115,7 @@ class Toolrest:
             environ=environ,
             parent=parent.gate.services if parent is not None else None,
             on_question=on_question,
+            named=() if named is None else named.names,
         )
         self._gate = self._session.gate
         if self._session.mcp is not None or (parent and parent.gate.services.mcp_access):
@@ -107,23 +123,26 @@ class Toolrest:
             from toolrest.agent.mcp.access import McpAccess
 
             self._gate.services.mcp_access = McpAccess(self._gate.services, self.call)
+        self._gate.services.deps = deps
         self._turns: WeakSet[Turn] = WeakSet()
         self._closing: asyncio.Task[None] | None = None
-        self._offer = Offer(self._gate.registry, config)
+        self._named: NamedTools | None = named
+        self._offer = Offer(self._gate.registry, config, named, warns=not silent)
         self._closed = False
         self._switched_off: list[Tool] = []
-        for value in tools:
-            tool = as_tool(value)
-            chosen = override if isinstance(override, bool) else tool.name in set(override)
-            self.add_tool(tool, override=chosen)
+        if named is not None:
+            self._gate.registry.offers = named
+            named.check(self._gate.registry)
+        for tool in own:
+            wins = override if isinstance(override, bool) else tool.name in set(override)
+            self.add_tool(tool, override=wins)
         self._dynamic: DynamicCalls | None = None
-        dynamic = list(dynamic_tools)
-        if dynamic:
+        if dynamic := list(dynamic_tools):
             from toolrest.tools.dynamic import DynamicCalls, add_dynamic_tools
 
             self._dynamic = DynamicCalls(on_dynamic_call)
             for tool in add_dynamic_tools(self._gate.registry, dynamic, self._dynamic):
-                self.add_tool(tool, override=True)
+                self.add_tool(tool, override=True, approved=False)
         if not config.from_files:  # else the user's own tools come first
             self.check_tool_names()
 
@@ -142,7 +161,7 @@ class Toolrest:
 
     @property
     def has_servers(self) -> bool:
-        """Whether any MCP servers are configured; does not load what they need."""
+        """Whether any MCP servers are configured; loads nothing."""
         return self._session.mcp is not None
 
     def sample_with(self, sampler: Sampler) -> None:
@@ -177,8 +196,8 @@ class Toolrest:
             await turn.cancel()
         await self._session.aclose()
         self._gate.services.bus.close()
-
-    # What there is
+        if self._temporary is not None:
+            self._temporary.remove()
 
     @property
     def gate(self) -> Gate:
@@ -205,15 +224,24 @@ class Toolrest:
         """Tools that were set aside, and why."""
         return dict(self._gate.registry.quarantined)
 
-    def add_tool(self, value: Any, *, override: bool = False) -> None:
-        """Register one more tool; taking the name of another needs `override=True`."""
+    def add_tool(self, value: Any, *, override: bool = False, approved: bool = True) -> None:
+        """Offer one more tool; taking the name of another needs `override=True`.
+
+        Passing it approves it: if it declares no effects, its calls are not asked about, except in
+        `strict`. With `approved=False` its name says how risky it is, and it is asked about.
+        """
         from toolrest.tools.catalog import is_on
 
         tool = as_tool(value)
         if not is_on(tool, self.settings.tools, "/".join(tool.mcp or ())):
             self._switched_off.append(tool)
             return
-        self._gate.registry.add(tool, override=override)
+        registry = self._gate.registry
+        registry.add(tool, override=override)
+        if approved:
+            registry.approved.add(tool)
+        if self._named is not None:
+            self._named.add(tool)
 
     def check_tool_names(self) -> None:
         """Raise ConfigError for a name in `[tools]` that means no tool; call it after adding."""
@@ -259,7 +287,7 @@ class Toolrest:
         """One row a tool: name, risk, mutating, parallel, kind and description."""
         return [row(tool) for tool in self.tools]
 
-    def specs(self, wire: Wire) -> list[JSONObject]:
+    def specs(self, wire: Wire) -> list[Any]:
         """The tools in the form that a model API takes; byte-identical between runs.
 
         A tool whose schema cannot be used is set aside (see `quarantined`); the rest work.
@@ -276,22 +304,20 @@ class Toolrest:
 
         return explain(self._gate, self.item("explain", name, arguments))
 
-    def rule_warnings(self) -> tuple[str, ...]:
-        """Warnings about the rules for commands; usually empty."""
-        return self._session.known.warnings()
-
     @property
     def rules(self) -> Rules:
         """The rules for commands that are in force."""
         return self._session.known.rules
+
+    def rule_warnings(self) -> tuple[str, ...]:
+        """Warnings about them; usually empty."""
+        return self._session.known.warnings()
 
     def effective_policy(self) -> dict[str, Any]:
         """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
         from toolrest.agent.reports.policy import effective_policy
 
         return effective_policy(self.config, self._session)
-
-    # Calling
 
     async def call(
         self,
@@ -318,11 +344,13 @@ class Toolrest:
                 return CustomToolCall(call_id, name, arguments)
         return FunctionCall(call_id, name, arguments or {})
 
-    async def answer(self, reply: Any) -> list[JSONObject]:
+    async def answer(self, reply: Any) -> list[Any]:
         """Run every tool call in a model's reply and return what to send back, in its own wire.
 
-        Takes a Responses response, its output list or one item; a Chat Completions message (or
-        the whole completion); an Anthropic message or its content. No calls: an empty list.
+        Takes a Responses response, its output list or one item; a Chat Completions message or
+        completion; an Anthropic message or its content; as JSON, objects of the `openai` and
+        `anthropic` packages, or streams. Of a stream (or a list of its events) the model's own
+        message comes first. No calls: an empty list.
         """
         async with self.turn() as turn:
             return await turn.answer(reply)
@@ -384,8 +412,6 @@ class Toolrest:
         walks = self._gate.hooks
         return walks.hooks if walks is not None else Hooks.none()
 
-    # Undo
-
     async def undo(
         self, turn: int | None = None, *, force: bool = False, dry_run: bool = False
     ) -> Undone:
@@ -404,8 +430,6 @@ class Toolrest:
         if self._dynamic is None:
             raise KeyError("this session has no dynamic tools")
         self._dynamic.respond(call_id, {"output": output, "success": success})
-
-    # Events
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns a function that unsubscribes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolrest.lazy_names import LazyNames
 
 if TYPE_CHECKING:
     from toolrest.config.codex import import_codex as import_codex
@@ -18,27 +20,19 @@ if TYPE_CHECKING:
 # Lower rooms take single names from here (the list of secret names, say) and must not pay for all
 # the settings, so nothing is loaded before it is asked for. The same holds inside: what reads and
 # writes TOML, checks a layer or knows the models is imported by the function that needs it.
-_HOMES = {
-    "Config": "toolrest.config.config",
-    "Family": "toolrest.config.schema.families",
-    "SettingRow": "toolrest.config.config",
-    "Settings": "toolrest.config.schema.settings",
-    "default_config": "toolrest.config.loader",
-    "family_for": "toolrest.config.schema.families",
-    "import_codex": "toolrest.config.codex",
-    "load": "toolrest.config.loader",
-    "set_value": "toolrest.config.write",
-}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'toolrest.config' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+_NAMES = LazyNames(
+    __name__,
+    {
+        "toolrest.config.codex": "import_codex",
+        "toolrest.config.config": "Config SettingRow",
+        "toolrest.config.loader": "default_config load",
+        "toolrest.config.schema.families": "Family family_for",
+        "toolrest.config.schema.settings": "Settings",
+        "toolrest.config.write": "set_value",
+    },
+)
+__all__ = _NAMES.names()
+__getattr__ = _NAMES.get
 
 
 def __dir__() -> list[str]:

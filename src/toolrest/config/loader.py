@@ -67,6 +67,9 @@ def load(
     return config
 
 
+load_config = load
+
+
 def default_config(
     settings: Mapping[str, Any] | None = None,
     *,

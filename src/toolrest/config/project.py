@@ -164,6 +164,7 @@ RULES: dict[Key, Rule] = {
     ("tool_security", "max_shell_commands_per_session"): _at_most,
     ("tool_security", "ask_after_external_content"): _only(True),
     ("tool_security", "audit_log_enabled"): _only(True),
+    ("audit", "required"): _only(True),
     ("checkpoints", "enabled"): _only(True),
     ("redact", "names"): _free,
     ("agents", "max_agents"): _at_most,

@@ -113,10 +113,14 @@ class EventStream(AsyncIterator[Event]):
         found: Event = event
         return found
 
-    async def aclose(self) -> None:
-        """Stop listening."""
+    def end(self) -> None:
+        """Stop listening; the events so far can still be read."""
         self._unsubscribe()
         self._queue.put_nowait(_END)
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        self.end()
 
 
 def _scrub(event: Event, redactor: Redactor) -> None:

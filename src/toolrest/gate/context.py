@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -18,6 +18,7 @@ from toolrest.gate.threads import run_in_thread
 if TYPE_CHECKING:
     from toolrest.gate.approval.approvals import Approvals
     from toolrest.gate.approval.memory import Memory
+    from toolrest.gate.approval.request import ApprovalRequest, Review
     from toolrest.gate.approval.user_questions import Questions, UserQuestion
     from toolrest.gate.bus import Bus
     from toolrest.gate.output.limiter import Collector, Limit, Limiter
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from toolrest.running.runner import Runner
     from toolrest.running.tally import CommandCount
 
+if TYPE_CHECKING:
+    # At run time a plain TypeVar does, and typing_extensions would cost more than this module.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Deps = TypeVarWithDefault("Deps", default=Any)
+else:
+    Deps = TypeVar("Deps")
 T = TypeVar("T")
 Stream: TypeAlias = Literal["stdout", "stderr"]
 
@@ -77,6 +85,7 @@ class Services(Struct):
     tally: CommandCount | None = None
     make_mcp: Callable[[], Any] | None = None
     mcp_access: Any = None
+    deps: Any = None
     taint: Taint = field(default_factory=Taint)
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
@@ -89,8 +98,11 @@ class Services(Struct):
         return None if self.known is None else self.known.memory
 
 
-class Context:
-    """The view of one call. A tool that takes a parameter of this type is handed it."""
+class Context(Generic[Deps]):
+    """The view of one call. A tool that takes a parameter of this type is handed it.
+
+    `Context[Deps]` gives `deps` its type: what the host program passed as `deps=`.
+    """
 
     __slots__ = (
         "_cancel",
@@ -116,6 +128,12 @@ class Context:
         self.outside = False
         self.tool = tool
         self.turn_id = turn_id
+
+    @property
+    def deps(self) -> Deps:
+        """The host program's own value for this session (`deps=`)."""
+        deps: Deps = self._services.deps
+        return deps
 
     @property
     def files(self) -> PathPolicy:
@@ -351,6 +369,16 @@ class Context:
             raise RespondToModel(UNAVAILABLE)
         asked = UserQuestions(self.call_id, self.turn_id, tuple(questions))
         return await self._services.questions.ask(asked)
+
+    async def review(self, request: ApprovalRequest) -> Review | None:
+        """Ask this session's approver about a call of another session that this one started.
+
+        It is asked as a part of this call; None without an approver.
+        """
+        from dataclasses import replace
+
+        own = replace(request, call_id=self.call_id, agent=request.agent or self.tool)
+        return await self._services.approvals.review(own)
 
     async def ask(self, question: str) -> bool:
         """Ask for approval; False when it is denied or the session has no approver."""

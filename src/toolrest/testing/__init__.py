@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from toolrest.lazy_names import LazyNames
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from toolrest.testing.script import Call as Call
@@ -21,39 +23,20 @@ if TYPE_CHECKING:
     from toolrest.testing.server import ScriptedServer as ScriptedServer
     from toolrest.testing.sync_tool import test_sync_tool as test_sync_tool
 
-_SCRIPT = "toolrest.testing.script"
-_HOMES = {
-    "Call": _SCRIPT,
-    "Cut": _SCRIPT,
-    "Fail": _SCRIPT,
-    "Freeform": _SCRIPT,
-    "Garbage": _SCRIPT,
-    "Incomplete": _SCRIPT,
-    "LocalShell": _SCRIPT,
-    "Pause": _SCRIPT,
-    "Raw": _SCRIPT,
-    "Reply": _SCRIPT,
-    "Say": _SCRIPT,
-    "ScriptedModel": "toolrest.testing.scripted_model",
-    "ScriptedServer": "toolrest.testing.server",
-    "Think": _SCRIPT,
-    "context_full": _SCRIPT,
-    "test_sync_tool": "toolrest.testing.sync_tool",
-}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> object:
-    """Load a name when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'toolrest.testing' has no attribute {name!r}")
-    # `import toolrest.testing` loads nothing else.
-    from importlib import import_module
-
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+_NAMES = LazyNames(
+    __name__,
+    {
+        "toolrest.testing.script": (
+            "Call Cut Fail Freeform Garbage Incomplete LocalShell Pause Raw Reply Say Think "
+            "context_full"
+        ),
+        "toolrest.testing.scripted_model": "ScriptedModel",
+        "toolrest.testing.server": "ScriptedServer",
+        "toolrest.testing.sync_tool": "test_sync_tool",
+    },
+)
+__all__ = _NAMES.names()
+__getattr__ = _NAMES.get
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ is loaded; `WRITE_SCHEMAS=1 pytest tests/tools/test_prepared.py` writes it from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib import import_module
@@ -51,15 +51,22 @@ class ToolParts(Struct):
     """Whether a model's questions can be answered."""
     roles: Mapping[str, str] | None = None
     """The roles of sub-agents, where the session can run them."""
+    named: Collection[str] = ()
+    """Names of tools that are offered whatever the settings and the model's family say."""
 
 
 def built_in(parts: ToolParts, group: str | None = None) -> list[Tool]:
     """The built-in tools of a session, or of one group; what is switched off has no handler."""
     facts = _facts(parts)
+
+    def holds(name: str, wanted: list[str]) -> bool:
+        named = name in parts.named and not any(fact.startswith("session:") for fact in wanted)
+        return named or _hold(wanted, facts)
+
     tools: list[Tool] = []
     for name, row in read_prepared()["tools"].items():
-        if group in (None, row["group"]) and _hold(row["needs"], facts):
-            offered = _hold(row["offered_when"], facts)
+        if group in (None, row["group"]) and holds(name, row["needs"]):
+            offered = holds(name, row["offered_when"])
             load = partial(_load, row["class"], parts, offered)
             tools.append(
                 LazyTool(

@@ -14,7 +14,7 @@ from toolrest import Toolrest, tool
 PATCH = "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch\n"
 
 
-@tool
+@tool(mutating=True)
 def act() -> str:
     """Act."""
     return "acted"

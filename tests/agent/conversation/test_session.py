@@ -236,7 +236,7 @@ async def test_fatal_ends_the_turn_and_not_the_session(agent: Make) -> None:
 
 
 async def test_a_no_that_ends_the_turn_is_a_denial(agent: Make) -> None:
-    @tool
+    @tool(mutating=True)
     def deploy() -> str:
         """Ship it."""
         return "shipped"
@@ -247,7 +247,7 @@ async def test_a_no_that_ends_the_turn_is_a_denial(agent: Make) -> None:
 
 
 async def test_a_denied_call_is_told_and_the_turn_goes_on(agent: Make) -> None:
-    @tool
+    @tool(mutating=True)
     def deploy() -> str:
         """Ship it."""
         return "shipped"

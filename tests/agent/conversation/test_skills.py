@@ -51,7 +51,7 @@ async def test_found_in_three_places_and_read_on_demand(
     skill(home / ".agents" / "skills", "review", "How to review.")
     own = skill(toolrest_home / "skills", "notes", "How to take notes.", "See more.md.")
     (own / "more.md").write_text("the rest")
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, home=toolrest_home) as rest:
         index = rest.skills_index()
         for row in ("- deploy: How to deploy.", "- review: How to", "- notes: How to take notes."):
             assert row in index

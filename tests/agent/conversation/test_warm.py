@@ -18,7 +18,7 @@ from toolrest import Toolrest
 from toolrest.agent.conversation.preload import WarmUp
 
 async def main(folder):
-    async with Toolrest(folder, model="gpt-5.5", sandbox_mode=sys.argv[2]) as rest:
+    async with Toolrest(folder, tools=["all"], model="gpt-5.5", sandbox_mode=sys.argv[2]) as rest:
         warm_up = WarmUp(rest.gate.registry.listed())
         warm_up.load()
         before = set(sys.modules)
@@ -52,7 +52,7 @@ async def test_it_begins_after_the_request_and_ends_with_the_session(tmp_path: P
     assert loaded == []
     warm_up.stop()
     model = ScriptedModel([[Call("update_plan", {"plan": []})], "done"])
-    async with AgentSession(Toolrest(tmp_path), model) as session:
+    async with AgentSession(Toolrest(tmp_path, tools=["plan"]), model) as session:
         end = await session.run("go")
     assert end.status == "completed"
     assert loaded == []

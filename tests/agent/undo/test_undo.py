@@ -88,7 +88,7 @@ async def test_a_patch_and_a_command_of_one_turn_go_back_together(work: Path) ->
 
 async def test_a_reading_turn_saves_nothing(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("x")
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, home=toolrest_home) as rest:
         await rest.call("read_file", {"file_path": str(work / "a")})
     assert not (toolrest_home / "checkpoints").exists()
 
@@ -96,7 +96,7 @@ async def test_a_reading_turn_saves_nothing(work: Path, toolrest_home: Path) -> 
 @pytest.mark.usefixtures("any_sandbox")
 async def test_a_command_that_only_looks_saves_nothing(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("x")
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, home=toolrest_home) as rest:
         assert "x" in (await rest.call("exec_command", {"cmd": "cat a | head -n 1"})).text
         assert not (toolrest_home / "checkpoints").exists()
         async with rest.turn() as turn:
@@ -110,7 +110,7 @@ async def test_a_command_that_only_looks_saves_nothing(work: Path, toolrest_home
 @pytest.mark.usefixtures("any_sandbox")
 async def test_what_a_command_changed_is_in_the_audit(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("x")
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, home=toolrest_home) as rest:
         await rest.call("exec_command", {"cmd": "echo y > a"})
     [log] = (toolrest_home / "audit").glob("*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -130,13 +130,13 @@ async def test_without_room_for_the_checkpoint_nothing_runs(
 ) -> None:
     (work / "a").write_text("x")
     (toolrest_home / "checkpoints").write_text("in the way")
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, home=toolrest_home) as rest:
         output = await rest.call("exec_command", {"cmd": "rm a"})
         assert output.failure is not None
         assert "could not be saved" in output.text
         assert "checkpoints.enabled = false" in output.text
         assert (work / "a").exists()
-    async with Toolrest(work, settings={"checkpoints.enabled": False}) as rest:
+    async with Toolrest(work, settings={"checkpoints.enabled": False}, home=toolrest_home) as rest:
         assert (await rest.call("exec_command", {"cmd": "rm a"})).success
         with pytest.raises(UndoError, match="enabled is false"):
             await rest.undo()
@@ -343,7 +343,7 @@ def test_contents_are_private(work: Path, saved: Checkpoints, toolrest_home: Pat
 @pytest.mark.needs("sandbox")
 async def test_no_tool_reaches_the_saved_contents(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("needle-7311")
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, home=toolrest_home) as rest:
         await rest.call("exec_command", {"cmd": "echo > b"})
         [pack] = (toolrest_home / "checkpoints").glob("*/packs/*")
         read = await rest.call("read_file", {"file_path": str(pack)})

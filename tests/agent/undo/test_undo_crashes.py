@@ -259,7 +259,7 @@ async def test_a_session_forgets_old_turns_before_the_disk_is_full(
     work: Path, toolrest_home: Path
 ) -> None:
     given = {"checkpoints.max_size": 300_000}
-    async with Toolrest(work, settings=given) as rest:
+    async with Toolrest(work, settings=given, home=toolrest_home) as rest:
         for number in range(12):
             command = f"head -c 90000 /dev/urandom > f0; echo {number} > f1"
             await rest.call("exec_command", {"cmd": command, "login": False})

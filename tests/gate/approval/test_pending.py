@@ -39,7 +39,7 @@ async def act(text: str) -> str:
 
 async def main():
     pending = PendingApproval.from_json(sys.stdin.read())
-    async with Toolrest(sys.argv[1], tools=[act]) as rest:
+    async with Toolrest(sys.argv[1], tools=[act], home=os.environ["TOOLREST_HOME"]) as rest:
         print("ready", flush=True)
         try:
             print((await rest.resume(pending)).text, flush=True)
@@ -68,7 +68,9 @@ async def deferred(
 ) -> tuple[Any, PendingApproval, list[Event]]:
     events: list[Event] = []
     tools = [acting([] if mark is None else mark)]
-    async with Toolrest(workspace, tools=tools, on_ask="defer", settings=settings) as rest:
+    async with Toolrest(
+        workspace, tools=tools, on_ask="defer", settings=settings, home=os.environ["TOOLREST_HOME"]
+    ) as rest:
         rest.subscribe(events.append)
         output = await rest.call("act", {"text": text})
         (pending,) = rest.pending
@@ -94,7 +96,9 @@ async def test_asked_again_it_is_the_same_question(tmp_path: Path) -> None:
     _, first, _ = await deferred(tmp_path)
     _, second, _ = await deferred(tmp_path, "other")
     assert second.id != first.id
-    async with Toolrest(tmp_path, tools=[acting([])], on_ask="defer") as rest:
+    async with Toolrest(
+        tmp_path, tools=[acting([])], on_ask="defer", home=os.environ["TOOLREST_HOME"]
+    ) as rest:
         output = await rest.call("act", {"text": "x"})
     assert first.id in output.text
 
@@ -103,7 +107,7 @@ async def test_after_a_yes_the_same_call_runs_once(tmp_path: Path, toolrest_home
     mark: list[str] = []
     _, pending, _ = await deferred(tmp_path)
     PendingStore(str(toolrest_home)).answer(pending, "approved")
-    async with Toolrest(tmp_path, tools=[acting(mark)], on_ask="defer") as rest:
+    async with Toolrest(tmp_path, tools=[acting(mark)], on_ask="defer", home=toolrest_home) as rest:
         other = await rest.call("act", {"text": "y"})
         assert "needs approval" in other.text
         assert (await rest.call("act", {"text": "x"})).text == "acted on x"
@@ -116,14 +120,16 @@ async def test_after_a_yes_the_same_call_runs_once(tmp_path: Path, toolrest_home
 async def test_after_a_no_the_model_is_told_why(tmp_path: Path, toolrest_home: Path) -> None:
     _, pending, _ = await deferred(tmp_path)
     PendingStore(str(toolrest_home)).answer(pending, "denied", "not on Fridays")
-    async with Toolrest(tmp_path, tools=[acting([])], on_ask="defer") as rest:
+    async with Toolrest(tmp_path, tools=[acting([])], on_ask="defer", home=toolrest_home) as rest:
         output = await rest.call("act", {"text": "x"})
     assert output.text == "rejected by user: not on Fridays"
 
 
 async def test_resuming_in_the_same_process(tmp_path: Path) -> None:
     mark: list[str] = []
-    async with Toolrest(tmp_path, tools=[acting(mark)], on_ask="defer") as rest:
+    async with Toolrest(
+        tmp_path, tools=[acting(mark)], on_ask="defer", home=os.environ["TOOLREST_HOME"]
+    ) as rest:
         await rest.call("act", {"text": "x"})
         (pending,) = rest.pending
         with pytest.raises(PendingError, match="no answer yet"):
@@ -137,7 +143,9 @@ async def test_resuming_in_the_same_process(tmp_path: Path) -> None:
 
 async def test_resuming_a_no_runs_nothing(tmp_path: Path) -> None:
     mark: list[str] = []
-    async with Toolrest(tmp_path, tools=[acting(mark)], on_ask="defer") as rest:
+    async with Toolrest(
+        tmp_path, tools=[acting(mark)], on_ask="defer", home=os.environ["TOOLREST_HOME"]
+    ) as rest:
         await rest.call("act", {"text": "x"})
         output = await rest.resume(rest.pending[0], "denied", "no")
     assert output.text == "rejected by user: no"
@@ -150,7 +158,7 @@ async def test_the_first_answer_counts(tmp_path: Path, toolrest_home: Path) -> N
     store.answer(pending, "denied", "no")
     with pytest.raises(PendingError, match="already answered: denied"):
         store.answer(pending, "approved")
-    async with Toolrest(tmp_path, tools=[acting([])]) as rest:
+    async with Toolrest(tmp_path, tools=[acting([])], home=toolrest_home) as rest:
         with pytest.raises(PendingError, match="already answered"):
             await rest.resume(pending)
 
@@ -170,7 +178,7 @@ async def test_what_was_changed_is_refused(tmp_path: Path, toolrest_home: Path) 
         "shown": {**pending.shown, "reason": "harmless"},
         "mac": "0" * 64,
     }
-    async with Toolrest(tmp_path, tools=[acting(mark)]) as rest:
+    async with Toolrest(tmp_path, tools=[acting(mark)], home=toolrest_home) as rest:
         for name, value in changes.items():
             with pytest.raises(PendingError):
                 await rest.resume(replace(pending, **{name: value}))
@@ -189,7 +197,9 @@ async def test_a_forged_answer_is_refused(tmp_path: Path, toolrest_home: Path) -
     forged = {"id": pending.id, "pin": pending.pin, "answer": "approved", "note": "", "time": 1}
     for text in (json.dumps({**forged, "mac": "0" * 64}), json.dumps(forged), "[]", ""):
         (toolrest_home / "approvals" / f"{pending.id}.answer").write_text(text)
-        async with Toolrest(tmp_path, tools=[acting([])], on_ask="defer") as rest:
+        async with Toolrest(
+            tmp_path, tools=[acting([])], on_ask="defer", home=toolrest_home
+        ) as rest:
             output = await rest.call("act", {"text": "x"})
         assert "not one that Toolrest wrote" in output.text
 
@@ -225,13 +235,15 @@ async def test_a_yes_counts_for_the_same_surroundings_only(
         (tmp_path, {"sandbox_mode": "read-only"}),
         (tmp_path, {"settings": {"sandbox_workspace_write.network_access": True}}),
     ):
-        async with Toolrest(workspace, tools=[acting(mark)], on_ask="defer", **options) as rest:
+        async with Toolrest(
+            workspace, tools=[acting(mark)], on_ask="defer", **options, home=toolrest_home
+        ) as rest:
             assert "needs approval" in (await rest.call("act", {"text": "x"})).text
-    async with Toolrest(elsewhere, tools=[acting(mark)]) as rest:
+    async with Toolrest(elsewhere, tools=[acting(mark)], home=toolrest_home) as rest:
         with pytest.raises(PendingError, match="resume it there"):
             await rest.resume(pending, None)
     assert mark == []
-    async with Toolrest(tmp_path, tools=[acting(mark)], on_ask="defer") as rest:
+    async with Toolrest(tmp_path, tools=[acting(mark)], on_ask="defer", home=toolrest_home) as rest:
         assert (await rest.call("act", {"text": "x"})).text == "acted on x"
 
 
@@ -240,7 +252,9 @@ async def test_policy_still_has_its_say(tmp_path: Path, toolrest_home: Path) -> 
     mark: list[str] = []
     _, pending, _ = await deferred(tmp_path)
     settings = {"tools.disabled": ["act"]}
-    async with Toolrest(tmp_path, tools=[acting(mark)], settings=settings) as rest:
+    async with Toolrest(
+        tmp_path, tools=[acting(mark)], settings=settings, home=toolrest_home
+    ) as rest:
         output = await rest.resume(pending)
     assert output.failure is not None
     assert mark == []
@@ -253,7 +267,7 @@ async def test_a_patch_of_a_file_that_changed_since_is_asked_about_anew(
     file.write_text("one\ntwo\n")
     patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+three\n*** End Patch\n"
     options: Any = {"on_ask": "defer", "approval_policy": "untrusted"}
-    async with Toolrest(tmp_path, **options) as rest:
+    async with Toolrest(tmp_path, **options, home=toolrest_home) as rest:
         await rest.call("apply_patch", {"input": patch})
         (pending,) = rest.pending
         assert "+three" in pending.request.diff
@@ -271,7 +285,9 @@ async def test_waiting_for_an_answer(tmp_path: Path, toolrest_home: Path) -> Non
     mark: list[str] = []
     store = PendingStore(str(toolrest_home))
     settings = {"approvals.wait_sec": 100}
-    async with Toolrest(tmp_path, tools=[acting(mark)], on_ask="defer", settings=settings) as rest:
+    async with Toolrest(
+        tmp_path, tools=[acting(mark)], on_ask="defer", settings=settings, home=toolrest_home
+    ) as rest:
         call = asyncio.create_task(rest.call("act", {"text": "x"}))
         while not store.listed():
             await asyncio.sleep(0.01)
@@ -284,7 +300,7 @@ async def test_a_model_cannot_fill_the_disk_with_questions(
     tmp_path: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolrest.gate.approval.pending_store._MOST_OPEN", 3)
-    async with Toolrest(tmp_path, tools=[acting([])], on_ask="defer") as rest:
+    async with Toolrest(tmp_path, tools=[acting([])], on_ask="defer", home=toolrest_home) as rest:
         outputs = [await rest.call("act", {"text": str(number)}) for number in range(5)]
         long = await rest.call("act", {"text": "x" * (1 << 20)})
         assert len(rest.pending) == 3

@@ -54,7 +54,7 @@ async def test_what_a_tool_raises_has_its_kind(tmp_path: Path, error: Exception,
 async def test_what_the_gate_says_no_to_has_its_kind(tmp_path: Path) -> None:
     started = asyncio.Event()
 
-    @tool
+    @tool(mutating=True)
     def unknown() -> str:
         """Anything may happen."""
         return "ran"

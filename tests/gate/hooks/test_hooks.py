@@ -306,7 +306,7 @@ async def test_every_tool_is_seen_before_and_after(tmp_path: Path, script: Scrip
     }
     hooks = {"PreToolUse": [hook(pre)], "PostToolUse": [hook(post)]}
     async with Toolrest(
-        tmp_path, tools=[echo, outward], settings={"hooks": hooks}, on_ask="allow"
+        tmp_path, tools=[echo, outward, "all"], settings={"hooks": hooks}, on_ask="allow"
     ) as rest:
         names = [tool.name for tool in rest.tools]
         called = [name for name in names if name in made]
@@ -610,7 +610,8 @@ def test_settings_that_would_guard_nothing_are_errors(tmp_path: Path) -> None:
 async def test_hooks_are_in_the_audit_log(
     tmp_path: Path, script: Script, toolrest_home: Path
 ) -> None:
-    await call_with(tmp_path, {"PreToolUse": [hook(script("sys.exit(2)"))]})
+    rows = {"PreToolUse": [hook(script("sys.exit(2)"))]}
+    await call_with(tmp_path, rows, home=toolrest_home)
     (log,) = (toolrest_home / "audit").glob("*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     (told,) = [line for line in lines if line.get("type") == "hook"]

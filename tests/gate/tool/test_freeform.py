@@ -114,7 +114,7 @@ async def test_a_bad_definition_is_set_aside_when_tools_are_offered(
     def remote(**values: Any) -> str:
         return str(values)
 
-    async with Toolrest(tmp_path, tools=[bad, remote]) as rest:
+    async with Toolrest(tmp_path, tools=[bad, remote, "files"]) as rest:
         specs = rest.specs(wire)
         assert specs
         assert not {spec.get("name") for spec in specs} & {"freeform", "remote"}

@@ -275,7 +275,7 @@ async def test_the_size_limit_counts(work: Path) -> None:
 
 def test_who_is_offered_what(work: Path) -> None:
     def names(**options: Any) -> set[str]:
-        offered = {tool.name for tool in Toolrest(work, **options).tools}
+        offered = {tool.name for tool in Toolrest(work, tools=["all"], **options).tools}
         return offered & {"apply_patch", "edit_file", "write_file"}
 
     assert names() == {"apply_patch"}

@@ -49,7 +49,13 @@ def parsed(output: ToolOutput) -> dict[str, Any]:
 def rest_in(folder: Path, **settings: Any) -> Toolrest:
     keys = {"tools.shell_type": settings.pop("shell", "unified_exec")}
     keys |= settings.pop("settings", {})
-    return Toolrest(workspace=folder, settings=keys, **settings)
+    return Toolrest(
+        workspace=folder,
+        tools=["all"],
+        settings=keys,
+        home=os.environ["TOOLREST_HOME"],
+        **settings,
+    )
 
 
 def time_passes(rest: Toolrest, clock: Clock, text: str, seconds: float) -> None:
@@ -595,7 +601,7 @@ async def test_what_a_session_still_runs_at_its_end_is_told(tmp_path: Path) -> N
 
 async def test_descriptions_tell_the_truth_about_this_session(tmp_path: Path) -> None:
     def words(**settings: Any) -> str:
-        tools = Toolrest(workspace=tmp_path, **settings).tools
+        tools = Toolrest(workspace=tmp_path, tools=["all"], **settings).tools
         return next(tool.description for tool in tools if tool.name == "exec_command")
 
     assert str(tmp_path) in words()

@@ -192,10 +192,12 @@ async def test_the_list_of_hosts_binds_the_service(tmp_path: Path, service: Serv
 
 
 async def test_hosted_on_responses_and_a_function_elsewhere(tmp_path: Path) -> None:
-    async with Toolrest(tmp_path) as rest:
+    async with Toolrest(tmp_path, tools=["all"]) as rest:
         assert "web_search" not in json.dumps(rest.specs("responses"))
     for mode, live in (("live", True), ("cached", False)):
-        async with Toolrest(tmp_path, settings={"web_search": mode}, model="gpt-5.1") as rest:
+        async with Toolrest(
+            tmp_path, tools=["web"], settings={"web_search": mode}, model="gpt-5.1"
+        ) as rest:
             hosted = {"type": "web_search", "external_web_access": live}
             assert hosted in rest.specs("responses")
             [chat] = [
@@ -210,10 +212,10 @@ async def test_hosted_on_responses_and_a_function_elsewhere(tmp_path: Path) -> N
         {"tools.web_search": True},
         {"tool_config.tools_web_search_request": True},
     ):
-        async with Toolrest(tmp_path, settings=given) as rest:
+        async with Toolrest(tmp_path, tools=["web"], settings=given) as rest:
             assert "web_search" in [tool.name for tool in rest.tools]
     off = {"tools.tools_web_search_request": True, "web_search": "disabled"}
-    async with Toolrest(tmp_path, settings=off) as rest:
+    async with Toolrest(tmp_path, tools=["web"], settings=off) as rest:
         assert "web_search" not in [tool.name for tool in rest.tools]
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 from toolrest.events import Event
 from toolrest.items import JSONObject
 
-TurnStatus: TypeAlias = Literal["completed", "failed", "interrupted", "budget"]
+TurnStatus: TypeAlias = Literal["completed", "pending", "failed", "interrupted", "budget"]
 
 
 class UserMessage(Event, kw_only=True):

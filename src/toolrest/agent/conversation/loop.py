@@ -20,8 +20,8 @@ from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.turn import Turn
     from toolrest.agent.conversation.usage import Budget
-    from toolrest.agent.turn import Turn
 
 ABORTED = """\
 <turn_aborted>
@@ -85,6 +85,8 @@ class Loop:
             sampled = await self._sample()
             self.text = sampled.text or self.text
             self._check_failure()
+            if session.held:
+                return TurnEnd("pending", "pending", text=self.text)
             if not (sampled.follow_up or session.has_pending or await self._hook_wants_more()):
                 return TurnEnd(text=self.text)
             if session.is_full():

@@ -37,8 +37,8 @@ from toolrest.wire.model import (
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.agent.conversation.turn import Turn
     from toolrest.agent.conversation.usage import Budget
-    from toolrest.agent.turn import Turn
     from toolrest.gate.call.turn import RunningCall
     from toolrest.gate.output.redact import StreamRedactor
     from toolrest.wire.model import ModelEvent, ModelRequest
@@ -229,6 +229,9 @@ class ModelRequestRun:
             self.session.record(output_item(call.item, call.refusal))
         else:
             output = await call.running.output()
+            held = self.session.held
+            if held is not None and held.keeps(call.item, output):
+                return
             item = encode([Answered(call.running.item, output)])[0]
             # Only the Anthropic wire sends `failed`.
             self.session.record(item | {"failed": True} if output.failed else item)

@@ -151,6 +151,8 @@ class Opening(Struct):
     docs: ProjectDocs
     skills: str = ""
     """The index of the skills."""
+    only_own: bool = False
+    """The model has no built-in tools, so it need not know the sandbox and the folder."""
 
     def items(self) -> list[JSONObject]:
         """All opening items, in order."""
@@ -167,9 +169,12 @@ class Opening(Struct):
 
     def _texts(self) -> Iterator[tuple[str, str]]:
         settings = self.config.value
-        yield "developer", self.permissions()
+        if not self.only_own:
+            yield "developer", self.permissions()
         if settings.developer_instructions:
             yield "developer", settings.developer_instructions
+        if self.only_own:
+            return
         if self.skills:
             yield "developer", self.skills
         docs = agents_text(self.config.home, self.files, self.docs)

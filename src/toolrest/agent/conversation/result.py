@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from toolrest.agent.conversation.events import TurnStatus
 from toolrest.answer import Answer
+from toolrest.errors import ToolrestError
 from toolrest.events import Event, ToolCallDecision, ToolCallEnd
 from toolrest.items import JSONObject
 from toolrest.wire.model import Usage
+
+if TYPE_CHECKING:
+    # At run time a plain TypeVar does.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from toolrest.gate.approval.pending import PendingApproval
+
+    Output = TypeVarWithDefault("Output", default=Any)
+else:
+    Output = TypeVar("Output")
 
 
 class TurnEnd(Struct):
@@ -23,7 +34,7 @@ class TurnEnd(Struct):
     text: str | None = None
 
 
-class TurnResult(Struct):
+class TurnResult(Struct, Generic[Output]):
     """The result of a turn; `text` is the model's last message, whatever the status.
 
     `usage` counts the whole thread, `turns` (requests to the model) and `tool_calls` this turn.
@@ -37,6 +48,19 @@ class TurnResult(Struct):
     denials: list[JSONObject] = field(default_factory=list)
     turns: int = 0
     tool_calls: int = 0
+    pending: list[PendingApproval] = field(default_factory=list)
+    """The approvals that a turn with the status `pending` waits for."""
+    session_id: str = ""
+    """The session's id, for resuming it."""
+    _output: Any = None
+
+    @property
+    def output(self) -> Output:
+        """The answer as `output_type`; ToolrestError while an approval is pending."""
+        if self.status != "completed":
+            raise ToolrestError(f"the turn has no output: it is {self.status} ({self.reason})")
+        output: Output = self._output
+        return output
 
 
 class SessionHooks(Protocol):

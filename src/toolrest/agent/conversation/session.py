@@ -32,8 +32,10 @@ from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Model, ModelRequest, Usage
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.held_calls import HeldCalls
     from toolrest.agent.rest import Toolrest
     from toolrest.agent.subagents.subagents import SubAgents
+    from toolrest.gate.approval.pending import PendingApproval
     from toolrest.gate.output.redact import Redactor
 
 Prompt: TypeAlias = "str | Sequence[JSONObject]"
@@ -57,7 +59,7 @@ class AgentSession:
         result = await agent.run("fix the failing test")
     ```
 
-    It owns the Toolrest and the model that it is given, and closes them.
+    It owns the Toolrest and (with `owns_model`) the model that it is given, and closes them.
     """
 
     def __init__(
@@ -72,15 +74,19 @@ class AgentSession:
         instructions: str | None = None,
         hooks: SessionHooks | None = None,
         agents: SubAgents | None = None,
+        owns_model: bool = True,
     ) -> None:
         self.rest = rest
         self.model = model
         self.journal = journal if journal is not None else NoJournal()
         self.history = History(history)
         self.opening = opening if opening is not None else opening_for(rest)
-        self.instructions = instructions or base_instructions(rest.settings)
+        if instructions is None:
+            instructions = base_instructions(rest.settings)
+        self.instructions = instructions
         self.hooks = hooks
         self.agents = agents
+        self._owns_model = owns_model
         self.accounting = Accounting(
             rest.settings.model_context_window or model.context_window,
             rest.settings.model_auto_compact_token_limit,
@@ -92,6 +98,8 @@ class AgentSession:
 
             rest.sample_with(sampler(self))
         self.warnings: list[str] = []
+        self.held: HeldCalls | None = None
+        """Calls that wait for an approval; None where a model is told about it instead."""
         self.server_has_answered = False  # whether the model's server has ever answered
         self._pending: deque[JSONObject] = deque()
         self._task: asyncio.Task[TurnEnd] | None = None
@@ -114,7 +122,8 @@ class AgentSession:
             if self.agents is not None:
                 await self.agents.aclose()
             await self.rest.aclose()
-            await self.model.aclose()
+            if self._owns_model:
+                await self.model.aclose()
         finally:
             self.journal.close()
 
@@ -241,6 +250,11 @@ class AgentSession:
             budget.tool_calls,
         )  # fmt: skip
 
+    def pending_result(self, pending: list[PendingApproval]) -> TurnResult:
+        """The result of a turn that still waits for these approvals."""
+        total, own = self.accounting.total, self.thread_id
+        return TurnResult("pending", "pending", None, None, total, pending=pending, session_id=own)
+
     # For the loop
 
     @property
@@ -278,6 +292,8 @@ class AgentSession:
 
     def close_open_calls(self) -> None:
         """Record an output for calls that a crash interrupted. None of them is run again."""
+        if self.held is not None:
+            self.held.skip()
         for call in self.history.open_calls():
             self.record(output_item(call, INTERRUPTED))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from toolrest import events
 from toolrest.agent.mcp.setup import McpServers, mcp_servers
 from toolrest.agent.path_policy import network_of, path_policy
 from toolrest.agent.setup.hooks import session_hooks
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     from toolrest.tools.shell.command_tool import SandboxDescription
     from toolrest.tools.web.web_search import SearchOptions
     from toolrest.tools.web.webfetch import WebOptions
+
+
+_log = logging.getLogger("toolrest")
 
 
 class SessionParts(Struct):
@@ -84,11 +89,12 @@ def assemble(
     environ: Mapping[str, str],
     parent: Services | None = None,
     on_question: OnQuestion | None = None,
+    named: Collection[str] = (),
 ) -> SessionParts:
     """Build a session. Nothing is written to disk before the first call needs it.
 
     A sub-agent's session shares its parent's MCP servers, session grants, count of commands and
-    taint.
+    taint. Built-in tools that are `named` are there whatever the settings say.
     """
     settings = config.value
     spill = Spill(config.home, session_id)
@@ -134,6 +140,7 @@ def assemble(
         skills=lambda: skills.skills,
         has_skills=bool(skills.places),
         answers=services.questions is not None,
+        named=named,
     )
     gate = Gate(
         services,
@@ -265,6 +272,17 @@ def _listeners(config: Config, session_id: str, files: PathPolicy, bus: Bus) -> 
             "approval_policy": config.value.approval_policy,
             "sandbox_mode": config.value.sandbox_mode,
         },
+        warn=None if _must_record(config) else lambda text: _warn(bus, text),
     )
     bus.subscribe(audit.on_event)
     return audit
+
+
+def _must_record(config: Config) -> bool:
+    """Whether a call that the audit log cannot record does not run."""
+    return config.value.audit.required or config.value.tool_security.audit_log_path is not None
+
+
+def _warn(bus: Bus, text: str) -> None:
+    _log.warning(text)
+    bus.emit(events.Warning(message=text))

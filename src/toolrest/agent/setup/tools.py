@@ -82,7 +82,7 @@ def add_user_tools(rest: Toolrest) -> list[str]:
     problems: list[str] = []
     for found in (*_from_entry_points(problems), *_from_files(rest.config.home, problems)):
         try:
-            rest.add_tool(found)
+            rest.add_tool(found, approved=False)
         except ToolDefinitionError as error:
             problems.append(f"tool {found.name} is left out: {error}")
     rest.check_tool_names()

@@ -14,7 +14,7 @@ from toolrest.agent.subagents.roles import Role, narrowed, roles
 from toolrest.agent.subagents.subagents import ChildAgent, SubAgents
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
 from toolrest.running.tally import CommandCount
-from toolrest.tools.catalog import built_in
+from toolrest.tools.catalog import built_in, switched_on
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
@@ -62,8 +62,9 @@ def delegate(
 def offer(rest: Toolrest) -> None:
     """Offer models the tools for sub-agents."""
     known = {name: role.description for name, role in roles(rest.settings).items()}
-    for tool in built_in(structs.replace(rest.parts, roles=known), "agents"):
-        rest.add_tool(tool, override=True)
+    tools = built_in(structs.replace(rest.parts, roles=known), "agents")
+    for tool in switched_on(tools, rest.settings.tools):
+        rest.gate.registry.add(tool, override=True)
 
 
 def _budget(role: Role) -> Budget:
@@ -94,7 +95,7 @@ def _session(
     asked.silent = parent.gate.services.approvals.silent or asked.silent
     for tool in parent.tools:
         if tool.group in ("user", "mcp"):
-            rest.add_tool(tool)
+            rest.add_tool(tool, approved=tool in parent.gate.registry.approved)
     agents = delegate(rest, make_model, environ=environ, depth=depth, path=child.path)
     texts = [base_instructions(config.value), child.role.instructions or ""]
     return AgentSession(

@@ -200,9 +200,10 @@ def _session(config: Config, cage: Cage) -> Toolrest:
         cage.touched.add("critical")
         return "ran"
 
-    return Toolrest(
-        cage.work, config=config, tools=[canary_undeclared, canary_critical], on_ask="deny"
-    )
+    rest = Toolrest(cage.work, config=config, on_ask="deny")
+    for canary in (canary_undeclared, canary_critical):
+        rest.add_tool(canary, approved=False)
+    return rest
 
 
 async def _send(rest: Toolrest, cage: Cage, canary: Canary, config: Config) -> Result:

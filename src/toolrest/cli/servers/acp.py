@@ -19,10 +19,7 @@ from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.serve.acp import EditorAgent, SessionRequest
-
-
-_LONGEST_LINE = 50 * 1024 * 1024
+    from toolrest.serve.acp import SessionRequest
 
 
 @click.command("acp")
@@ -37,6 +34,7 @@ def command(choices: Choices) -> None:
     Zed: "agent_servers": {"Toolrest": {"command": "toolrest", "args": ["acp"]}}
     """
     from toolrest.serve.acp import EditorAgent
+    from toolrest.serve.stdio import editor_over_stdio
 
     def open_session(opening: SessionRequest) -> AgentSession:
         return _open(choices, opening)
@@ -44,7 +42,7 @@ def command(choices: Choices) -> None:
     for number, name in ((0, "input"), (1, "output")):
         if not _can_talk(number):
             raise click.UsageError(f"standard {name} is no pipe or terminal: an editor starts this")
-    asyncio.run(_run(EditorAgent(open_session)))
+    asyncio.run(editor_over_stdio(EditorAgent(open_session)))
 
 
 def _can_talk(descriptor: int) -> bool:
@@ -86,31 +84,3 @@ def _chosen(opening: SessionRequest) -> dict[str, Any]:
             raise ConfigError(f"the MCP server {server.name} is of an unknown kind: {kind}")
         chosen[format_key(("mcp_servers", server.name))] = row
     return chosen
-
-
-async def _run(agent: EditorAgent) -> None:
-    from acp import run_agent
-
-    reader, writer = await _protocol_streams()
-    try:
-        await run_agent(agent, writer, reader)  # type: ignore[arg-type]
-    finally:
-        await agent.aclose()
-        writer.close()
-
-
-async def _protocol_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Standard input and output for the protocol alone.
-
-    What a tool prints goes to standard error, and what reads standard input finds it empty.
-    """
-    loop = asyncio.get_running_loop()
-    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    reader = asyncio.StreamReader(limit=_LONGEST_LINE)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
-    return reader, asyncio.StreamWriter(transport, protocol, None, loop)

@@ -42,9 +42,10 @@ def command(choices: Choices, address: str | None) -> None:
     if config.warnings:
         print_warnings(config)
     from toolrest.serve.server import ToolServer
+    from toolrest.serve.stdio import tools_over_stdio
 
     tools = ToolServer(config, config.workspace or ".", _open)
-    asyncio.run(_stdio(tools) if address is None else _http(tools, config, address))
+    asyncio.run(tools_over_stdio(tools) if address is None else _http(tools, config, address))
 
 
 def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
@@ -52,17 +53,6 @@ def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
     for problem in add_user_tools(rest):
         click.echo(f"toolrest: {problem}", err=True)
     return rest
-
-
-async def _stdio(tools: ToolServer) -> None:
-    from mcp.server.stdio import stdio_server
-
-    server = tools.server()
-    try:
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
-    finally:
-        await tools.aclose()
 
 
 async def _http(tools: ToolServer, config: Config, text: str) -> None:

@@ -20,6 +20,7 @@ from toolrest.config.schema.security import (
 from toolrest.config.schema.table import Table
 from toolrest.config.schema.tools import (
     AgentSettings,
+    AuditSettings,
     CheckpointSettings,
     Otel,
     SearchSettings,
@@ -98,6 +99,7 @@ class Settings(Table):
     max_calls_per_session: Count | None = None
     tools: Tools = Tools()
     tool_security: ToolSecurity = ToolSecurity()
+    audit: AuditSettings = AuditSettings()
     user_input: UserInput = UserInput()
     hooks: HookSettings = HookSettings()
     notify: Texts = ()

@@ -54,6 +54,12 @@ class ToolSecurity(Table):
     audit_log_path: Text | None = None
 
 
+class AuditSettings(Table):
+    """`[audit]`: whether a call that the audit log cannot record is not run."""
+
+    required: bool = False
+
+
 class UserInput(Table):
     """`[user_input]`: answers to a model's questions, by id (or glob), where no user can answer."""
 

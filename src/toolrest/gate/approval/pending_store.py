@@ -50,9 +50,9 @@ class PendingStore(Struct):
     # Asking
 
     def add(
-        self, request: ApprovalRequest, around: ApprovalScope, seconds: float
+        self, request: ApprovalRequest, around: ApprovalScope, seconds: float, reuse: bool = True
     ) -> PendingApproval:
-        """Store a request; one with the same pin that still waits is not stored twice."""
+        """Store a request; with `reuse`, one with the same pin that still waits is taken."""
         pin, exact = around.pin(request), request.exact
         if exact is None:
             raise PendingError("an approval request that is not about a call cannot wait")
@@ -60,7 +60,7 @@ class PendingStore(Struct):
             raise PendingError("a call with arguments this long cannot wait for an answer")
         open_ones = [p for p in self.listed() if self.state(p) in ("waiting", "answered")]
         for known in open_ones:
-            if known.pin == pin:
+            if reuse and known.pin == pin:
                 return known
         if len(open_ones) >= _MOST_OPEN:
             raise PendingError(
@@ -258,11 +258,15 @@ class FileApprovals(Struct):
     bus: Bus
     wait: float = 0.0
     expire: float = 86_400.0
+    reuses: bool = True
+    """Whether the same call, made again, waits for the same approval."""
 
     async def ask(self, request: ApprovalRequest) -> Review:
         """The answer, if one comes in time; this call uses it up. Otherwise Rejected."""
         try:
-            pending = await asyncio.to_thread(self.store.add, request, self.around, self.expire)
+            pending = await asyncio.to_thread(
+                self.store.add, request, self.around, self.expire, self.reuses
+            )
             review = await self._answer(pending, request)
             if review is not None:
                 await asyncio.to_thread(self.store.take, pending)

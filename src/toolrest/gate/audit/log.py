@@ -49,7 +49,8 @@ class AuditLog:
     chain. Otherwise each session has a file of its own.
 
     A folder inside a writable root is refused, except under `home` (`$TOOLREST_HOME`), which
-    the path policy keeps from every tool. `facts` go into the first line.
+    the path policy keeps from every tool. `facts` go into the first line. With `warn` a line that
+    cannot be written does not stop its call; `warn` gets the reason, once.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class AuditLog:
         home: str | os.PathLike[str] | None = None,
         writable_roots: Iterable[str | os.PathLike[str]] = (),
         facts: Mapping[str, Any] | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._folder = _absolute(folder)
         self._home = None if home is None else _absolute(home)
@@ -68,6 +70,8 @@ class AuditLog:
         self._shared = file
         self._stem = _UNSAFE.sub("_", session_id)[:100].lstrip(".") or "session"
         self._facts = dict(facts or {})
+        self._warn = warn
+        self._warned = False
         self._lock, self._disk = Lock(), Lock()
         self._log = self._head = -1
         self._count = 0
@@ -101,7 +105,7 @@ class AuditLog:
         The line then survives the death of this process; `sync` makes it survive the machine's.
         An allowed call that only reads is written together with its result: half the writing, and
         a read without a result needs no line. AuditError means that the line could not be
-        written, and that the call must not start.
+        written, and that the call must not start; with `warn` it is not raised.
         """
         record = _RECORDS.get(type(event))
         if record is None:
@@ -109,7 +113,14 @@ class AuditLog:
         wait = (
             type(event) is ToolCallDecision and event.verdict == Answer.ALLOW and not event.mutating
         )
-        self._append(record(event), wait=wait)
+        try:
+            self._append(record(event), wait=wait)
+        except AuditError as error:
+            if self._warn is None:
+                raise
+            if not self._warned:
+                self._warned = True
+                self._warn(f"{error}; calls run without a record")
 
     def sync(self) -> None:
         """Put every line on disk. It may take milliseconds: call it off the event loop."""

@@ -39,6 +39,8 @@ def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:
         decision = call.tool.decide(call.args, call.effects, call.ctx)
     if decision is None:
         decision = gate.decider.decide(call.effects, call.risk)
+        if decision.verdict == Answer.ASK and _was_passed(gate, call):
+            decision = Decision(Answer.ALLOW, "host.tool")
     overrides = gate.decider.overrides
     if overrides is not None and decision.verdict != Answer.DENY:
         server = call.tool.mcp[0] if call.tool.mcp else None
@@ -48,6 +50,12 @@ def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:
     return (
         _recalled(gate, call, decision, fingerprint) if decision.verdict == Answer.ASK else decision
     )
+
+
+def _was_passed(gate: Gate, call: ResolvedCall) -> bool:
+    """Whether the host program passed this tool, which approves what declares no effects."""
+    tool = call.tool
+    return tool in gate.registry.approved and tool.undeclared and gate.decider.mode != "strict"
 
 
 def _overridden(decision: Decision, override: OverrideMatch, mode: str) -> Decision:

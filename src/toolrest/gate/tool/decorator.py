@@ -56,7 +56,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `reads`, `writes` and `connects` name the parameters that hold paths or URLs. `effects` is an
     `Effects` value or a function of the arguments that returns one. `mutating=False` means that a
     call touches nothing, `parallel=` overrides the schedule. Declarations add up. A tool that
-    declares none of these, or only `mutating=True`, runs alone and asks. `parameters` is a JSON
+    declares none of these runs alone; passing it in `tools=` approves it. With `mutating=True`
+    alone it asks before every call. `parameters` is a JSON
     Schema that replaces the signature; `grammar` or `input_format="freeform"` make it take raw
     text, which a grammar limits to 64 KiB (8 KiB when it is ambiguous).
     """
@@ -69,14 +70,16 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def as_tool(value: Any) -> Tool:
-    """The Tool of a user's value: a Tool, a Tool subclass or a plain typed function."""
+    """The Tool of a user's value: a Tool, a Tool subclass, a typed function or an agent."""
     if isinstance(value, Tool):
         return value
     if isinstance(value, type) and issubclass(value, Tool):
         return value()
+    if hasattr(value, "as_tool"):
+        return as_tool(value.as_tool())
     if callable(value):
         made: Tool = tool(value)
         return made
     raise ToolDefinitionError(
-        f"tools must be functions or Tool objects, not {type(value).__name__}: {value!r}"
+        f"tools must be functions, agents or Tool objects, not {type(value).__name__}: {value!r}"
     )

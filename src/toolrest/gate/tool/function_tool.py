@@ -88,6 +88,11 @@ class FunctionTool(Tool):
         """Call the function directly, without the gate."""
         return self.function(*args, **kwargs)
 
+    @property
+    def deps(self) -> Any:
+        """The type of `ctx.deps` that its function takes; Any when it names none."""
+        return self._signature.deps
+
     @cached_property
     def _docs(self) -> tuple[str, dict[str, str]]:
         return _read_docstring(inspect.getdoc(self.function) or "")
@@ -253,6 +258,7 @@ class _Signature:
     ) -> None:
         self.tool = name
         self.context: str | None = None
+        self.deps: Any = Any
         self.fields: list[inspect.Parameter] = []
         self.defaults: dict[str, Any] = {}
         self._spreads = False
@@ -275,8 +281,9 @@ class _Signature:
                 f"tool {self.tool}: parameter `{parameter.name}` cannot be given by name; "
                 "models name every argument"
             )
-        elif parameter.annotation is Context:
+        elif Context in (parameter.annotation, typing.get_origin(parameter.annotation)):
             self.context = parameter.name
+            self.deps = next(iter(typing.get_args(parameter.annotation)), Any)
         elif parameter.annotation is parameter.empty:
             raise ToolDefinitionError(
                 f"tool {self.tool}: parameter `{parameter.name}` has no type hint, "

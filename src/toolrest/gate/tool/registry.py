@@ -49,6 +49,10 @@ class Registry:
         self._found: dict[str, Tool] = {}
         self._set_aside: dict[str, str] = {}
         self.quarantined: dict[str, str] = {}
+        self.offers: Callable[[Tool], bool] = _everything
+        """Whether a tool that is offered by itself is offered in this session."""
+        self.approved: set[Tool] = set()
+        """Tools that the host program passed; without declared effects they are not asked about."""
         self.version = 0
         """Changes whenever what is offered may have changed."""
         self.explain: Callable[[str], str | None] = _no_reason
@@ -156,7 +160,11 @@ class Registry:
 
     def listed(self) -> list[Tool]:
         """The offered tools: groups in their fixed order, by name inside a group."""
-        offered = (self._real(key) for key, tool in list(self._tools.items()) if tool.offered)
+        offered = (
+            self._real(key)
+            for key, tool in list(self._tools.items())
+            if tool.offered and self.offers(tool)
+        )
         return sorted(offered, key=lambda t: (GROUPS.index(t.group), t.name))
 
     def known(self) -> list[Tool]:
@@ -173,6 +181,15 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self._tools)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a tool has this name or alias; loads none."""
+        return name in self._tools or name in self._aliases
+
+
+def _everything(_tool: Tool) -> bool:
+    """Offer every tool."""
+    return True
 
 
 def _no_reason(_name: str) -> None:

@@ -238,7 +238,7 @@ class HiddenList:
         homes: Sequence[str],
         roots: Sequence[str],
         globs: Sequence[str] = (),
-        toolrest_home: str | None = None,
+        toolrest_homes: Sequence[str] = (),
         exceptions: Sequence[str] = (),
         unhidden: Unhidden | None = None,
         env: Mapping[str, str] | None = None,
@@ -246,8 +246,9 @@ class HiddenList:
         self._unhidden = unhidden or Unhidden()
         places = _places(homes, roots, os.environ if env is None else env)
         labels = {path: label for path, label in places if not self._unhidden.covers(fold(path))}
-        for form in both_forms(toolrest_home) if toolrest_home else ():
-            labels[form] = ("toolrest", "$TOOLREST_HOME")
+        for home in toolrest_homes:
+            for form in both_forms(home):
+                labels[form] = ("toolrest", "$TOOLREST_HOME")
         self.fixed: tuple[str, ...] = tuple(labels)
         self._labels = {fold(path): Hit(*label) for path, label in labels.items()}
         self._prefixes = prefixes(self._labels)

@@ -69,7 +69,8 @@ class PathRules:
         self.cwd = self.workspace if cwd is None else _rooted(cwd, self.workspace)
         self.mode: SandboxMode = mode
         self.max_file_size = max_file_size
-        self.toolrest_home = _rooted(toolrest_home or _default_home(users))
+        users_own = _rooted(_default_home(users))
+        self.toolrest_home = users_own if toolrest_home is None else _rooted(toolrest_home)
         self._approved = approved
         granted = unique((self.workspace, *(_rooted(r, self.workspace) for r in writable_roots)))
         self.tool_roots = granted
@@ -90,7 +91,7 @@ class PathRules:
             homes=users,
             roots=granted,
             globs=hidden,
-            toolrest_home=self.toolrest_home,
+            toolrest_homes=(self.toolrest_home, users_own),
             exceptions=self.exceptions,
             unhidden=unhidden,
         )
@@ -103,7 +104,7 @@ class PathRules:
             unhidden=unhidden,
         )
         self._granted = prefixes(granted)
-        self._own = prefixes([fold(self.toolrest_home)])
+        self._own = prefixes(map(fold, (self.toolrest_home, users_own)))
         hidden_folders = prefixes(self._hidden.fixed)
         self.shown = (
             *self.exceptions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from toolrest.config.schema.model_limits import ModelInfo, model_info
 from toolrest.items import JSONObject, Wire
@@ -16,6 +16,7 @@ from toolrest.wire.apis.anthropic_messages import (
 )
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat import schemas_of
+from toolrest.wire.apis.output_format import schema_in_words
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.items.history_bytes import EncodedHistory, Rendered
 from toolrest.wire.items.json_text import dumps
@@ -68,7 +69,7 @@ class AnthropicModel(HttpModel):
         leading, texts = leading_texts(request.items)
         history = self._history.render(request.items[leading:])
         if request.output_schema is not None:
-            texts = [*texts, _schema_text(request.output_schema)]
+            texts = [*texts, schema_in_words(request.output_schema)]
         system = "\n\n".join(filter(None, [request.instructions, *texts]))
         thinking = self._thinking(request)
         tools = self.tools_json(request.tools) if request.tools else None
@@ -148,10 +149,3 @@ def _choice(request: ModelRequest) -> JSONObject:
     if not request.parallel_tool_calls and choice["type"] != "none":
         choice["disable_parallel_tool_use"] = True
     return choice
-
-
-def _schema_text(schema: Any) -> str:
-    return (
-        "Your final message must be one JSON document that matches this JSON Schema, with nothing "
-        f"around it:\n{dumps(schema)}"
-    )

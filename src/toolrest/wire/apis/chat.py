@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages
 from toolrest.wire.apis.chat_stream import ChatParser
+from toolrest.wire.apis.output_format import json_schema_format, schema_in_words
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.parts import leading_texts, speaks
@@ -42,6 +43,8 @@ class ChatModel(HttpModel):
         profile = self.provider.profile
         count, texts = leading_texts(request.items)
         history = self._history.render(request.items[count:])
+        if request.output_schema is not None and not profile.json_schema:
+            texts = [*texts, schema_in_words(request.output_schema)]
         system = "\n\n".join(filter(None, [request.instructions, *texts]))
         role = "developer" if profile.developer_role else "system"
         first = [{"role": role, "content": system}] if system else []
@@ -80,8 +83,7 @@ class ChatModel(HttpModel):
 def _format(request: ModelRequest) -> JSONObject | None:
     if request.output_schema is None:
         return None
-    schema = {"name": "toolrest_output_schema", "strict": True, "schema": request.output_schema}
-    return {"type": "json_schema", "json_schema": schema}
+    return {"type": "json_schema", "json_schema": json_schema_format(request.output_schema)}
 
 
 def schemas_of(tools: Sequence[JSONObject]) -> dict[str, Mapping[str, Any]]:

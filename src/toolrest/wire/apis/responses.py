@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from toolrest.items import JSONObject, Wire
+from toolrest.wire.apis.output_format import json_schema_format
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.history_bytes import EncodedHistory
@@ -168,12 +169,7 @@ def _text(request: ModelRequest) -> JSONObject | None:
     if request.verbosity:
         text["verbosity"] = request.verbosity
     if request.output_schema is not None:
-        text["format"] = {
-            "type": "json_schema",
-            "strict": True,
-            "schema": request.output_schema,
-            "name": "toolrest_output_schema",
-        }
+        text["format"] = {"type": "json_schema", **json_schema_format(request.output_schema)}
     return text or None
 
 

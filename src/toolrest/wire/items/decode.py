@@ -54,13 +54,13 @@ def calls_in(reply: object) -> list[CallItem]:
 
 
 def _calls(value: object, *, chat: bool, depth: int) -> Iterator[CallItem]:
-    value = _plain(value)
+    value = plain(value)
     if isinstance(value, _ITEMS):
         yield value
     elif isinstance(value, Mapping):
         yield from _calls_in_object(value, chat=chat, depth=depth)
     elif isinstance(value, list | tuple) and depth < _MAX_NESTING:
-        parts = [_plain(part) for part in value]
+        parts = [plain(part) for part in value]
         chat = chat or any(map(_is_chat_call, parts))
         for part in parts:
             yield from _calls(part, chat=chat, depth=depth + 1)
@@ -85,10 +85,10 @@ def _calls_in_object(value: Object, *, chat: bool, depth: int) -> Iterator[CallI
 
 
 def _calls_in_message(value: Object, depth: int) -> Iterator[CallItem]:
-    if value.get("type") is None and isinstance(_plain(value.get("output")), list | tuple):
+    if value.get("type") is None and isinstance(plain(value.get("output")), list | tuple):
         yield from _calls(value["output"], chat=False, depth=depth)
         return
-    choices = _plain(value.get("choices"))
+    choices = plain(value.get("choices"))
     if isinstance(choices, list | tuple):
         found = (list(_choice(choice)) for choice in choices)
         yield from next(filter(None, found), [])
@@ -96,8 +96,8 @@ def _calls_in_message(value: Object, depth: int) -> Iterator[CallItem]:
     if value.get("type") not in (None, "message") or value.get("role") not in (None, "assistant"):
         return
     yield from _tool_calls(value)
-    content = _plain(value.get("content"))
-    for block in map(_plain, content if isinstance(content, list | tuple) else ()):
+    content = plain(value.get("content"))
+    for block in map(plain, content if isinstance(content, list | tuple) else ()):
         if isinstance(block, Mapping) and block.get("type") == "tool_use":
             yield _tool_use(block)
 
@@ -109,11 +109,11 @@ def _choice(choice: object) -> Iterator[CallItem]:
 
 
 def _tool_calls(message: Object) -> Iterator[CallItem]:
-    listed = _plain(message.get("tool_calls"))
-    for entry in map(_plain, listed if isinstance(listed, list | tuple) else ()):
+    listed = plain(message.get("tool_calls"))
+    for entry in map(plain, listed if isinstance(listed, list | tuple) else ()):
         if isinstance(entry, Mapping):
             yield _chat_call(entry)
-    legacy = _plain(message.get("function_call"))
+    legacy = plain(message.get("function_call"))
     if isinstance(legacy, Mapping):
         yield _chat_call({"type": "function", "function": legacy})
 
@@ -137,7 +137,7 @@ def _responses_item(kind: str, value: Object) -> Iterator[CallItem]:
 def _local_shell(value: Object, wire: Wire) -> CallItem:
     key = "call_id" if value.get("call_id") and isinstance(value["call_id"], str) else "id"
     call_id, bad_id = _string(value, key, _MAX_ID)
-    action = _plain(value.get("action"))
+    action = plain(value.get("action"))
     if not call_id:
         problem = str(MissingLocalShellCallId())
     elif bad_id:
@@ -181,7 +181,7 @@ def _is_chat_call(value: object) -> bool:
         return False
     kind = value.get("type")
     if kind is None:
-        return isinstance(_plain(value.get("function")), Mapping)
+        return isinstance(plain(value.get("function")), Mapping)
     return isinstance(kind, str) and kind in _CHAT
 
 
@@ -250,7 +250,7 @@ def _head(
 def _function_call(head: _Head, body: Object, key: str = "arguments") -> CallItem:
     if head.problem:
         return head.malformed(head.problem)
-    arguments = _plain(body.get(key))
+    arguments = plain(body.get(key))
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         arguments = "{}"
     elif not isinstance(arguments, str | Mapping):
@@ -276,7 +276,7 @@ def _custom_call(head: _Head, body: Object) -> CallItem:
     return CustomToolCall(head.call_id, head.name, text, head.wire)
 
 
-def _plain(value: object) -> Any:
+def plain(value: object) -> Any:
     """SDK objects as the JSON they stand for."""
     dump = getattr(value, "model_dump", None)
     if dump is None or not callable(dump) or isinstance(value, type):
@@ -288,7 +288,7 @@ def _plain(value: object) -> Any:
 
 
 def _object(value: object) -> Object:
-    value = _plain(value)
+    value = plain(value)
     return value if isinstance(value, Mapping) else {}
 
 

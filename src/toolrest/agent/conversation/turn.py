@@ -44,12 +44,25 @@ class Turn(CallTurn):
         if self._checkpoint is not None:
             await self._checkpoint.after()
 
-    async def answer(self, reply: Any) -> list[JSONObject]:
-        """Run every tool call in a reply; the items to send back, in call order."""
+    async def answer(self, reply: Any) -> list[Any]:
+        """Run every tool call in a reply; the items to send back, in call order.
+
+        Of a stream (or a list of its events) the model's own message comes first.
+        """
+        from toolrest.wire.apis.sdk_stream import streamed_reply
         from toolrest.wire.items.decode import calls_in
         from toolrest.wire.items.encode import encode
 
-        started = [self.start(item) for item in calls_in(reply)]
+        streamed = await streamed_reply(reply)
+        calls = calls_in(reply if streamed is None else streamed.items)
+        started = [self.start(item) for item in calls]
         answered = [Answered(call.item, await call.output()) for call in started]
-        # On Chat Completions only users may show images: OpenAI's own server refuses others.
-        return encode(answered, images="user_message")
+        if streamed is None or not calls:
+            # On Chat Completions only users may show images: OpenAI's own server refuses others.
+            return encode(answered, images="user_message")
+        outputs = [encode([each])[0] | _failed(each) for each in answered]
+        return streamed.messages(outputs)
+
+
+def _failed(answered: Answered) -> JSONObject:
+    return {"failed": True} if answered.output.failed else {}

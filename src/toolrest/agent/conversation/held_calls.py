@@ -1,0 +1,76 @@
+"""Calls that wait for an approval: the turn ends, and they get their output when it is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolrest.agent.history.history import output_item
+from toolrest.events import ApprovalDeferred, Event
+from toolrest.items import Answered, JSONObject, ToolOutput
+from toolrest.wire.items.encode import encode
+from toolrest.wire.items.pairing import call_id_of
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.gate.approval.pending import PendingApproval
+    from toolrest.gate.approval.request import ReviewDecision
+
+_SKIPPED = "not run: the user went on before it was approved"
+
+
+class HeldCalls:
+    """The held calls of a session, also of one that was resumed (`on_ask="defer"`)."""
+
+    def __init__(self, session: AgentSession) -> None:
+        self._session = session
+        desk = session.rest.gate.services.approvals.deferring
+        if desk is not None:
+            desk.reuses = False  # each call waits for its own approval
+        open_ids = set(map(call_id_of, session.history.open_calls()))
+        self._ids = {p.call_id for p in session.rest.pending if p.call_id in open_ids}
+        session.rest.subscribe(self._note)
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, ApprovalDeferred):
+            self._ids.add(event.call_id)
+
+    def __bool__(self) -> bool:
+        return bool(self._ids)
+
+    @property
+    def pending(self) -> list[PendingApproval]:
+        """The approvals that the held calls wait for, oldest first."""
+        if not self._ids:
+            return []
+        return [p for p in self._session.rest.pending if p.call_id in self._ids]
+
+    def keeps(self, call: JSONObject, output: ToolOutput) -> bool:
+        """Whether a call gets no output yet."""
+        call_id = call_id_of(call)
+        if output.failure is not None and output.failure.kind == "approval_denied":
+            return call_id in self._ids
+        self._ids.discard(call_id)  # it was answered while the call still waited
+        return False
+
+    def skip(self) -> None:
+        """Record an output for each held call: the user said something else instead."""
+        for call in self._session.history.open_calls():
+            if call_id_of(call) in self._ids:
+                self._session.record(output_item(call, _SKIPPED))
+        self._ids.clear()
+
+    async def resume(
+        self, pending: PendingApproval, answer: ReviewDecision | None, note: str
+    ) -> None:
+        """Answer an approval, run its call and record the output. PendingError: see `rest.resume`.
+
+        When the call has to be asked about anew it is held again.
+        """
+        rest = self._session.rest
+        output = await rest.resume(pending, answer, note)
+        asked_anew = any(p.call_id == pending.call_id for p in rest.pending)
+        if asked_anew:
+            return
+        self._ids.discard(pending.call_id)
+        item = encode([Answered(pending.item, output)])[0]
+        self._session.record(item | {"failed": True} if output.failed else item)

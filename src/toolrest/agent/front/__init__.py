@@ -1,0 +1,1 @@
+"""The front door of the library: `Agent`, its conversations, and `Sandbox`."""

@@ -1,0 +1,40 @@
+"""Names of a package that are loaded when they are first used, so that importing it is free."""
+
+from __future__ import annotations
+
+from sys import modules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class LazyNames:
+    """A package's public names by the module that has them: `{"pkg.module": "One Two"}`.
+
+    The package keeps its `TYPE_CHECKING` imports for type checkers; tests/test_names.py compares.
+    """
+
+    def __init__(self, package: str, names: Mapping[str, str]) -> None:
+        self._package = package
+        self._homes = {name: home for home, texts in names.items() for name in texts.split()}
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._homes)
+
+    @property
+    def get(self) -> Callable[[str], object]:
+        """The package's `__getattr__`."""
+        return self._get
+
+    def _get(self, name: str) -> object:
+        home = self._homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
+        # Importing a package loads nothing else.
+        from importlib import import_module
+
+        value: object = getattr(import_module(home), name)
+        setattr(modules[self._package], name, value)
+        return value
