@@ -45,6 +45,10 @@ COMMANDS = {
     "gc": ("toolrest.cli.run.gc", "Remove old sessions, spill files, logs and checkpoints."),
     "sandbox": ("toolrest.cli.security.sandbox", "Run a command as a model's command would run."),
     "sessions": ("toolrest.cli.run.sessions", "List, show, resume, fork or export sessions."),
+    "setup": (
+        "toolrest.cli.setup.first_run",
+        "Pick a provider, a key and a model, and check that they work.",
+    ),
     "tools": (
         "toolrest.cli.setup.tools",
         "List the tools on offer, or their specs for a model API.",

@@ -9,6 +9,7 @@ import tempfile
 import click
 
 from toolrest.agent.path_policy import default_workspace, network_of, path_policy
+from toolrest.cli.setup.checks import checks
 from toolrest.config.loader import load
 from toolrest.sandbox.doctor import examine, lines
 from toolrest.sandbox.policy import SandboxPolicy
@@ -17,9 +18,10 @@ from toolrest.sandbox.policy import SandboxPolicy
 @click.command("doctor")
 @click.option("-C", "--cd", "folder", metavar="DIR", help="Look at DIR as the workspace.")
 def command(folder: str | None) -> None:
-    """Run every sandbox backend and print what each enforces, what stays open and what to install.
+    """Check key, model, programs and folder, run every sandbox backend, and say what to do.
 
-    Exits with 1 when no backend works: commands are then refused, never run unconfined.
+    Of each backend: what it enforces, what stays open and what to install. Exits with 1 when no
+    backend works: commands are then refused, never run unconfined.
     """
     workspace = default_workspace(folder)
     full_access = load(workspace=workspace, surface="cli").value.sandbox_mode == _FULL_ACCESS
@@ -37,6 +39,8 @@ def command(folder: str | None) -> None:
         )
         place = os.path.join(session, "mountpoints")
         report = examine(policy, place, wanted=settings.sandbox_policy)
+    for found in checks(config):
+        click.echo(found.line)
     for line in lines(report):
         click.echo(line)
     if full_access:
