@@ -5,10 +5,12 @@ What is shown is what will run, escaped so that it cannot deceive.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
+from toolrest.gate.approval.user_questions import UserQuestion
 from toolrest.policy.effects import Risk
 from toolrest.timeline.text import block, shown
 
@@ -100,3 +102,15 @@ def _key(choice: Choice, request: ApprovalRequest) -> str:
     if request.risk != Risk.CRITICAL:
         return _LETTERS[choice.scope]
     return "yes" if choice.scope == "once" else choice.scope
+
+
+_NUMBERS = re.compile(r"\d{1,3}(?:[ ,]+\d{1,3})*", re.ASCII)
+
+
+def picked_answer(text: str, question: UserQuestion) -> tuple[str, ...]:
+    """The labels of the numbers that were typed, or the text itself; nothing for nothing."""
+    if question.options and _NUMBERS.fullmatch(text):
+        numbers = [int(number) for number in re.findall(r"\d+", text)]
+        if all(1 <= number <= len(question.options) for number in numbers):
+            return tuple(question.options[number - 1].label for number in dict.fromkeys(numbers))
+    return (text,) if text else ()

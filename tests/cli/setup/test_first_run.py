@@ -60,7 +60,7 @@ def test_a_chosen_model_is_kept(toolrest_home: Path) -> None:
 
 
 def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None:
-    with Screen([TOOLREST, "setup"], cwd=desk.workspace) as screen:
+    with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
         screen.sees("[1] OpenAI", "Provider [1]:")
         screen.types("\n")
         screen.sees("Key (not shown):")
@@ -88,7 +88,7 @@ def test_setup_says_what_does_not_work_and_goes_on(
     with ScriptedServer([Fail(404, "model_not_found", "no such model"), Say("ready")]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        with Screen([TOOLREST, "setup"], cwd=desk.workspace) as screen:
+        with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
             screen.sees("(key in OPENAI_API_KEY)", "Provider [1]:")
             screen.types("openai\n")
             screen.sees("Model [gpt-5.5]:")

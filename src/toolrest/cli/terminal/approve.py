@@ -5,7 +5,6 @@ What is shown is what will run, escaped so that it cannot deceive. Secret answer
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -13,7 +12,7 @@ from toolrest.cli.terminal.terminal import PASTED, Terminal
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, UserQuestions
 from toolrest.gate.output.secret_values import can_hide
-from toolrest.timeline.approval import DENYING, describe, offered, typed_review
+from toolrest.timeline.approval import DENYING, describe, offered, picked_answer, typed_review
 from toolrest.timeline.text import block, shown
 
 _SHORT_LINES = 40
@@ -80,7 +79,6 @@ class TerminalApprover:
 
 
 _TRIES = 3
-_NUMBERS = re.compile(r"\d{1,3}(?:[ ,]+\d{1,3})*", re.ASCII)
 
 
 async def answers_from(
@@ -112,7 +110,7 @@ async def _answer(terminal: Terminal, question: UserQuestion) -> tuple[str, ...]
         typed = await terminal.line("Answer: ", secret=question.is_secret)
         if typed is None:
             return None
-        picked = _picked(typed.strip(), question)
+        picked = picked_answer(typed.strip(), question)
         if not picked:
             continue
         if question.is_secret and not all(can_hide(text.strip()) for text in picked):
@@ -120,12 +118,3 @@ async def _answer(terminal: Terminal, question: UserQuestion) -> tuple[str, ...]
             continue
         return picked
     return None
-
-
-def _picked(text: str, question: UserQuestion) -> tuple[str, ...]:
-    """The labels of the numbers typed, or the text itself; nothing for nothing."""
-    if question.options and _NUMBERS.fullmatch(text):
-        numbers = [int(number) for number in re.findall(r"\d+", text)]
-        if all(1 <= number <= len(question.options) for number in numbers):
-            return tuple(question.options[number - 1].label for number in dict.fromkeys(numbers))
-    return (text,) if text else ()
