@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from toolrest.chat.commands import COMMANDS, Commands
+from toolrest.chat.command_names import known_commands
 from toolrest.chat.composer import ChatCompleter
-from toolrest.chat.conversation import Conversation, Open
 from toolrest.chat.files import FileNames
 from toolrest.chat.keys import bindings
-from toolrest.chat.pager import page
 from toolrest.chat.questions import Posed
 from toolrest.chat.screen import ChatScreen
 from toolrest.errors import ToolrestError
 from toolrest.timeline.cells import CallCell, Cell
-from toolrest.timeline.stored import stored_cells
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
+    from toolrest.chat.commands import Commands
+    from toolrest.chat.conversation import Conversation, Open
     from toolrest.chat.questions import Questions
 
 _TICK = 0.125
@@ -30,37 +29,45 @@ _RESUMED_CELLS = 20
 
 
 class ChatApp:
-    """One chat, from the first line to the last."""
+    """One chat, from the first line to the last.
+
+    `prepare` is called once the screen is there: it loads the agent, which takes longer than to
+    draw, and returns what opens sessions, or None when there are questions to be asked first.
+    """
+
+    conversation: Conversation
+    commands: Commands
 
     def __init__(
-        self, open_: Open, *, home: str, workspace: str, rollout: str | None = None
+        self,
+        prepare: Callable[[Questions], tuple[Open, str | None] | None],
+        *,
+        home: str,
+        workspace: str,
+        prompt: str | None = None,
     ) -> None:
         self.home, self.workspace = home, workspace
-        self._rollout = rollout
-        self.conversation = Conversation(open_, self)
-        self.commands = Commands(self)
-        completer = ChatCompleter(self.commands.known, FileNames(workspace))
+        self._prepare = prepare
+        completer = ChatCompleter(lambda: known_commands(home), FileNames(workspace))
         self.screen = ChatScreen(home, completer, bindings(self))
         self.screen.live.workspace = workspace
-        self.screen.live.queue = self.conversation.queue
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticking: asyncio.Task[None] | None = None
         self._leaving = False
-        self._early: list[str] = []
+        self._open = False
+        self._early = [prompt] if prompt else []
+        self._code: int | None = 0
 
     @property
     def questions(self) -> Questions:
         """The approver of the session."""
         return self.screen.questions
 
-    async def run(self, prompt: str | None = None) -> int:
-        """Chat until the person leaves; the exit code."""
-        if prompt:
-            self._early.append(prompt)
+    async def run(self) -> int | None:
+        """Chat until the person leaves; the exit code, or None for questions to be asked first."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled, number)
-        self._code = 0
         try:
             await self.screen.app.run_async(
                 pre_run=lambda: self.spawn(self._start()), handle_sigint=False
@@ -68,7 +75,8 @@ class ChatApp:
         except EOFError:  # the terminal is gone
             self._code = 129
         finally:
-            await self.conversation.close()
+            if self._open:
+                await self.conversation.close()
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
         return self._code
@@ -79,16 +87,28 @@ class ChatApp:
 
     async def _start(self) -> None:
         """Open the session once the screen is there."""
-        await asyncio.sleep(0)
         try:
-            self.conversation.start(self._rollout)
+            ready = self._prepare(self.questions)
+            if ready is None:
+                self._code = None
+                self.leave()
+                return
+            # These load the agent, and the screen is drawn before.
+            from toolrest.chat.commands import Commands
+            from toolrest.chat.conversation import Conversation
+
+            self.conversation, self.commands = Conversation(ready[0], self), Commands(self)
+            self.screen.live.queue = self.conversation.queue
+            self.conversation.start(ready[1])
+            self._open = True
         except ToolrestError as error:
             self.screen.say(f"✗ {error}", "red")
             self._code = 2
             self.leave()
             return
-        while self._early:
-            self.conversation.queue_up(self._early.pop(0))
+        early, self._early = self._early, []
+        for text in early:
+            self._send(text, queued=True)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside; an error of it is shown, not lost."""
@@ -100,9 +120,11 @@ class ChatApp:
         try:
             await work
         except ToolrestError as error:
-            self.conversation.notice(str(error), "error")
+            self.screen.say(f"✗ {error}", "red")
         except Exception as error:
-            self.conversation.notice(f"{type(error).__name__}: {error}", "error")
+            self.screen.say(
+                f"✗ an error in Toolrest itself: {type(error).__name__}: {error}", "red"
+            )
 
     # The view of the conversation
 
@@ -136,6 +158,9 @@ class ChatApp:
 
     def opened(self) -> None:
         """There is a (new) session: say which, and show what was said in it."""
+        # Loaded by now.
+        from toolrest.timeline.stored import stored_cells
+
         session = self.conversation.session
         settings = session.rest.settings
         self.screen.live.plan = None
@@ -167,6 +192,10 @@ class ChatApp:
 
     # Keys
 
+    @property
+    def _busy(self) -> bool:
+        return self._open and self.conversation.busy
+
     def takes_keys(self) -> bool:
         """Whether keys may be for an approval: one waits, and nothing is being written."""
         asked = self.questions.approval
@@ -189,7 +218,7 @@ class ChatApp:
         if asked is not None:
             asked.seen_whole = True
             self.questions.key_pressed()
-            self.spawn(page("all of the request", "\n".join(asked.lines)))
+            self._page("all of the request", "\n".join(asked.lines))
 
     def paste(self, data: str) -> None:
         """A paste: text, whatever it says."""
@@ -231,11 +260,17 @@ class ChatApp:
         buffer.text = text
         buffer.reset(append_to_history=True)
         pastes.clear()
+        if self._open:
+            self._send(text, queued=queued)
+        elif text == "/quit":
+            self.leave()
+        else:
+            self._early.append(text)
+
+    def _send(self, text: str, *, queued: bool) -> None:
         if text.startswith("/") and self.commands.run(text):
             return
-        if not self.conversation.is_open:
-            self._early.append(text)
-        elif text.startswith("!") and text[1:].strip():
+        if text.startswith("!") and text[1:].strip():
             self.conversation.run_command(text[1:].strip())
         elif queued:
             self.conversation.queue_up(text)
@@ -247,7 +282,7 @@ class ChatApp:
         buffer = self.screen.buffer
         if buffer.complete_state is not None:
             buffer.complete_next()
-        elif self.conversation.busy:
+        elif self._busy:
             self.submit(queued=True)
         else:
             buffer.start_completion(select_first=True)
@@ -262,7 +297,7 @@ class ChatApp:
         ):
             self.screen.buffer.reset()
             self.questions.dismiss()
-        elif self.conversation.busy:
+        elif self._busy:
             self.spawn(self.conversation.interrupt())
 
     def control_c(self) -> None:
@@ -270,7 +305,7 @@ class ChatApp:
         self.questions.take_back()
         if self.screen.buffer.text:
             self.screen.buffer.reset()
-        elif self.conversation.busy:
+        elif self._busy:
             self.spawn(self.conversation.interrupt())
         elif self.screen.live.hint:
             self.leave()
@@ -297,7 +332,7 @@ class ChatApp:
         pasted = self.screen.pastes.shown(self.screen.buffer.text)
         calls = [*self.screen.calls[-1:], *self.screen.live.running[-1:]]
         if pasted is not None:
-            self.spawn(page("what was pasted", pasted))
+            self._page("what was pasted", pasted)
         elif calls:
             cell = calls[-1]
             output = cell.shown_output()
@@ -305,11 +340,14 @@ class ChatApp:
                 f"[{output.dropped:,} earlier lines are not kept here]\n" if output.dropped else ""
             )
             spill = f"\n[all of it: {cell.spill}]" if cell.spill else ""
-            self.spawn(page(cell.command or cell.tool, lost + output.text + spill))
+            self._page(cell.command or cell.tool, lost + output.text + spill)
+
+    def _page(self, title: str, text: str) -> None:
+        # Rarely needed.
+        from toolrest.chat.pager import page
+
+        self.spawn(page(title, text))
 
 
 def _text(data: str) -> str:
     return data if data.isprintable() else ""
-
-
-__all__ = ["COMMANDS", "ChatApp"]

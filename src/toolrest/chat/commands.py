@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
+from toolrest.chat.command_names import COMMANDS, known_commands, own_prompts
 from toolrest.chat.pager import page
 from toolrest.timeline.stored import markdown, stored_cells
 
 if TYPE_CHECKING:
     from toolrest.chat.app import ChatApp
 
-COMMANDS = {
-    "help": "the commands and keys",
-    "status": "model, sandbox, approvals, tokens, session",
-    "new": "a new session in this folder",
-    "resume": "go on with another session: /resume [ID]",
-    "fork": "go on with a copy of this session",
-    "undo": "take back what the last turn changed",
-    "diff": "what this session's last turn changed",
-    "output": "the last output, whole (Ctrl-O)",
-    "tools": "the tools on offer",
-    "mcp": "MCP servers and their state",
-    "permissions": "what is granted, and what is asked about",
-    "export": "write this session as Markdown: /export FILE",
-    "quit": "leave (Ctrl-D)",
-}
 _KEYS = """\
 Enter sends, or adds to the running turn; Tab queues for after it
 Alt-Enter, Ctrl-J or \\ at the end: a new line; Ctrl-G: $EDITOR
@@ -38,15 +23,11 @@ Ctrl-C clears or interrupts; Ctrl-Z suspends; Ctrl-D leaves"""
 
 
 class Commands:
-    """The commands of a chat, and prompts of the user's own from `$TOOLREST_HOME/prompts`."""
+    """The commands of a chat, and prompts of the user's own."""
 
     def __init__(self, chat: ChatApp) -> None:
         self._chat = chat
-        self._own = _own_prompts(os.path.join(chat.home, "prompts"))
-
-    def known(self) -> dict[str, str]:
-        """Every command with its help."""
-        return COMMANDS | {name: f"your prompt {name}.md" for name in self._own}
+        self._own = own_prompts(chat.home)
 
     def run(self, text: str) -> bool:
         """Do a command; False when there is none of that name (a path, perhaps)."""
@@ -58,9 +39,6 @@ class Commands:
             if "/" in name or not name:
                 return False
             self._chat.conversation.notice(f"there is no command /{name}; see /help", "warning")
-            return True
-        if not self._chat.conversation.is_open and name not in ("help", "quit"):
-            self._chat.conversation.notice("the session is still opening", "warning")
             return True
         action: Callable[[str], None] = getattr(self, f"_{name}")
         action(rest.strip())
@@ -78,7 +56,7 @@ class Commands:
         self._chat.screen.say("")
 
     def _help(self, rest: str) -> None:
-        known = self.known()
+        known = known_commands(self._chat.home)
         self._say(
             *(f"  /{name:<12} {help_}" for name, help_ in known.items()), "", *_KEYS.split("\n")
         )
@@ -179,17 +157,3 @@ class Commands:
 
     def _quit(self, rest: str) -> None:
         self._chat.leave()
-
-
-def _own_prompts(folder: str) -> dict[str, str]:
-    return dict(_prompts(folder))
-
-
-def _prompts(folder: str) -> Iterator[tuple[str, str]]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return
-    for name in names:
-        if name.endswith(".md") and name[:-3].replace("-", "_").isidentifier():
-            yield name[:-3], os.path.join(folder, name)

@@ -67,11 +67,6 @@ class Conversation:
         return self._session
 
     @property
-    def is_open(self) -> bool:
-        """Whether there is a session."""
-        return self._session is not None
-
-    @property
     def busy(self) -> bool:
         """Whether a turn or a command is under way."""
         return self._turn is not None and not self._turn.done()

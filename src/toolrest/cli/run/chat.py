@@ -7,19 +7,25 @@ import itertools
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.options import Choices, session_options
+from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.chat.conversation import Open
+    from toolrest.chat.questions import Questions
     from toolrest.config import Config
-    from toolrest.gate.approval.approvals import OnAsk
 
 _LISTED = 10
+_ASKED: set[str] = set()
+"""Folders that were asked about in this run: no answer is not asked for again."""
 _WITHOUT = "the chat needs: pip install 'toolrest[chat]'"
 
 
@@ -56,8 +62,6 @@ def _chat(choices: Choices, model: str | None, prompt: str | None, resume: str |
 
 
 async def _run(choices: Choices, model: str | None, prompt: str | None, resume: str | None) -> int:
-    config = await _ready(choices, {"model": model})
-    rollout = None if resume is None else await _picked(config, resume)
     try:
         # Only for a chat, and an extra.
         from toolrest.chat.app import ChatApp
@@ -66,43 +70,56 @@ async def _run(choices: Choices, model: str | None, prompt: str | None, resume: 
             raise
         raise ConfigError(_WITHOUT) from None
 
-    def open_(path: str | None) -> AgentSession:
-        return _opened(choices, config, path, app.questions)
+    flags: dict[str, Any] = {"model": model}
+    rollout = None if resume is None else await _picked(choices, resume)
 
-    app = ChatApp(open_, home=config.home, workspace=config.workspace or "", rollout=rollout)
-    return await app.run(prompt)
+    def prepare(questions: Questions) -> tuple[Open, str | None] | None:
+        config = choices.load(flags)
+        if _missing(config) is not None:
+            return None
+        return partial(_opened, choices, config, questions), rollout
+
+    home, workspace = toolrest_home(None, os.environ), default_workspace(choices.folder)
+    while True:
+        app = ChatApp(prepare, home=home, workspace=workspace, prompt=prompt)
+        code = await app.run()
+        if code is not None:
+            return code
+        await _ask_first(choices.load(flags))
 
 
-async def _ready(choices: Choices, flags: dict[str, Any]) -> Config:
-    """The settings, after the questions of a first run."""
-    from toolrest.cli.terminal.notices import print_warnings, unanswered
+def _missing(config: Config) -> Literal["model", "trust"] | None:
+    """What has to be asked before a session can be opened."""
+    from toolrest.cli.terminal.notices import unanswered
     from toolrest.wire.providers import provider_for, with_default_model
 
-    config = choices.load(flags)
     try:
-        provider_for(with_default_model(config))
-        known = with_default_model(config).value.model is not None
+        config = with_default_model(config)
+        provider_for(config)
     except ConfigError:
-        known = False
-    if not known and flags["model"] is None:
-        # Only on a first run.
-        from toolrest.cli.setup.first_run import FirstRun
-        from toolrest.cli.terminal.terminal import Terminal
+        return "model"
+    if config.value.model is None:
+        return "model"
+    folder = config.workspace or os.getcwd()
+    return "trust" if folder not in _ASKED and unanswered(folder) else None
 
+
+async def _ask_first(config: Config) -> None:
+    # Only on a first run.
+    from toolrest.cli.setup.first_run import FirstRun
+    from toolrest.cli.terminal.notices import ask_trust
+    from toolrest.cli.terminal.terminal import Terminal
+
+    if _missing(config) == "model":
         await FirstRun(Terminal()).run()
-        config = choices.load(flags)
-    elif unanswered(config.workspace or os.getcwd()):
-        from toolrest.cli.terminal.notices import ask_trust
-        from toolrest.cli.terminal.terminal import Terminal
-
-        await ask_trust(Terminal(), config.workspace or os.getcwd())
-        config = choices.load(flags)
-    print_warnings(config)
-    return config
+    else:
+        folder = config.workspace or os.getcwd()
+        _ASKED.add(folder)
+        await ask_trust(Terminal(), folder)
 
 
 def _opened(
-    choices: Choices, config: Config, rollout: str | None, questions: OnAsk
+    choices: Choices, config: Config, questions: Questions, rollout: str | None
 ) -> AgentSession:
     from toolrest.agent.open_session import open_session
     from toolrest.agent.setup.tools import add_user_tools
@@ -123,12 +140,13 @@ def _opened(
     return session
 
 
-async def _picked(config: Config, wanted: str) -> str:
+async def _picked(choices: Choices, wanted: str) -> str:
     """The rollout of a session: by its id, this folder's latest, or picked from a list."""
     from toolrest.agent.history.stored_sessions import find_session, latest_session, summaries
     from toolrest.cli.terminal.terminal import Terminal
     from toolrest.timeline.text import shown
 
+    config = choices.load()
     if wanted == "--last":
         return latest_session(config.home, config.workspace).path
     if wanted:
