@@ -103,7 +103,7 @@ def test_resizes_leave_nothing_behind(chat: Any) -> None:
     screen = chat([LINES, "after"])
     says(screen, "hello")
     screen.sees("tokens in")
-    for size in ((24, 60), (30, 100), (10, 40), (24, 80)):
+    for size in ((24, 60), (24, 100), (24, 40), (24, 80)):
         screen.resizes(*size)
         screen.types("x")
         screen.shows("› x")
