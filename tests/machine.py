@@ -36,6 +36,7 @@ REASONS = {
     "mounts": "root may mount nothing here; run on a machine, or in a container with --privileged",
     "ptrace": "no program may look into another one here (ptrace); allow it to this container",
     "ground": "no folder outside /tmp that this user may write; set HOME to one",
+    "tmux": "no tmux here: apt install tmux",
     "python": "no Python that an ordinary user can start: apt install python3",
 }
 
@@ -114,6 +115,7 @@ _PROBES: dict[str, Callable[[], bool]] = {
     "mounts": _mounts,
     "ptrace": _ptrace,
     "python": _python,
+    "tmux": lambda: _runs("tmux", "-V"),
 }
 
 

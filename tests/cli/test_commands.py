@@ -236,8 +236,8 @@ def test_the_demo_repairs_a_project_and_leaks_nothing(run: Run) -> None:
     done = run("demo")
     assert done.returncode == 0, done.stderr
     order = [
-        "FAILED (failures=2)", "M /", "\n  OK\n", "Both tests pass now",
-        "+            total += price * count",
+        "FAILED (failures=2)", "M cart.py", "+            total += price * count",
+        "\n  OK\n", "Both tests pass now",
     ]  # fmt: skip
     places = [done.stdout.find(text) for text in order]
     assert places == sorted(places)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from toolrest import Toolrest
-from toolrest.cli.terminal.timeline import Timeline
+from toolrest.timeline.plain import PlainPrinter
 
 
 async def test_a_saved_note_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with Toolrest(tmp_path) as rest:
-        rest.subscribe(Timeline())
+        rest.subscribe(PlainPrinter())
         await rest.call("save_memory", {"text": "tests run with make check"})
     shown = capsys.readouterr().err
     assert "remembered for project: tests run with make check" in shown

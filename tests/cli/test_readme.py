@@ -33,9 +33,10 @@ def test_every_command_runs(desk: Any, serve: Any, full: bool) -> None:
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     commands = shown()
     assert len(commands) > 20
-    for command in commands if full else commands[:9]:
+    for command in commands if full else commands[:10]:
         words = [word.replace("~", str(home), 1) if word[:1] == "~" else word for word in command]
-        ran = desk.run(*words, *ASKS_FOR_HELP.get(command[0], ()), env=env)
+        name = command[0] if command else ""  # `toolrest` alone: help, where there is no terminal
+        ran = desk.run(*words, *ASKS_FOR_HELP.get(name, ()), env=env)
         assert "Traceback" not in ran.err, command
-        allowed = (0, 1) if command[0] in MAY_SAY_NO else (0,)
+        allowed = (0, 1) if name in MAY_SAY_NO else (0,)
         assert ran.code in allowed, (command, ran.err)

@@ -18,7 +18,7 @@ from tests.real.tiny_model import write_model
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
-from toolrest.wire.provider import ModelWire
+from toolrest.config.schema.families import ModelWire
 
 SERVER = Path(__file__).with_name("llama_server.py")
 

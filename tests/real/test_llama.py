@@ -17,8 +17,8 @@ from toolrest.agent.conversation.events import AgentMessageDelta, ContextCompact
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.history.history import message
+from toolrest.config.schema.families import ModelWire
 from toolrest.wire.items.pairing import call_id_of, is_call, is_output
-from toolrest.wire.provider import ModelWire
 
 WIRES: tuple[ModelWire, ...] = get_args(ModelWire)
 PIXEL = (

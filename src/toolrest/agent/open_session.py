@@ -19,7 +19,7 @@ from toolrest.agent.subagents.delegation import delegate
 from toolrest.config.trust import git_root
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
-from toolrest.wire.providers import model_for
+from toolrest.wire.providers import model_for, with_default_model
 
 if TYPE_CHECKING:
     from toolrest.agent.history.rollout import Rollout
@@ -51,6 +51,8 @@ def open_session(
     """
     environ = os.environ if env is None else env
     if model is None:
+        if make_model is None:
+            config = with_default_model(config, environ)
         make_model = make_model or provided(environ)
         model = make_model(config)
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "audit": ("toolrest.cli.security.audit", "Check or read the audit log."),
     "batch": ("toolrest.cli.run.batch", "Run many tasks from a file, several at a time."),
     "call": ("toolrest.cli.run.call", "Call one tool and print what a model would read."),
+    "chat": ("toolrest.cli.run.chat", "Talk with a model at the terminal; plain `toolrest`, too."),
     "completion": ("toolrest.cli.setup.completion", "Print a shell's completion script."),
     "config": ("toolrest.cli.setup.config", "Show, change or import settings."),
     "demo": ("toolrest.cli.run.demo", "Watch a model repair a small project with real tools."),
@@ -43,8 +44,13 @@ COMMANDS = {
     ),
     "models": ("toolrest.cli.setup.models", "List the models that a provider offers."),
     "gc": ("toolrest.cli.run.gc", "Remove old sessions, spill files, logs and checkpoints."),
+    "resume": ("toolrest.cli.run.chat", "Go on with an earlier session in the chat."),
     "sandbox": ("toolrest.cli.security.sandbox", "Run a command as a model's command would run."),
     "sessions": ("toolrest.cli.run.sessions", "List, show, resume, fork or export sessions."),
+    "setup": (
+        "toolrest.cli.setup.first_run",
+        "Pick a provider, a key and a model, and check that they work.",
+    ),
     "tools": (
         "toolrest.cli.setup.tools",
         "List the tools on offer, or their specs for a model API.",
@@ -54,7 +60,7 @@ COMMANDS = {
 }
 
 
-_OWN_SIGNALS = ("exec",)
+_OWN_SIGNALS = ("chat", "exec", "resume")
 """Commands that load most of their code after they began, and handle signals before that."""
 
 
@@ -122,11 +128,17 @@ def app(ctx: click.Context) -> None:
     """The tool system of a coding agent: check a model's tool call, decide, run it, answer.
 
     \b
+    toolrest                                  talk with a model
+    toolrest exec "why does the test fail?"   one task
     toolrest call read_file '{"file_path": "README.md"}'
     toolrest tools --wire chat --json
     toolrest demo
     """
-    if ctx.invoked_subcommand is None:
+    if ctx.invoked_subcommand is not None:
+        return
+    if all(file is not None and file.isatty() for file in (sys.stdin, sys.stdout)):
+        ctx.invoke(ctx.command.get_command(ctx, "chat"))  # type: ignore[attr-defined]
+    else:
         click.echo(ctx.get_help())
 
 

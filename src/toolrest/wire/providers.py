@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from toolrest.config.schema.families import ModelWire
 from toolrest.config.schema.model_limits import model_info
 from toolrest.errors import ConfigError
@@ -16,6 +18,7 @@ from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.model_list import ListedModel, models_in
 from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile, Provider
+from toolrest.wire.stored_keys import stored_keys
 
 if TYPE_CHECKING:
     from toolrest.config import Config
@@ -43,6 +46,8 @@ class BuiltIn(NamedTuple):
     profile: Profile = HOSTED
     address_variable: str | None = None
     env_http_headers: Mapping[str, str] = _NO_VALUES
+    default_model: str | None = None
+    """None where only the server knows what it has."""
 
 
 BUILT_IN: Final[Mapping[str, BuiltIn]] = {
@@ -57,6 +62,7 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
             "OpenAI-Organization": "OPENAI_ORGANIZATION",
             "OpenAI-Project": "OPENAI_PROJECT",
         },
+        default_model="gpt-5.5",
     ),
     "anthropic": BuiltIn(
         "Anthropic",
@@ -64,6 +70,7 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         "anthropic",
         "ANTHROPIC_API_KEY",
         address_variable="ANTHROPIC_BASE_URL",
+        default_model="claude-sonnet-4-5",
     ),
     "ollama": BuiltIn(
         "Ollama",
@@ -91,7 +98,11 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         profile=LOCAL,
     ),
     "openrouter": BuiltIn(
-        "OpenRouter", "https://openrouter.ai/api/v1", "chat", "OPENROUTER_API_KEY"
+        "OpenRouter",
+        "https://openrouter.ai/api/v1",
+        "chat",
+        "OPENROUTER_API_KEY",
+        default_model="anthropic/claude-sonnet-4.5",
     ),
 }
 
@@ -101,7 +112,7 @@ def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel
     settings = config.value
     if settings.model is None:
         raise ConfigError(
-            "no model is set: give -m NAME or set model in config.toml "
+            "no model is set: run `toolrest setup`, give -m NAME or set model in config.toml "
             "(`toolrest models` lists what the provider offers)"
         )
     provider = provider_for(config, env)
@@ -110,6 +121,34 @@ def model_for(config: Config, env: Mapping[str, str] | None = None) -> HttpModel
         model.context_window = settings.model_context_window
     model.max_output_tokens = settings.model_max_output_tokens
     return model
+
+
+def with_default_model(config: Config, env: Mapping[str, str] | None = None) -> Config:
+    """The settings with a model: unset, it is the provider's default.
+
+    An unset provider is the first built-in one whose key is there, else OpenAI.
+    """
+    settings = config.value
+    if settings.model is not None:
+        return config
+    name = settings.model_provider
+    if config.source("model_provider") == "default":
+        environ = os.environ if env is None else env
+        stored = _stored(config)
+        keys = {name: row.env_key or "" for name, row in BUILT_IN.items() if row.key_required}
+        there = (name for name, key in keys.items() if environ.get(key, "").strip())
+        name = next(there, None) or next((name for name in keys if name in stored), name)
+    model = BUILT_IN[name].default_model if name in BUILT_IN else None
+    if model is None:
+        return config
+    value = settings.replace(model=model, model_provider=name)
+    source = f"the default of {name}"
+    sources = {**config.sources, ("model",): source, ("model_provider",): source}
+    return replace(config, value=value, sources=sources)
+
+
+def _stored(config: Config) -> Mapping[str, str]:
+    return stored_keys(config.home) if config.from_files else {}
 
 
 def _reasons(config: Config) -> bool:
@@ -161,7 +200,7 @@ def named_provider(
     if row is None and built_in is None:
         known = ", ".join(sorted({*BUILT_IN, *settings.model_providers}))
         raise ConfigError(f"model_provider: no provider is called {name!r}; there are {known}")
-    return _resolved(name, row, built_in, environ, wire)
+    return _resolved(name, row, built_in, environ, config, wire)
 
 
 def _is_claude(model: str | None) -> bool:
@@ -173,6 +212,7 @@ def _resolved(
     row: ModelProvider | None,
     built_in: BuiltIn | None,
     env: Mapping[str, str],
+    config: Config,
     chosen: ModelWire | None,
 ) -> Provider:
     if row is not None and row.requires_openai_auth and not row.env_key:
@@ -183,7 +223,7 @@ def _resolved(
     usual = built_in.wire if built_in else "responses"
     wire: ModelWire = chosen or (row and row.wire_api) or usual
     base_url = (row and row.base_url) or _address(name, built_in, env)
-    key, variable = _key(name, row, built_in, env)
+    key, variable = _key(name, row, built_in, env, config)
     headers = _headers(row, built_in, env)
     same = built_in is not None and chosen in (None, built_in.wire)
     profile = built_in.profile if built_in and same else _usual(base_url, wire)
@@ -270,9 +310,16 @@ def _checked(base_url: str, name: str) -> str:
 
 
 def _key(
-    name: str, row: ModelProvider | None, built_in: BuiltIn | None, env: Mapping[str, str]
+    name: str,
+    row: ModelProvider | None,
+    built_in: BuiltIn | None,
+    env: Mapping[str, str],
+    config: Config,
 ) -> tuple[str, str | None]:
-    """The key and its variable; ConfigError names a required variable that is not set."""
+    """The key and its variable; ConfigError names a required variable that is not set.
+
+    A stored key comes last.
+    """
     if row is not None and row.env_key is None and row.experimental_bearer_token is not None:
         return row.experimental_bearer_token.strip(), None
     variable = (row and row.env_key) or (built_in.env_key if built_in else None)
@@ -282,11 +329,13 @@ def _key(
     required = (row is not None and row.env_key is not None) or (
         built_in is not None and built_in.key_required
     )
+    if not key and (stored := _stored(config).get(name)):
+        return _clean(stored, "stored for this provider"), None
     if key or not required:
         return _clean(key, variable), variable if key else None
     more = f" {row.env_key_instructions}" if row and row.env_key_instructions else ""
     if not more:
-        more = f" It holds the key for the provider {name!r}."
+        more = f" It holds the key for the provider {name!r}. Set it, or run: toolrest setup"
     raise ConfigError(f"Missing environment variable: `{variable}`.{more}")
 
 

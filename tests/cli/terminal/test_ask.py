@@ -16,22 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolrest import ApprovalRequest, Risk
-from toolrest.cli.terminal.approve import TerminalApprover, describe
+from toolrest.cli.terminal.approve import TerminalApprover
 from toolrest.cli.terminal.notices import ask_trust
 from toolrest.cli.terminal.terminal import Terminal
 from toolrest.config.trust import trust_of
 from toolrest.gate.approval.request import Choice, Review
 from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
 from toolrest.policy.grants.key import GrantKey
+from toolrest.timeline.approval import describe
 
 
 class Person:
     """Sits at the other end of a terminal and types when the prompt comes."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: float = 0.01) -> None:
         self.master, self.slave = pty.openpty()
         self.out = io.StringIO()
-        self.terminal = Terminal(self.slave, self.out)
+        self.terminal = Terminal(self.slave, self.out, quiet)
 
     async def types(self, *answers: str, prompt: str = "? ") -> None:
         """Type each answer once a prompt stands there that was not answered yet."""

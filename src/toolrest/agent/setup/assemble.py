@@ -38,6 +38,7 @@ from toolrest.gate.tool.registry import Registry
 from toolrest.policy.paths.imports import guard_imports
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.tools.catalog import ToolParts, built_in, switched_on
+from toolrest.wire.stored_keys import stored_keys
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
@@ -98,7 +99,7 @@ def assemble(
     """
     settings = config.value
     spill = Spill(config.home, session_id)
-    redactor = _redactor(settings, environ)
+    redactor = _redactor(config, environ)
     files = path_policy(config, workspace, (spill.path, *skills_folder(config.home)))
     guard_imports(files.tool_roots)
     bus = Bus(redactor)
@@ -213,13 +214,20 @@ def _search_options(settings: Settings, environ: Mapping[str, str]) -> SearchOpt
     return search_options(settings, environ)
 
 
-def _redactor(settings: Settings, environ: Mapping[str, str]) -> Redactor:
+def _redactor(config: Config, environ: Mapping[str, str]) -> Redactor:
+    settings = config.value
     variables = (*key_variables(settings), *server_variables(settings))
     return Redactor.from_env(
-        {**environ, **key_values(settings), **server_values(settings)},
+        {**environ, **key_values(settings), **server_values(settings), **_stored(config)},
         names=(*SECRET_NAMES, *variables, *settings.redact.names),
         patterns=settings.redact.patterns,
     )
+
+
+def _stored(config: Config) -> dict[str, str]:
+    """The keys that the user stored, under names that count as secret."""
+    keys = stored_keys(config.home) if config.from_files else {}
+    return {f"{name}_STORED_KEY": key for name, key in keys.items()}
 
 
 def _surroundings(settings: Settings, files: PathPolicy) -> SandboxDescription:

@@ -17,10 +17,10 @@ from toolrest.agent.open_session import open_session
 from toolrest.cli.run.demo_sandbox import DemoSandbox, find_sandbox
 from toolrest.cli.run.demo_task import PROMPT, SECRET, script, write_project
 from toolrest.cli.terminal.terminal import safe_for
-from toolrest.cli.terminal.timeline import Timeline, visible
 from toolrest.config.loader import default_config, load
-from toolrest.events import Event, TurnDiff
+from toolrest.events import Event
 from toolrest.testing.scripted_model import ScriptedModel
+from toolrest.timeline.plain import PlainPrinter
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
@@ -57,23 +57,15 @@ async def _play(folder: str, as_json: bool, live: bool, model: str | None) -> Tu
     for line in found.lines:
         click.secho(line, dim=True, err=as_json)
     session = _open(config, env, found, live=live)
-    diffs: list[str] = []
-
-    def note(event: Event) -> None:
-        if isinstance(event, TurnDiff):
-            diffs.append(event.unified_diff)
-
-    timeline = Timeline(err=False)
+    printer = PlainPrinter(sys.stdout, workspace=project)
     async with session:
-        session.rest.subscribe(note)
-        session.rest.subscribe(_print_json if as_json else timeline)
+        session.rest.subscribe(_print_json if as_json else printer)
         if not as_json:
-            timeline.head(f"{session.model.name} in {project}\n")
-            timeline.head(f"> {PROMPT}\n")
+            printer.say(f"{session.model.name} in {project}")
+            printer.say(f"> {PROMPT}")
         result = await session.run(PROMPT)
     if not as_json:
         click.echo(safe_for(sys.stdout, f"\n{result.text or result.error}"))
-        _print_diff(diffs[-1] if diffs else "")
     return result
 
 
@@ -106,10 +98,3 @@ def _open(
 def _print_json(event: Event) -> None:
     with suppress(BrokenPipeError):
         click.echo(json.dumps(event.to_json(), ensure_ascii=False))
-
-
-def _print_diff(diff: str) -> None:
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    click.echo()
-    for line in diff.splitlines():
-        click.secho(visible(line), fg=colours.get(line[:1]))

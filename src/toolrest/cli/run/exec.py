@@ -1,4 +1,4 @@
-"""`toolrest exec`: a task for a model, without an approver at a terminal."""
+"""`toolrest exec`: a task for a model, run to its end."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--last", is_flag=True, help="Go on with this folder's latest session.")
 @click.option("--ephemeral", is_flag=True, help="Leave no record of the session.")
 @click.option("--wait-mcp", is_flag=True, help="Wait for every MCP server first.")
+@click.option("--no-ask", is_flag=True, help="Never ask, at a terminal neither: on_ask answers.")
 @click.option("--skip-git-repo-check", is_flag=True, hidden=True, help="Accepted; nothing asks.")
 @click.option("-v", "--verbose", is_flag=True, help="Write every event to a log file.")
 @click.argument("prompt", metavar="[PROMPT|-]", required=False)
@@ -36,7 +37,8 @@ def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **giv
 
     What happens goes to stderr, the answer alone to stdout; with --json, events as JSON lines go
     to stdout. The task is PROMPT, or standard input with - (or when there is no PROMPT and
-    standard input is not a terminal). It never asks: on_ask answers what needs approval.
+    standard input is not a terminal). What needs approval is asked about when standard input and
+    stderr are terminals; else, and with --json or --no-ask, on_ask answers.
 
     \b
     toolrest exec "why does the test fail?"

@@ -21,14 +21,17 @@ from toolrest.agent.path_policy import tool_roots
 from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.run.exec_output import EXIT_CODES, Output, RunEnd, read_schema, unmet
 from toolrest.cli.startup import settled, users_environment
+from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import check_named, write_named
+from toolrest.timeline.plain import PlainPrinter
 from toolrest.wire.model import ModelError
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession, StopReason
     from toolrest.cli.options import Choices
+    from toolrest.cli.terminal.approve import TerminalApprover
     from toolrest.config import Config
     from toolrest.events import Event
 
@@ -58,6 +61,7 @@ class Task(Struct):
     ephemeral: bool = False
     verbose: bool = False
     wait_mcp: bool = False
+    no_ask: bool = False
 
     def load(self) -> Config:
         """The settings for this run."""
@@ -110,6 +114,7 @@ class _Run:
         self._environ = users_environment()
         self._stops: set[asyncio.Task[None]] = set()
         self._roots: tuple[str, ...] = ()
+        self._printer = PlainPrinter()
 
     async def run(self) -> RunEnd:
         """Open, work, close; a signal ends it at any point."""
@@ -150,6 +155,7 @@ class _Run:
         if task.add_dirs and config.value.sandbox_mode == "read-only":
             message = "--add-dir has no effect while sandbox_mode is read-only"
             click.echo(f"toolrest: {message}; add: -s workspace-write", err=True)
+        self._printer = PlainPrinter(workspace=config.workspace or "")
         session = self._session = self._open(config)
         settled()
         self.out.open(session.thread_id)
@@ -169,6 +175,7 @@ class _Run:
     def _open(self, config: Config) -> AgentSession:
         session = open_session(
             config,
+            on_ask=self._approver(config),
             env=self._environ,
             resume=self._earlier(config),
             ephemeral=self.task.ephemeral,
@@ -178,6 +185,17 @@ class _Run:
         session.warnings += add_user_tools(session.rest)
         session.warnings += _ignored_docs(session)
         return session
+
+    def _approver(self, config: Config) -> TerminalApprover | None:
+        """The person at the terminal, unless the command line or `on_ask` say otherwise."""
+        if self.task.as_json or self.task.no_ask or config.source("on_ask") != "default":
+            return None
+        if not is_terminal():
+            return None
+        # Only at a terminal.
+        from toolrest.cli.terminal.approve import TerminalApprover
+
+        return TerminalApprover(Terminal(), self._printer.paused)
 
     def _earlier(self, config: Config) -> str | None:
         if not (self.task.resume or self.task.last):
@@ -194,15 +212,12 @@ class _Run:
             stack.callback(rest.subscribe(self.out.thread))
             stack.callback(rest.subscribe(lambda event: self._watch_reader(session, event)))
         else:
-            from toolrest.cli.terminal.timeline import Timeline
-
-            timeline = Timeline()
             settings = rest.settings
-            timeline.head(
+            self._printer.say(
                 f"{session.model.name}, {settings.sandbox_mode}, {settings.approval_policy}, "
                 f"{rest.config.workspace}, session {session.thread_id}"
             )
-            stack.callback(rest.subscribe(timeline))
+            stack.callback(rest.subscribe(self._printer))
         if self.task.verbose or os.environ.get("TOOLREST_LOG"):
             from toolrest.cli.terminal.event_log import log_events
 

@@ -10,7 +10,6 @@ import time
 
 import click
 
-from toolrest.agent.conversation.transcript import markdown
 from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
@@ -19,11 +18,15 @@ from toolrest.cli.options import Choices, session_options
 from toolrest.cli.run.exec import task_text
 from toolrest.cli.run.exec_run import Task, run_task
 from toolrest.cli.terminal.terminal import safe_for
-from toolrest.cli.terminal.timeline import visible
 from toolrest.config.files import toolrest_home
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.named_files import write_named
+from toolrest.timeline.draw import Drawing, safe_lines
+from toolrest.timeline.plain import columns, has_colour, styled
+from toolrest.timeline.stored import markdown, stored_cells
+
+_SHOWN_LINES = 20
 
 
 @click.group("sessions")
@@ -45,6 +48,7 @@ def _home() -> str:
 def list_command(here: bool, limit: int, as_json: bool) -> None:
     """List sessions, the latest first."""
     rows = summaries(_home(), default_workspace(None) if here else None)
+    drawing = Drawing(columns(sys.stdout))
     row = None
     for row in itertools.islice(rows, limit):
         if as_json:
@@ -52,9 +56,8 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
             continue
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
         title = row.title or "(no message)"
-        click.echo(
-            visible(f"{row.stored.thread_id}  {when}  {row.meta.get('cwd') or '?'}  {title}", 200)
-        )
+        line = f"{row.stored.thread_id}  {when}  {row.meta.get('cwd') or '?'}  {title}"
+        click.echo(drawing.cut(" ".join(safe_lines(line))))
     if row is None and not as_json:
         click.echo("no session is recorded" + (" here" if here else ""), err=True)
 
@@ -62,12 +65,15 @@ def list_command(here: bool, limit: int, as_json: bool) -> None:
 @command.command("show")
 @click.argument("session", metavar="ID")
 def show_command(session: str) -> None:
-    """Print a session: its messages, calls and results."""
+    """Print a session: its messages and calls, of long outputs the end."""
     rollout = read_rollout(find_session(_home(), session).path)
-    meta = f"{rollout.meta.get('cwd')}, {rollout.meta['timestamp']}"
-    click.echo(f"# {rollout.thread_id}\n\n{visible(meta, 2000)}\n")
-    for block in markdown(rollout.items):
-        click.echo("\n".join(visible(line, 2000) for line in block.splitlines()) + "\n")
+    folder = str(rollout.meta.get("cwd") or "")
+    drawing = Drawing(columns(sys.stdout), folder, tail=_SHOWN_LINES)
+    colour = has_colour(sys.stdout)
+    click.echo(safe_lines(f"{rollout.thread_id}, {folder}, {rollout.meta['timestamp']}")[0])
+    for cell in stored_cells(rollout.items):
+        lines = [styled(line, colour) for line in drawing.lines(cell)]
+        click.echo("\n".join(["", *lines]), color=colour)
 
 
 @command.command("export")
@@ -93,7 +99,7 @@ def export_command(session: str, layout: str, output: str) -> None:
             whole = {"meta": rollout.meta, "items": rollout.items}
             text = json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
         else:
-            blocks = (f"# Session {rollout.thread_id}", *markdown(rollout.items))
+            blocks = (f"# Session {rollout.thread_id}", *markdown(stored_cells(rollout.items)))
             text = "\n\n".join(blocks) + "\n"
     if output == "-":
         # With `color` click leaves raw text as it is where stdout is no terminal.

@@ -12,9 +12,9 @@ import click
 from toolrest.agent.path_policy import default_workspace
 from toolrest.agent.undo.checkpoints import Checkpoints
 from toolrest.agent.undo.scan import Limits
-from toolrest.cli.terminal.terminal import shown
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
+from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
     from toolrest.agent.undo.plan import Kept, Plan, Turn

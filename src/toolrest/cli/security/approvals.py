@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from toolrest.cli.options import Choices
-from toolrest.cli.terminal.approve import describe
-from toolrest.cli.terminal.terminal import Terminal, shown
+from toolrest.cli.terminal.terminal import Terminal
 from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError
 from toolrest.gate.approval.pending_store import PendingStore
 from toolrest.gate.approval.request import SCOPES as ANSWER_OF
 from toolrest.policy.terminal_safe import display_safe
+from toolrest.timeline.approval import describe
+from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.pending import PendingApproval

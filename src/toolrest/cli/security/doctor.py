@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from toolrest.agent.path_policy import default_workspace, network_of, path_policy
 from toolrest.agent.setup.runner import confinement_of
 from toolrest.cli.options import Choices, session_options
+from toolrest.cli.setup.checks import checks
 from toolrest.errors import ConfigError
 from toolrest.sandbox.doctor import Report, examine, lines
 from toolrest.sandbox.policy import SandboxPolicy
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 @click.command("doctor")
 @session_options
 def command(choices: Choices) -> None:
-    """Run every sandbox backend and print what each enforces, what stays open and what to install.
+    """Check key, model, programs and folder, run every sandbox backend, and say what to do.
 
-    The last lines say what a session with these settings and options would use. Exits with 1 when
-    no backend works: commands are then refused, never run unconfined.
+    Of each backend: what it enforces, what stays open and what to install. The last lines say what
+    a session with these settings and options would use. Exits with 1 when no backend works:
+    commands are then refused, never run unconfined.
     """
     config = choices.load()
     for warning in config.warnings:
         click.echo(f"toolrest: {warning}", err=True)
     report = _examined(config)
+    for found in checks(config):
+        click.echo(found.line)
     for line in (*lines(report), *_session(config)):
         click.echo(line)
     full_access = config.value.sandbox_mode == _FULL_ACCESS

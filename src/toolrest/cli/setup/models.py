@@ -93,6 +93,6 @@ def _print_providers(config: Config, as_json: bool) -> None:
 def _row(provider: Provider) -> dict[str, str]:
     key = f"key from {provider.key_variable}" if provider.key_variable else ""
     if provider.key and not key:
-        key = "key from the settings"
+        key = "key stored, or from the settings"
     url = provider.shown_url("").rstrip("/")
     return {"provider": provider.id, "wire": provider.wire, "url": url, "key": key}

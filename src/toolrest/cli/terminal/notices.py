@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolrest.cli.terminal.terminal import Terminal, shown
+from toolrest.cli.terminal.terminal import Terminal
 from toolrest.config.schema.families import no_family
 from toolrest.config.trust import distrust, git_root, trust, trust_of
 from toolrest.private_files import is_first_time
+from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
     from toolrest.config import Config

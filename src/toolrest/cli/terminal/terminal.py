@@ -5,24 +5,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import sys
 import termios
 from collections.abc import Iterator
 from typing import TextIO
-from unicodedata import east_asian_width
 
 from toolrest.policy.terminal_safe import display_safe
+from toolrest.timeline.text import rows
 
 _MOST_LINE = 65_536
 _ENDLESS = 1 << 30
 
 
+QUIET = 0.5
+"""Seconds without a key before an approval can be typed: type-ahead never answers."""
+PASTED = "\x1b[200~"
+"""What `typed` returns for a paste."""
+_PASTES_MARKED, _PASTES_AS_TYPED = "\x1b[?2004h", "\x1b[?2004l"
+
+
 class Terminal:
     """Asks on a terminal without holding up the event loop; cancelling a question is safe."""
 
-    def __init__(self, fd: int = 0, out: TextIO | None = None) -> None:
+    def __init__(self, fd: int = 0, out: TextIO | None = None, quiet: float = QUIET) -> None:
         self._fd = fd
         self._out = out
+        self._quiet = quiet
         self._lock = asyncio.Lock()
 
     @property
@@ -53,6 +62,40 @@ class Terminal:
             return None
         return data.decode("utf-8", "replace").split("\n", 1)[0].rstrip("\r")
 
+    async def typed(self, prompt: str) -> str | None:
+        """A line that was typed after this prompt, which comes once the keyboard is quiet.
+
+        PASTED for a line that was pasted, or that came together with others.
+        """
+        out = self._out or sys.stderr
+        marked = out.isatty()
+        out.write(_PASTES_MARKED if marked else "")
+        try:
+            await self._until_quiet()
+            line = await self.line(prompt)
+        finally:
+            out.write(_PASTES_AS_TYPED if marked else "")
+            out.flush()
+        if line and (PASTED in line or _has_input(self._fd)):
+            return PASTED
+        return line
+
+    async def _until_quiet(self) -> None:
+        """Drop what is typed until no key came for a while."""
+        before = termios.tcgetattr(self._fd)
+        raw = termios.tcgetattr(self._fd)
+        raw[3] &= ~(termios.ICANON | termios.ECHO)
+        termios.tcsetattr(self._fd, termios.TCSAFLUSH, raw)
+        try:
+            while self._quiet:
+                try:
+                    if not await asyncio.wait_for(self._read(), self._quiet):
+                        return  # the end of input
+                except TimeoutError:
+                    return
+        finally:
+            termios.tcsetattr(self._fd, termios.TCSAFLUSH, before)
+
     async def _read(self) -> bytes:
         loop = asyncio.get_running_loop()
         typed: asyncio.Future[bytes] = loop.create_future()
@@ -70,6 +113,10 @@ class Terminal:
             return await typed
         finally:
             loop.remove_reader(self._fd)
+
+
+def _has_input(fd: int) -> bool:
+    return bool(select.select([fd], [], [], 0)[0])
 
 
 def _columns(out: TextIO) -> int:
@@ -91,49 +138,6 @@ def _echo_off(fd: int) -> Iterator[None]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def shown(text: str) -> str:
-    """One line of external text: nothing in it can act on the terminal or hide."""
-    return display_safe(text)
-
-
-BAR = "  | "
-
-
-def block(text: str) -> list[str]:
-    """Several lines of external text, each behind a bar so that none looks like ours."""
-    return [BAR + line for line in display_safe(text, keep_newlines=True).split("\n")]
-
-
-def rows(line: str, width: int) -> list[str]:
-    """A line as rows that fit the terminal, every one behind the bar, or indented, as it is.
-
-    Left to itself a terminal breaks a long line at its edge, and what a model wrote would go on
-    in the first column, where only our own text begins.
-    """
-    lead = BAR if line.startswith(BAR) else " " * len(BAR)
-    room = max(width - len(BAR) - 1, 16)
-    rest = line.removeprefix(BAR)
-    if text_width(rest) <= room:
-        return [line]
-    found = [""]
-    used = 0
-    for char in rest:
-        size = text_width(char)
-        if used + size > room:
-            found.append("")
-            used = 0
-        found[-1] += char
-        used += size
-    return [line[: len(line) - len(rest)] + found[0], *(lead + row for row in found[1:])]
-
-
-def text_width(text: str) -> int:
-    """How many columns a text may take; where terminals differ, the larger number."""
-    if text.isascii():
-        return len(text)
-    return sum(2 if east_asian_width(char) in "WFA" else 1 for char in text)
-
-
 def safe_for(out: TextIO | None, text: str) -> str:
     """External text for `out`: made safe where that is a terminal, raw elsewhere."""
     try:
@@ -145,7 +149,8 @@ def safe_for(out: TextIO | None, text: str) -> str:
 
 def is_terminal() -> bool:
     """Whether there is a person to ask: input and messages both on a terminal."""
+    files = (sys.stdin, sys.stderr)
     try:
-        return sys.stdin.isatty() and sys.stderr.isatty()
+        return all(file is not None and file.isatty() for file in files)  # None: closed at start
     except ValueError:
-        return False  # closed
+        return False  # closed since

@@ -1,0 +1,353 @@
+"""The chat: keys and commands on one side, the conversation on the other, the screen between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from toolrest.chat.command_names import known_commands
+from toolrest.chat.composer import ChatCompleter
+from toolrest.chat.files import FileNames
+from toolrest.chat.keys import bindings
+from toolrest.chat.questions import Posed
+from toolrest.chat.screen import ChatScreen
+from toolrest.errors import ToolrestError
+from toolrest.timeline.cells import CallCell, Cell
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.result import TurnResult
+    from toolrest.chat.commands import Commands
+    from toolrest.chat.conversation import Conversation, Open
+    from toolrest.chat.questions import Questions
+
+_TICK = 0.125
+_RESUMED_CELLS = 20
+
+
+class ChatApp:
+    """One chat, from the first line to the last.
+
+    `prepare` is called once the screen is there: it loads the agent, which takes longer than to
+    draw, and returns what opens sessions, or None when there are questions to be asked first.
+    """
+
+    conversation: Conversation
+    commands: Commands
+
+    def __init__(
+        self,
+        prepare: Callable[[Questions], tuple[Open, str | None] | None],
+        *,
+        home: str,
+        workspace: str,
+        prompt: str | None = None,
+    ) -> None:
+        self.home, self.workspace = home, workspace
+        self._prepare = prepare
+        completer = ChatCompleter(lambda: known_commands(home), FileNames(workspace))
+        self.screen = ChatScreen(home, completer, bindings(self))
+        self.screen.live.workspace = workspace
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._ticking: asyncio.Task[None] | None = None
+        self._leaving = False
+        self._open = False
+        self._early = [prompt] if prompt else []
+        self._code: int | None = 0
+
+    @property
+    def questions(self) -> Questions:
+        """The approver of the session."""
+        return self.screen.questions
+
+    async def run(self) -> int | None:
+        """Chat until the person leaves; the exit code, or None for questions to be asked first."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            await self.screen.app.run_async(
+                pre_run=lambda: self.spawn(self._start()), handle_sigint=False
+            )
+        except EOFError:  # the terminal is gone
+            self._code = 129
+        finally:
+            if self._open:
+                await self.conversation.close()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+        return self._code
+
+    def _signalled(self, number: int) -> None:
+        self._code = 128 + number
+        self.leave()
+
+    async def _start(self) -> None:
+        """Open the session once the screen is there."""
+        try:
+            ready = self._prepare(self.questions)
+            if ready is None:
+                self._code = None
+                self.leave()
+                return
+            # These load the agent, and the screen is drawn before.
+            from toolrest.chat.commands import Commands
+            from toolrest.chat.conversation import Conversation
+
+            self.conversation, self.commands = Conversation(ready[0], self), Commands(self)
+            self.screen.live.queue = self.conversation.queue
+            self.conversation.start(ready[1])
+            self._open = True
+        except ToolrestError as error:
+            self.screen.say(f"✗ {error}", "red")
+            self._code = 2
+            self.leave()
+            return
+        early, self._early = self._early, []
+        for text in early:
+            self._send(text, queued=True)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside; an error of it is shown, not lost."""
+        task = asyncio.ensure_future(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except ToolrestError as error:
+            self.screen.say(f"✗ {error}", "red")
+        except Exception as error:
+            self.screen.say(
+                f"✗ an error in Toolrest itself: {type(error).__name__}: {error}", "red"
+            )
+
+    # The view of the conversation
+
+    def changed(self, cell: Cell) -> None:
+        """A cell is new or has changed."""
+        live = self.screen.live
+        live.tokens = self.conversation.timeline.tokens
+        if isinstance(cell, CallCell) and not cell.done:
+            live.doing = f"running {cell.tool}" if cell.state == "running" else ""
+        else:
+            live.doing = ""
+        self.screen.changed(cell)
+
+    def turn_began(self) -> None:
+        """A turn is under way: the spinner turns."""
+        self.screen.began()
+        if self._ticking is None or self._ticking.done():
+            self._ticking = asyncio.ensure_future(self._tick())
+
+    async def _tick(self) -> None:
+        while self.screen.live.began is not None:
+            self.screen.app.invalidate()
+            await asyncio.sleep(_TICK)
+
+    def turn_ended(self, result: TurnResult | None) -> None:
+        """The turn is over."""
+        self.screen.ended()
+        self._describe()
+        if result is not None and not self._leaving:
+            self.screen.attention()
+
+    def opened(self) -> None:
+        """There is a (new) session: say which, and show what was said in it."""
+        # Loaded by now.
+        from toolrest.timeline.stored import stored_cells
+
+        session = self.conversation.session
+        settings = session.rest.settings
+        self.screen.live.plan = None
+        facts = (session.model.name, settings.sandbox_mode, settings.approval_policy)
+        self.screen.say(f"toolrest · {' · '.join(facts)} · {self._folder()}")
+        cells = stored_cells(session.history.items)
+        if cells:
+            self.screen.say(f"session {session.thread_id} goes on; the end of it:")
+        for cell in cells[-_RESUMED_CELLS:]:
+            cell.done = True
+            self.screen.changed(cell)
+        self._describe()
+
+    def _folder(self) -> str:
+        home = os.path.expanduser("~")
+        inside = self.workspace.startswith(home + os.sep)
+        return "~" + self.workspace[len(home) :] if inside else self.workspace
+
+    def _describe(self) -> None:
+        """The line at the bottom."""
+        session = self.conversation.session
+        timeline = self.conversation.timeline
+        window = timeline.window or session.accounting.window
+        used = f"{timeline.tokens / window:.0%} of context" if window else "context –"
+        settings = session.rest.settings
+        facts = (session.model.name, settings.sandbox_mode, settings.approval_policy, used)
+        self.screen.footer = " " + " · ".join((*facts, "/help"))
+        self.screen.live.hint = ""
+
+    # Keys
+
+    @property
+    def _busy(self) -> bool:
+        return self._open and self.conversation.busy
+
+    def takes_keys(self) -> bool:
+        """Whether keys may be for an approval: one waits, and nothing is being written."""
+        asked = self.questions.approval
+        return asked is not None and asked.writes is None and not self.screen.buffer.text
+
+    def key(self, data: str) -> None:
+        """A key while an approval waits: an answer to it, or text."""
+        questions = self.questions
+        held = questions.take_back()
+        if held:
+            questions.key_pressed()
+            self.screen.buffer.insert_text(held + _text(data))
+        elif data == "e" and questions.is_armed:
+            self._show_approval()
+        elif not questions.key(data):
+            self.screen.buffer.insert_text(_text(data))
+
+    def _show_approval(self) -> None:
+        asked = self.questions.approval
+        if asked is not None:
+            asked.seen_whole = True
+            self.questions.key_pressed()
+            self._page("all of the request", "\n".join(asked.lines))
+
+    def paste(self, data: str) -> None:
+        """A paste: text, whatever it says."""
+        self.questions.take_back()
+        self.questions.key_pressed()
+        self.screen.buffer.insert_text(self.screen.pastes.fold(data))
+
+    def enter(self) -> None:
+        """Enter: send, answer a question that is written, or take a completion."""
+        questions, buffer = self.questions, self.screen.buffer
+        if held := questions.take_back():
+            buffer.insert_text(held)
+            return
+        questions.key_pressed()
+        state = buffer.complete_state
+        if state is not None and buffer.text.startswith("/") and state.completions:
+            buffer.apply_completion(state.current_completion or state.completions[0])
+        elif state is not None and state.current_completion is not None:
+            buffer.apply_completion(state.current_completion)
+            return
+        if buffer.document.current_line_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+            return
+        first = questions.first
+        if isinstance(first, Posed) or (first is not None and first.writes is not None):
+            text = buffer.text
+            buffer.reset()
+            questions.written(text)
+        elif first is None or buffer.text.strip():
+            self.submit(queued=False)
+
+    def submit(self, *, queued: bool) -> None:
+        """Send what was written."""
+        buffer, pastes = self.screen.buffer, self.screen.pastes
+        text = pastes.unfold(buffer.text).strip()
+        if not text:
+            return
+        buffer.text = text
+        buffer.reset(append_to_history=True)
+        pastes.clear()
+        if self._open:
+            self._send(text, queued=queued)
+        elif text == "/quit":
+            self.leave()
+        else:
+            self._early.append(text)
+
+    def _send(self, text: str, *, queued: bool) -> None:
+        if text.startswith("/") and self.commands.run(text):
+            return
+        if text.startswith("!") and text[1:].strip():
+            self.conversation.run_command(text[1:].strip())
+        elif queued:
+            self.conversation.queue_up(text)
+        else:
+            self.conversation.say(text)
+
+    def tab(self) -> None:
+        """Tab: complete, or queue what was written for after this turn."""
+        buffer = self.screen.buffer
+        if buffer.complete_state is not None:
+            buffer.complete_next()
+        elif self._busy:
+            self.submit(queued=True)
+        else:
+            buffer.start_completion(select_first=True)
+
+    def escape(self) -> None:
+        """Esc: leave a menu, a written answer, or the turn."""
+        self.questions.take_back()
+        if self.screen.buffer.complete_state is not None:
+            self.screen.buffer.cancel_completion()
+        elif (first := self.questions.first) is not None and (
+            isinstance(first, Posed) or first.writes is not None
+        ):
+            self.screen.buffer.reset()
+            self.questions.dismiss()
+        elif self._busy:
+            self.spawn(self.conversation.interrupt())
+
+    def control_c(self) -> None:
+        """Ctrl-C: clear the composer, else interrupt the turn, else say how to leave."""
+        self.questions.take_back()
+        if self.screen.buffer.text:
+            self.screen.buffer.reset()
+        elif self._busy:
+            self.spawn(self.conversation.interrupt())
+        elif self.screen.live.hint:
+            self.leave()
+        else:
+            self.screen.live.hint = " Ctrl-C again, Ctrl-D or /quit leaves"
+            self.screen.app.invalidate()
+
+    def leave(self) -> None:
+        """Leave the chat."""
+        self._leaving = True
+        self.screen.flush()
+        with suppress(Exception):  # it may be over already
+            self.screen.app.exit()
+
+    def edit(self) -> None:
+        """Write on in $EDITOR, with pastes in full."""
+        buffer = self.screen.buffer
+        buffer.text = self.screen.pastes.unfold(buffer.text)
+        self.screen.pastes.clear()
+        buffer.open_in_editor()
+
+    def show_output(self) -> None:
+        """The folded paste, what runs, or the last call, whole in the pager."""
+        pasted = self.screen.pastes.shown(self.screen.buffer.text)
+        calls = [*self.screen.calls[-1:], *self.screen.live.running[-1:]]
+        if pasted is not None:
+            self._page("what was pasted", pasted)
+        elif calls:
+            cell = calls[-1]
+            output = cell.shown_output()
+            lost = (
+                f"[{output.dropped:,} earlier lines are not kept here]\n" if output.dropped else ""
+            )
+            spill = f"\n[all of it: {cell.spill}]" if cell.spill else ""
+            self._page(cell.command or cell.tool, lost + output.text + spill)
+
+    def _page(self, title: str, text: str) -> None:
+        # Rarely needed.
+        from toolrest.chat.pager import page
+
+        self.spawn(page(title, text))
+
+
+def _text(data: str) -> str:
+    return data if data.isprintable() else ""

@@ -1,0 +1,40 @@
+"""The names of the slash commands, and of the user's own prompts in `$TOOLREST_HOME/prompts`."""
+
+from __future__ import annotations
+
+import os
+
+COMMANDS = {
+    "help": "the commands and keys",
+    "status": "model, sandbox, approvals, tokens, session",
+    "new": "a new session in this folder",
+    "resume": "go on with another session: /resume [ID]",
+    "fork": "go on with a copy of this session",
+    "undo": "take back what the last turn changed",
+    "diff": "what this session's last turn changed",
+    "output": "the last output, whole (Ctrl-O)",
+    "tools": "the tools on offer",
+    "mcp": "MCP servers and their state",
+    "permissions": "what is granted, and what is asked about",
+    "export": "write this session as Markdown: /export FILE",
+    "quit": "leave (Ctrl-D)",
+}
+
+
+def known_commands(home: str) -> dict[str, str]:
+    """Every command with its help."""
+    return COMMANDS | {name: f"your prompt {name}.md" for name in own_prompts(home)}
+
+
+def own_prompts(home: str) -> dict[str, str]:
+    """The user's own prompts: the path of each by its name."""
+    folder = os.path.join(home, "prompts")
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return {}
+    return {
+        name[:-3]: os.path.join(folder, name)
+        for name in names
+        if name.endswith(".md") and name[:-3].replace("-", "_").isidentifier()
+    }

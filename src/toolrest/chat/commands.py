@@ -1,0 +1,159 @@
+"""Slash commands: their names, one-line helps, and what each does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from toolrest.agent.history.stored_sessions import find_session, summaries
+from toolrest.agent.open_session import fork
+from toolrest.chat.command_names import COMMANDS, known_commands, own_prompts
+from toolrest.chat.pager import page
+from toolrest.timeline.stored import markdown, stored_cells
+
+if TYPE_CHECKING:
+    from toolrest.chat.app import ChatApp
+
+_KEYS = """\
+Enter sends, or adds to the running turn; Tab queues for after it
+Alt-Enter, Ctrl-J or \\ at the end: a new line; Ctrl-G: $EDITOR
+@ completes file names, / commands; !command runs one and shows it to the model
+Esc interrupts; Ctrl-O shows the last output whole; Ctrl-R searches earlier messages
+Ctrl-C clears or interrupts; Ctrl-Z suspends; Ctrl-D leaves"""
+
+
+class Commands:
+    """The commands of a chat, and prompts of the user's own."""
+
+    def __init__(self, chat: ChatApp) -> None:
+        self._chat = chat
+        self._own = own_prompts(chat.home)
+
+    def run(self, text: str) -> bool:
+        """Do a command; False when there is none of that name (a path, perhaps)."""
+        name, _, rest = text[1:].partition(" ")
+        if name in self._own:
+            self._prompt(self._own[name], rest.strip())
+            return True
+        if name not in COMMANDS:
+            if "/" in name or not name:
+                return False
+            self._chat.conversation.notice(f"there is no command /{name}; see /help", "warning")
+            return True
+        action: Callable[[str], None] = getattr(self, f"_{name}")
+        action(rest.strip())
+        return True
+
+    def _prompt(self, path: str, rest: str) -> None:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        words = text.replace("$ARGUMENTS", rest) if "$ARGUMENTS" in text else f"{text}\n{rest}"
+        self._chat.conversation.say(words.strip())
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self._chat.screen.say(line, "")
+        self._chat.screen.say("")
+
+    def _help(self, rest: str) -> None:
+        known = known_commands(self._chat.home)
+        self._say(
+            *(f"  /{name:<12} {help_}" for name, help_ in known.items()), "", *_KEYS.split("\n")
+        )
+
+    def _status(self, rest: str) -> None:
+        session = self._chat.conversation.session
+        settings = session.rest.settings
+        total = session.accounting.total
+        window = session.accounting.window
+        share = f"{session.tokens / window:.0%} of {window:,}" if window else "window –"
+        self._say(
+            f"  model      {session.model.name}",
+            f"  folder     {self._chat.workspace}",
+            f"  sandbox    {settings.sandbox_mode}",
+            f"  approvals  {settings.approval_policy}",
+            f"  context    {session.tokens:,} tokens, {share}",
+            f"  used       {total.input:,} tokens in, {total.output:,} out",
+            f"  session    {session.thread_id}",
+        )
+
+    def _new(self, rest: str) -> None:
+        self._chat.spawn(self._chat.conversation.switch(None))
+
+    def _resume(self, rest: str) -> None:
+        if rest:
+            found = find_session(self._chat.home, rest)
+            self._chat.spawn(self._chat.conversation.switch(found.path))
+            return
+        rows = self._sessions()
+        self._say(
+            *(rows or ["  there is no other session of this folder"]), "  go on with: /resume ID"
+        )
+
+    def _sessions(self) -> list[str]:
+        current = self._chat.conversation.session.thread_id
+        rows = []
+        for row in summaries(self._chat.home, self._chat.workspace):
+            if row.stored.thread_id != current and row.title:
+                rows.append(f"  {row.stored.thread_id[:8]}  {row.stored.started}  {row.title}")
+            if len(rows) == 10:
+                break
+        return rows
+
+    def _fork(self, rest: str) -> None:
+        path = self._chat.conversation.session.journal.path
+        if path is None:
+            self._chat.conversation.notice("this session is not recorded", "warning")
+            return
+        new = fork(self._chat.home, path)
+        self._resume(new)
+
+    def _undo(self, rest: str) -> None:
+        self._chat.spawn(self._undone())
+
+    async def _undone(self) -> None:
+        conversation = self._chat.conversation
+        if conversation.busy:
+            conversation.notice("a turn is under way; Esc interrupts it", "warning")
+            return
+        result = await conversation.session.rest.undo()
+        done = [f"  {item.action} {item.path}" for item in result.plan.items]
+        kept = [f"  stays: {kept.path} ({kept.why})" for kept in result.plan.kept]
+        self._say(*(done or ["  there was nothing to put back"]), *kept)
+
+    def _diff(self, rest: str) -> None:
+        diffs = [file for cell in self._chat.screen.calls for file in cell.files]
+        if not diffs:
+            self._say("  this session has patched nothing")
+            return
+        text = "\n".join(f"{file.kind} {file.path}\n{file.text}" for file in diffs)
+        self._chat.spawn(page("what this session has patched", text))
+
+    def _output(self, rest: str) -> None:
+        self._chat.show_output()
+
+    def _tools(self, rest: str) -> None:
+        self._say(*(f"  {row['name']:<24} {row['risk']}" for row in self._table()))
+
+    def _table(self) -> list[dict[str, object]]:
+        return self._chat.conversation.session.rest.table()
+
+    def _mcp(self, rest: str) -> None:
+        pool = self._chat.conversation.session.rest.mcp
+        found = [f"  {name}: {c.state}" for name, c in pool.connections.items()] if pool else []
+        self._say(*(found or ["  no MCP server is configured; see: toolrest mcp add"]))
+
+    def _permissions(self, rest: str) -> None:
+        settings = self._chat.conversation.session.rest.settings
+        self._say(
+            f"  approvals {settings.approval_policy}, sandbox {settings.sandbox_mode}",
+            "  stored grants: toolrest grants list; a command's decision: toolrest policy check",
+        )
+
+    def _export(self, rest: str) -> None:
+        session = self._chat.conversation.session
+        text = "\n\n".join(markdown(stored_cells(session.history.items)))
+        self._chat.spawn(page(f"session {session.thread_id}", text))
+
+    def _quit(self, rest: str) -> None:
+        self._chat.leave()

@@ -1,0 +1,192 @@
+"""The conversation behind the chat: the session, its turns, what is queued for it.
+
+It knows no terminal: what changes is reported to a `View`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Literal, Protocol, TypeAlias
+
+from toolrest.agent.conversation.prompt import prompt_items
+from toolrest.agent.conversation.result import TurnResult
+from toolrest.agent.conversation.session import AgentSession
+from toolrest.agent.history.history import message
+from toolrest.events import Event
+from toolrest.items import JSONObject
+from toolrest.timeline.cells import Cell, NoticeCell
+from toolrest.timeline.fold import Timeline
+
+Open: TypeAlias = Callable[["str | None"], AgentSession]
+"""Opens a session: a new one, or the one of this rollout."""
+_IMAGE = re.compile(
+    r"(?:^|(?<=\s))@?((?:[^\s\\]|\\ )+\.(?:png|jpe?g|gif|webp))(?=\s|$)", re.IGNORECASE
+)
+SHELL = "exec_command"
+
+
+class View(Protocol):
+    """What shows the conversation."""
+
+    def changed(self, cell: Cell) -> None:
+        """A cell is new or has changed."""
+
+    def turn_began(self) -> None:
+        """A turn is under way."""
+
+    def turn_ended(self, result: TurnResult | None) -> None:
+        """The turn is over; None when it was a command of the person."""
+
+    def opened(self) -> None:
+        """There is a (new) session."""
+
+
+class Conversation:
+    """One session after the other, with one turn at a time."""
+
+    def __init__(self, open_: Open, view: View) -> None:
+        self._open = open_
+        self._view = view
+        self._session: AgentSession | None = None
+        self.timeline = Timeline()
+        self.queue: list[str] = []
+        self._ran: list[JSONObject] = []
+        """What the person ran, for the model to read with the next message."""
+        self._turn: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    @property
+    def session(self) -> AgentSession:
+        """The session; there is one from `start` on."""
+        if self._session is None:
+            raise RuntimeError("no session is open")
+        return self._session
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn or a command is under way."""
+        return self._turn is not None and not self._turn.done()
+
+    def start(self, rollout: str | None = None) -> None:
+        """Open the first session."""
+        self._session = self._open(rollout)
+        self.timeline = Timeline()
+        self._unsubscribe = self._session.rest.subscribe(self._event)
+        self._view.opened()
+
+    async def switch(self, rollout: str | None) -> None:
+        """End this session and open another; the old one stays if that one cannot be opened."""
+        await self.interrupt()
+        opened = self._open(rollout)
+        old, self._session = self._session, opened
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        self.queue.clear()
+        self._ran.clear()
+        self.timeline = Timeline()
+        self._unsubscribe = opened.rest.subscribe(self._event)
+        if old is not None:
+            await old.aclose()
+        self._view.opened()
+
+    async def close(self) -> None:
+        """End what runs, and the session."""
+        await self.interrupt()
+        if self._session is not None:
+            await self._session.aclose()
+
+    def say(self, text: str) -> None:
+        """Send a message: it begins a turn, or goes to the one that is under way."""
+        if self.busy and self._session is not None and self._session.running:
+            self._session.say(self._items(text))
+            return
+        if self.busy:
+            self.queue.append(text)
+            return
+        self._begin(self._run(text))
+
+    def queue_up(self, text: str) -> None:
+        """Keep a message for after this turn."""
+        if self.busy:
+            self.queue.append(text)
+        else:
+            self.say(text)
+
+    def run_command(self, line: str) -> None:
+        """Run a command of the person, through the gate like any other."""
+        if self.busy:
+            self.queue.append(f"!{line}")
+        else:
+            self._begin(self._command(line))
+
+    async def interrupt(self) -> None:
+        """End the turn; what is queued stays queued."""
+        turn = self._turn
+        if turn is None or turn.done():
+            return
+        if self._session is not None and self._session.running:
+            await self._session.interrupt()
+        else:
+            turn.cancel()
+        with suppress(asyncio.CancelledError):
+            await turn
+
+    def notice(self, text: str, level: Literal["note", "warning", "error"] = "note") -> None:
+        """Show a message of Toolrest."""
+        self._view.changed(NoticeCell(level=level, text=text))
+
+    # Inside
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        self._view.turn_began()
+        self._turn = asyncio.ensure_future(work)
+
+    async def _run(self, text: str) -> None:
+        result: TurnResult | None = None
+        try:
+            items = [*self._ran, *self._items(text)]
+            self._ran = []
+            result = await self.session.run(items)
+        finally:
+            self._turn = None
+            self._view.turn_ended(result)
+        if result.status == "completed":
+            self._next()
+
+    async def _command(self, line: str) -> None:
+        output = "it was interrupted"
+        try:
+            output = (await self.session.rest.call(SHELL, {"cmd": line})).text
+        finally:
+            self._turn = None
+            self._ran.append(message("user", f"I ran this command myself:\n$ {line}\n{output}"))
+            self._view.turn_ended(None)
+        self._next()
+
+    def _next(self) -> None:
+        """Go on with what is queued."""
+        if not self.queue:
+            return
+        text = self.queue.pop(0)
+        if text.startswith("!"):
+            self.run_command(text[1:])
+        else:
+            self.say(text)
+
+    def _items(self, text: str) -> Sequence[JSONObject]:
+        images = [path for path in _mentioned(text) if os.path.isfile(path)]
+        return prompt_items(text, images)
+
+    def _event(self, event: Event) -> None:
+        cell = self.timeline.feed(event)
+        if cell is not None:
+            self._view.changed(cell)
+
+
+def _mentioned(text: str) -> list[str]:
+    found = (match.replace("\\ ", " ") for match in _IMAGE.findall(text))
+    return list(dict.fromkeys(os.path.expanduser(path) for path in found))

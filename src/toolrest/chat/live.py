@@ -1,0 +1,190 @@
+"""The live part's content: what runs, what is asked, the plan, what is queued, the state.
+
+Styled lines, computed from data; never more rows than it is given.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from msgspec import Struct, field
+
+from toolrest.chat.questions import Asked, Posed, Questions
+from toolrest.timeline.approval import offered
+from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, ReasoningCell
+from toolrest.timeline.draw import Drawing, Line, duration, safe_lines
+from toolrest.timeline.text import block, rows, shown, text_width
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_MESSAGE_ROWS = 6
+_PLAN_ROWS = 8
+
+
+class LiveState(Struct, eq=False):
+    """What the live part shows."""
+
+    questions: Questions
+    running: list[CallCell] = field(default_factory=list)
+    message: MessageCell | None = None
+    written: int = 0
+    """How much of the message is above the live part already."""
+    reasoning: ReasoningCell | None = None
+    plan: PlanCell | None = None
+    queue: list[str] = field(default_factory=list)
+    began: float | None = None
+    """When the turn began; None while none is under way."""
+    doing: str = ""
+    tokens: int = 0
+    hint: str = ""
+    workspace: str = ""
+
+    def lines(self, room: int, width: int) -> list[Line]:
+        """The lines above the composer, at most `room` of them, none wider than `width`."""
+        room, width = max(room, 1), max(width, 10)
+        first = self.questions.first
+        if isinstance(first, Asked):
+            return self._approval(first, room, width)
+        parts = self._calls(width) + self._message(width) + self._plan(width)
+        tail = self._queue(width) + self._status(width)
+        if isinstance(first, Posed):
+            tail += _posed(first, width)
+        kept = room - len(tail)
+        return [*(parts[-kept:] if kept > 0 else []), *tail[-room:]]
+
+    def _calls(self, width: int) -> list[Line]:
+        drawing = Drawing(width, self.workspace, diffs=False)
+        found: list[Line] = []
+        for cell in self.running:
+            for line in drawing.lines(cell):
+                found.append(clipped(line, width))
+        return found
+
+    def _message(self, width: int) -> list[Line]:
+        if self.message is None:
+            return []
+        open_line = self.message.text[self.written :]
+        found = rows_of(safe_lines(open_line)[-1], width) if open_line else []
+        return [[("", row)] for row in found[-_MESSAGE_ROWS:]]
+
+    def _plan(self, width: int) -> list[Line]:
+        if self.began is None or self.plan is None:
+            return []
+        if all(step.status == "completed" for step in self.plan.steps):
+            return []
+        lines = [clipped(line, width) for line in Drawing(width).lines(self.plan)]
+        if len(lines) <= _PLAN_ROWS:
+            return lines
+        current = next((n for n, s in enumerate(self.plan.steps) if s.status == "in_progress"), 0)
+        start = min(max(0, current - 2), len(lines) - _PLAN_ROWS)
+        return lines[start : start + _PLAN_ROWS]
+
+    def _queue(self, width: int) -> list[Line]:
+        return [
+            clipped([("dim", f"  queued: {safe_lines(text)[0]}")], width)
+            for text in self.queue[-3:]
+        ]
+
+    def _status(self, width: int) -> list[Line]:
+        if self.began is None:
+            return []
+        elapsed = monotonic() - self.began
+        mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
+        doing = self.doing or "working"
+        if self.reasoning is not None and (text := self.reasoning.text.strip()):
+            doing = f"thinking: {safe_lines(text)[-1]}"
+        tokens = f" · {self.tokens:,} tokens" if self.tokens else ""
+        took = duration(elapsed) if elapsed >= 10 else f"{elapsed:.0f} s"
+        facts = f" {took}{tokens} · Esc interrupts"
+        room = width - len(facts) - 4
+        if text_width(doing) > room:
+            doing = clip(doing, max(room, 8))
+        return [clipped([("cyan", f"{mark} "), ("", doing), ("dim", facts)], width)]
+
+    def _approval(self, asked: Asked, room: int, width: int) -> list[Line]:
+        if asked.writes is not None:
+            text = "Why not? (Enter sends it to the model, Esc goes back)"
+            if asked.writes == "word":
+                keys = " or ".join(key for key, _ in offered(asked.request))
+                text = f"This is critical: type {keys} and Enter to approve, Esc goes back"
+            return [clipped([("yellow", text)], width)]
+        body = [row for line in asked.lines for row in rows(line, width)]
+        approving = self._choices(asked, width, approving=True)
+        if len(body) + len(approving) <= room:
+            asked.seen_whole = True
+        choices = approving if asked.seen_whole else self._choices(asked, width, approving=False)
+        space = max(room - len(choices), 1)
+        if len(body) > space:
+            note = "" if asked.seen_whole else " before you can approve it"
+            cut = f"  … {len(body) - space + 1} more rows: press e to see all of it{note}"
+            body = [*body[: space - 1], cut]
+        lines: list[Line] = [
+            [("yellow" if n == 0 else "", clip(row, width))] for n, row in enumerate(body)
+        ]
+        return [*lines, *choices][-room:]
+
+    def _choices(self, asked: Asked, width: int, *, approving: bool) -> list[Line]:
+        found: list[Line] = []
+        if approving and asked.is_critical:
+            found.append([("bold", "  [w]"), ("", " approve by writing a word (it is critical)")])
+        elif approving:
+            for key, sentence in offered(asked.request):
+                first, *rest = rows(f"  [{key}] {sentence}", width)
+                found += [[("bold", first[:5]), ("", first[5:])], *([("", row)] for row in rest)]
+        more = f" · {self.questions.others} more wait" if self.questions.others else ""
+        deny: Line = [("bold", "  [n]"), ("", " deny  "), ("bold", "[d]"), ("", " deny, say why  ")]
+        found.append([*deny, ("bold", "[q]"), ("", f" deny, end the turn{more}")])
+        return [clipped(line, width) for line in found]
+
+
+def _posed(posed: Posed, width: int) -> list[Line]:
+    question = posed.question
+    lines: list[Line] = [[("yellow", f"The model asks{posed.count}: {shown(question.header)}")]]
+    lines += [[("", row)] for text in block(question.question) for row in rows(text, width)]
+    for number, option in enumerate(question.options, 1):
+        text = f"  [{number}] {shown(option.label)}: {shown(option.description)}"
+        lines += [[("", row)] for row in rows(text, width)]
+    if question.is_secret:
+        text = "The model will read the answer; it is not shown and kept out of logs."
+    else:
+        text = "A number, or an answer of your own; Esc declines." if question.options else ""
+    lines += [[("dim", f"  {each}")] for each in (posed.problem, text) if each]
+    return [clipped(line, width) for line in lines]
+
+
+def clip(text: str, width: int) -> str:
+    """A text no wider than `width` columns."""
+    if text_width(text) <= width:
+        return text
+    used, kept = 0, []
+    for char in text:
+        used += text_width(char)
+        if used > width - 1:
+            break
+        kept.append(char)
+    return "".join(kept) + "…"
+
+
+def clipped(line: Line, width: int) -> Line:
+    """A line no wider than `width` columns."""
+    found: Line = []
+    left = width
+    for style, text in line:
+        if text_width(text) > left:
+            found.append((style, clip(text, left) if left > 0 else ""))
+            break
+        found.append((style, text))
+        left -= text_width(text)
+    return found
+
+
+def rows_of(text: str, width: int) -> list[str]:
+    """A long line as the rows that a terminal makes of it."""
+    found, used = [""], 0
+    for char in text:
+        size = text_width(char)
+        if used + size > width:
+            found.append("")
+            used = 0
+        found[-1] += char
+        used += size
+    return found

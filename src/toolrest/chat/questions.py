@@ -1,0 +1,201 @@
+"""Questions to the person: approvals and the model's own, one at a time, in the live part.
+
+An approval takes a single key, and only one that was meant for it: the question is inert until
+the keyboard was quiet for half a second, a key counts when no other follows it at once, what is
+pasted never counts, and while there is text in the composer keys go there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import TypeVar
+
+from msgspec import Struct
+
+from toolrest.gate.approval.request import ApprovalRequest, Review
+from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, UserQuestions
+from toolrest.gate.output.secret_values import can_hide
+from toolrest.policy.effects import Risk
+from toolrest.timeline.approval import describe, offered, picked_answer, typed_review
+
+T = TypeVar("T")
+QUIET = 0.5
+ALONE = 0.25
+"""Seconds in which no other key may follow the one that answers."""
+
+
+class Asked(Struct, eq=False):
+    """An approval that waits."""
+
+    request: ApprovalRequest
+    answer: asyncio.Future[Review]
+    appeared: float = 0.0
+    seen_whole: bool = False
+    """Everything about it was on the screen, in the pager at least."""
+    writes: str | None = None
+    """What is being written: `reason` of a denial, or the `word` that a critical call wants."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Everything about it."""
+        return list(describe(self.request))
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether a single key is not enough."""
+        return self.request.risk == Risk.CRITICAL
+
+
+class Posed(Struct, eq=False):
+    """A question of the model that waits."""
+
+    question: UserQuestion
+    answer: asyncio.Future[tuple[str, ...] | None]
+    count: str = ""
+    problem: str = ""
+
+
+class Questions:
+    """All questions that wait; the first is shown. `changed` is called when that is another."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._waiting: list[Asked | Posed] = []
+        self._last_key = 0.0
+        self._candidate: asyncio.TimerHandle | None = None
+        self._held = ""
+
+    # For the gate
+
+    async def __call__(self, request: ApprovalRequest) -> Review:
+        """Wait for the answer to an approval request."""
+        asked = Asked(request, asyncio.get_running_loop().create_future())
+        return await self._wait(asked, asked.answer)
+
+    async def ask_user(self, asked: UserQuestions) -> UserAnswers:
+        """Wait for the answers to the model's questions; None when the person declines one."""
+        found: dict[str, tuple[str, ...]] = {}
+        for number, question in enumerate(asked.questions, 1):
+            count = f" ({number} of {len(asked.questions)})" if asked.questions[1:] else ""
+            posed = Posed(question, asyncio.get_running_loop().create_future(), count)
+            answer = await self._wait(posed, posed.answer)
+            if answer is None:
+                return None
+            found[question.id] = answer
+        return found
+
+    async def _wait(self, entry: Asked | Posed, answer: asyncio.Future[T]) -> T:
+        self._waiting.append(entry)
+        self._show()
+        try:
+            return await answer
+        finally:
+            self._waiting.remove(entry)
+            self._forget_candidate()
+            self._show()
+
+    def _show(self) -> None:
+        first = self.first
+        if isinstance(first, Asked):
+            first.appeared = monotonic()
+        self._changed()
+
+    # For the screen
+
+    @property
+    def first(self) -> Asked | Posed | None:
+        """The question on the screen."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
+    def approval(self) -> Asked | None:
+        """The approval on the screen, if it is one."""
+        first = self.first
+        return first if isinstance(first, Asked) else None
+
+    @property
+    def others(self) -> int:
+        """How many wait behind it."""
+        return max(0, len(self._waiting) - 1)
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether a key may answer: the approval was there, and the keyboard quiet, for a while."""
+        asked = self.approval
+        if asked is None or asked.writes is not None:
+            return False
+        return monotonic() - max(asked.appeared, self._last_key) >= QUIET
+
+    def key_pressed(self) -> None:
+        """Note that a key was pressed, whatever it was."""
+        self._last_key = monotonic()
+
+    def key(self, key: str) -> bool:
+        """A key for the approval; False when it is not one of its keys, or comes too early."""
+        asked, armed = self.approval, self.is_armed
+        self.key_pressed()
+        if asked is None or not armed:
+            return False
+        if key in ("n", "q"):
+            return self._choose(asked, key)
+        if key == "d" or (key == "w" and asked.is_critical and asked.seen_whole):
+            asked.writes = "reason" if key == "d" else "word"
+            self._changed()
+            return True
+        if not asked.seen_whole or key not in dict(offered(asked.request)):
+            return False
+        return self._choose(asked, key)
+
+    def _choose(self, asked: Asked, key: str) -> bool:
+        """Take the key once it is clear that no other follows it."""
+        loop = asyncio.get_running_loop()
+        self._held = key
+        self._candidate = loop.call_later(ALONE, self._take, asked, key)
+        return True
+
+    def _take(self, asked: Asked, key: str) -> None:
+        self._candidate = None
+        if self.approval is asked and not asked.answer.done():
+            asked.answer.set_result(typed_review(asked.request, key, cut=not asked.seen_whole))
+
+    def take_back(self) -> str:
+        """The key that seemed to answer, but another came at once: it is text after all."""
+        held = self._held if self._candidate is not None else ""
+        self._forget_candidate()
+        return held
+
+    def _forget_candidate(self) -> None:
+        if self._candidate is not None:
+            self._candidate.cancel()
+        self._candidate, self._held = None, ""
+
+    def written(self, text: str) -> None:
+        """The line that was written for the question on the screen."""
+        first = self.first
+        if isinstance(first, Posed):
+            answer = picked_answer(text.strip(), first.question)
+            if first.question.is_secret and not all(map(can_hide, answer)):
+                first.problem = "That is too short (or a path) to be kept out of logs."
+                self._changed()
+            elif answer:
+                first.answer.set_result(answer)
+        elif first is not None and first.writes == "reason":
+            first.answer.set_result(Review("denied", text.strip()))
+        elif first is not None and first.writes == "word":
+            review = typed_review(first.request, text, cut=not first.seen_whole)
+            first.writes = None
+            if review.approves:
+                first.answer.set_result(review)
+            self._changed()
+
+    def dismiss(self) -> None:
+        """Decline the question on the screen, or leave what was being written for it."""
+        first = self.first
+        if isinstance(first, Posed):
+            first.answer.set_result(None)
+        elif first is not None and first.writes is not None:
+            first.writes = None
+            self.key_pressed()
+            self._changed()

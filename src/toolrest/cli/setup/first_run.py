@@ -1,0 +1,194 @@
+"""`toolrest setup`: a provider, a key, a model, one request to check them, trust."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import click
+
+from toolrest.agent.path_policy import default_workspace
+from toolrest.cli.setup.checks import checks
+from toolrest.cli.terminal.terminal import Terminal, is_terminal
+from toolrest.config import Config
+from toolrest.config.loader import load
+from toolrest.config.trust import distrust, git_root, trust, trust_of
+from toolrest.config.write import edit_user_file
+from toolrest.errors import ConfigError
+from toolrest.timeline.text import shown
+from toolrest.wire.model import Completed, ModelError, ModelRequest
+from toolrest.wire.provider import Provider
+from toolrest.wire.providers import (
+    BUILT_IN,
+    client_for,
+    list_models,
+    named_provider,
+    with_default_model,
+)
+from toolrest.wire.stored_keys import store_key, stored_keys
+
+_PATIENCE = 60.0
+_SHOWN = 15
+
+
+@click.command("setup")
+def command() -> None:
+    """Pick a provider and a model, type a key if none is in the environment, and check them.
+
+    The key goes to a file that only you can read ($TOOLREST_HOME/keys.json), the choice to
+    config.toml. One short request is sent to the model.
+    """
+    if not is_terminal():
+        raise click.UsageError(
+            "setup asks questions and needs a terminal; without one set a key's variable "
+            "(OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY), or: toolrest config set"
+        )
+    asyncio.run(FirstRun(Terminal()).run())
+
+
+class Left(click.Abort):
+    """The person left the questions."""
+
+
+class FirstRun:
+    """The questions of the set-up, one after the other."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    async def run(self) -> None:
+        """Ask, check and store."""
+        workspace = default_workspace(None)
+        config = load(workspace=workspace, surface="cli")
+        while True:
+            name = await self._provider(config)
+            await self._key(config, name)
+            provider = named_provider(config, name)
+            model = await self._model(config, provider)
+            if model and await self._works(provider, model):
+                break
+            if not await self._again():
+                raise Left
+        edit_user_file(config.home, ("model_provider",), name)
+        edit_user_file(config.home, ("model",), model)
+        self._say(f"stored in {config.file}")
+        await self._trust(workspace)
+        for check in checks(load(workspace=workspace, surface="cli")):
+            if check.fix:
+                self._say(check.line)
+        self._say("What the sandbox enforces here is in: toolrest doctor")
+        self._say('Ready. Try: toolrest exec "what does this project do?"')
+
+    async def _provider(self, config: Config) -> str:
+        names = [*BUILT_IN, *(n for n in config.value.model_providers if n not in BUILT_IN)]
+        usual = with_default_model(config).value.model_provider
+        self._say("Which provider?")
+        for number, name in enumerate(names, 1):
+            title = BUILT_IN[name].name if name in BUILT_IN else name
+            self._say(f"  [{number}] {shown(title)}{_known_key(config, name)}")
+        start = names.index(usual) + 1 if usual in names else 1
+        while True:
+            typed = await self._ask(f"Provider [{start}]: ") or str(start)
+            if typed in names:
+                return typed
+            if typed.isdigit() and 1 <= int(typed) <= len(names):
+                return names[int(typed) - 1]
+            self._say(f"  a number from 1 to {len(names)}, please")
+
+    async def _key(self, config: Config, name: str) -> None:
+        """Take a key where one is needed and none is there."""
+        try:
+            provider = named_provider(config, name)
+        except ConfigError:
+            pass
+        else:
+            if provider.key:
+                self._say(f"  key: {provider.key_variable or 'stored'}")
+            return
+        typed = await self._ask("Key (not shown): ", secret=True)
+        if not typed:
+            raise Left
+        self._say(f"  stored in {store_key(config.home, name, typed)}, which only you can read")
+
+    async def _model(self, config: Config, provider: Provider) -> str | None:
+        try:
+            listed = [row.id for row in await asyncio.wait_for(list_models(provider), _PATIENCE)]
+        except (ModelError, TimeoutError) as error:
+            self._say(f"  its models cannot be listed: {shown(str(error) or 'no answer')}")
+            if isinstance(error, ModelError) and error.kind == "auth":
+                await self._new_key(config, provider)
+                return None
+            listed = []
+        built_in = BUILT_IN.get(provider.id)
+        usual = config.value.model if config.value.model in listed else None
+        usual = usual or (built_in.default_model if built_in else None)
+        usual = usual or (listed[0] if listed else None)
+        for name in listed[:_SHOWN]:
+            self._say(f"  {shown(name)}")
+        if listed[_SHOWN:]:
+            self._say(f"  and {len(listed) - _SHOWN} more: toolrest models {provider.id}")
+        return await self._ask(f"Model [{usual or ''}]: ") or usual
+
+    async def _new_key(self, config: Config, provider: Provider) -> None:
+        if provider.key_variable is None and (
+            typed := await self._ask("Another key (not shown; Enter: none): ", secret=True)
+        ):
+            store_key(config.home, provider.id, typed)
+
+    async def _works(self, provider: Provider, model: str) -> bool:
+        """Send one short request."""
+        self._say(f"  asking {shown(model)} …")
+        try:
+            await asyncio.wait_for(_asked(provider, model), _PATIENCE)
+        except (ModelError, TimeoutError) as error:
+            self._say(f"  it does not answer: {shown(str(error) or 'no answer in time')}")
+            return False
+        self._say("  it answers")
+        return True
+
+    async def _trust(self, workspace: str) -> None:
+        folder = git_root(workspace) or workspace
+        if trust_of(workspace) is not None:
+            return
+        self._say(f"Here: {shown(folder)}")
+        self._say("In a folder that you trust, tools may write, and its own settings count.")
+        typed = (await self._ask("Do you trust it? [y]es / [n]o / later: ")).lower()
+        if typed in ("y", "yes"):
+            trust(folder)
+        elif typed in ("n", "no"):
+            distrust(folder)
+
+    async def _again(self) -> bool:
+        typed = await self._ask("Try again with another choice? [Y/n] ")
+        return typed.lower() not in ("n", "no")
+
+    async def _ask(self, prompt: str, *, secret: bool = False) -> str:
+        typed = await self._terminal.line(prompt, secret=secret)
+        if typed is None:
+            raise Left
+        return typed.strip()
+
+    def _say(self, text: str) -> None:
+        self._terminal.say(text)
+
+
+def _known_key(config: Config, name: str) -> str:
+    built_in = BUILT_IN.get(name)
+    if built_in is not None and not built_in.key_required:
+        return " (on this machine, no key)"
+    if built_in is not None and built_in.env_key and os.environ.get(built_in.env_key, "").strip():
+        return f" (key in {built_in.env_key})"
+    return " (key stored)" if name in stored_keys(config.home) else ""
+
+
+async def _asked(provider: Provider, model: str) -> None:
+    client = client_for(provider, model)
+    content = [{"type": "input_text", "text": "Answer with the word: ready"}]
+    item = {"type": "message", "role": "user", "content": content}
+    try:
+        async for event in client.stream(ModelRequest(model, [item])):
+            if isinstance(event, Completed):
+                return
+    finally:
+        await client.aclose()
+    raise ModelError("stream", "the answer broke off")

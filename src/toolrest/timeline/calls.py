@@ -1,0 +1,75 @@
+"""A call in words: its command, its title, the reason of its failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from typing import Any
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """The arguments as an object; empty for freeform text and for what is not JSON."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def command_of(arguments: str) -> str | None:
+    """The command line of a call that runs one; None for any other."""
+    values = arguments_of(arguments)
+    line = values.get("cmd", values.get("command"))
+    if isinstance(line, list) and line:
+        words = [str(word) for word in line]
+        return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else shlex.join(words)
+    return line if isinstance(line, str) else None
+
+
+_FIRST = (
+    "file_path",
+    "path",
+    "dir_path",
+    "pattern",
+    "query",
+    "url",
+    "image_path",
+    "message",
+    "text",
+)
+"""The argument that says most about a call, the best first."""
+
+
+def call_title(tool: str, arguments: str, workspace: str = "") -> str:
+    """A call in one line: its tool and the argument that says most, paths as short as can be."""
+    values = arguments_of(arguments)
+    chosen = next((values[name] for name in _FIRST if isinstance(values.get(name), str)), None)
+    rest = [f"{name}={_short(value)}" for name, value in values.items() if value is not chosen]
+    if chosen is None and len(values) == 1:
+        (value,) = values.values()
+        chosen, rest = _short(value), []
+    if not values and arguments not in ("", "{}"):
+        chosen = " ".join(arguments.split())
+    words = [tool]
+    if chosen is not None:
+        words.append(shorter(chosen, workspace))
+    small = [text for text in rest if len(text) <= 40]
+    return " ".join([*words, *small])
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def shorter(path: str, workspace: str) -> str:
+    """A path below the workspace without that folder; anything else as it is."""
+    if workspace and path.startswith(workspace.rstrip(os.sep) + os.sep):
+        return path[len(workspace.rstrip(os.sep)) + 1 :] or path
+    return path
+
+
+def failure_reason(kind: str, output: str) -> str:
+    """The line of an output that says why the call failed."""
+    lines = output.strip().splitlines() or [""]
+    return f"{kind}: {lines[-1] if kind == 'sandbox_denied' else lines[0]}"

@@ -1,0 +1,228 @@
+"""The drawing of cells as styled lines, for any terminal front end.
+
+A line is a list of (style, text); styles are words of `STYLES`. Text that others wrote holds
+nothing that acts on a terminal. Messages are never cut or wrapped: copied text is what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from toolrest.policy.terminal_safe import display_safe
+from toolrest.timeline.calls import call_title, shorter
+from toolrest.timeline.cells import (
+    TAIL,
+    CallCell,
+    Cell,
+    EndCell,
+    FileDiff,
+    MessageCell,
+    NoticeCell,
+    PlanCell,
+    ReasoningCell,
+    UserCell,
+)
+
+Line: TypeAlias = "list[tuple[str, str]]"
+STYLES = {
+    "": "",
+    "bold": "1",
+    "dim": "2",
+    "italic": "2;3",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+"""The styles with their ANSI codes: the terminal's own palette, so light and dark both work."""
+_STEPS = {"completed": ("green", "✔"), "in_progress": ("cyan", "▸")}
+_KINDS = {"add": "A", "delete": "D", "update": "M"}
+_COMMAND_LINES = 12
+_DIFF_LINES = 60
+
+
+class Drawing(Struct):
+    """How to draw: the width where there is one, the folder that paths are relative to."""
+
+    width: int | None = None
+    workspace: str = ""
+    tail: int = TAIL
+    diffs: bool = True
+    title_only: bool = False
+    """Of calls the first line only: what runs, before anything came of it."""
+
+    def lines(self, cell: Cell) -> list[Line]:
+        """The lines of a cell; none where there is nothing to show."""
+        draw = _DRAWINGS.get(type(cell))
+        return [] if draw is None else draw(self, cell)
+
+    def _user(self, cell: UserCell) -> list[Line]:
+        lines = safe_lines(cell.text)
+        return [[("bold", "> " if n == 0 else "  "), ("", line)] for n, line in enumerate(lines)]
+
+    def _message(self, cell: MessageCell) -> list[Line]:
+        return [[("", line)] for line in safe_lines(cell.text.strip("\n"))]
+
+    def _reasoning(self, cell: ReasoningCell) -> list[Line]:
+        return [[("italic", line)] for line in safe_lines(cell.text.strip())]
+
+    def _plan(self, cell: PlanCell) -> list[Line]:
+        head: list[Line] = [[("dim", line)] for line in safe_lines(cell.explanation) if line]
+        for step in cell.steps:
+            style, mark = _STEPS.get(step.status, ("dim", "·"))
+            head.append([("", "  "), (style, f"{mark} {safe_lines(step.text)[0]}")])
+        return head
+
+    def _notice(self, cell: NoticeCell) -> list[Line]:
+        style = {"note": "yellow", "warning": "yellow", "error": "red"}[cell.level]
+        mark = "✗ " if cell.level == "error" else "! "
+        lines: list[Line] = [[(style, line)] for line in safe_lines(cell.text)]
+        lines[0].insert(0, (style, mark))
+        return lines + [[("dim", f"  {line}")] for line in safe_lines(cell.detail) if line]
+
+    def _end(self, cell: EndCell) -> list[Line]:
+        lines: list[Line] = []
+        if cell.status != "completed":
+            lines = [[("red", line)] for line in safe_lines(f"✗ {cell.status}: {cell.error}")]
+        tokens = f"{cell.input_tokens:,} tokens in, {cell.output_tokens:,} out"
+        return [*lines, [("dim", f"{duration(cell.seconds)}, {tokens}")]]
+
+    def _call(self, cell: CallCell) -> list[Line]:
+        if cell.hidden and cell.state in ("begun", "running", "done"):
+            return []
+        lines = self.title(cell)
+        if self.title_only:
+            return lines
+        shown = cell.output if cell.command is None or cell.output.count else cell.shown_output()
+        if cell.state != "denied" and not cell.files:
+            lines += self._quoted(shown.tail(self.tail), shown.count)
+        for file in cell.files:
+            lines += self._file(file)
+        lines += [[("dim", f"  {line}")] for note in cell.notes for line in safe_lines(note)]
+        return lines + self._outcome(cell)
+
+    def title(self, cell: CallCell) -> list[Line]:
+        """What a call is, in one line; a command as it would be typed, all of it."""
+        if cell.command is not None:
+            lines = safe_lines(cell.command)
+            if len(lines) > _COMMAND_LINES:
+                more = len(lines) - _COMMAND_LINES + 1
+                lines = [*lines[: _COMMAND_LINES - 1], f"… {more} more lines"]
+            return [[("bold", ("$ " if n == 0 else "  ") + line)] for n, line in enumerate(lines)]
+        if cell.files and cell.state != "failed":
+            return []
+        title = safe_lines(call_title(cell.tool, cell.arguments, self.workspace))[0]
+        return [[("bold", self.cut(title))]]
+
+    def cut(self, text: str, rows: int = 1) -> str:
+        """A text that has no more than so many rows of the terminal; off a terminal, 1,000."""
+        most = 1000 if self.width is None else max(20, self.width * rows - 4)
+        return text if len(text) <= most else text[: most - 1] + "…"
+
+    def _quoted(self, tail: list[str], count: int) -> list[Line]:
+        if not tail:
+            return []
+        hidden = count - len(tail)
+        lines: list[Line] = [[("dim", f"  … {hidden:,} more lines above")]] if hidden > 0 else []
+        return lines + [[("dim", f"  {self.cut(safe_lines(line)[0], 2)}")] for line in tail]
+
+    def _file(self, file: FileDiff) -> list[Line]:
+        path = shorter(file.path, self.workspace)
+        if file.moved_to:
+            path += f" → {shorter(file.moved_to, self.workspace)}"
+        body = list(diff_lines(file))
+        added = sum(style == "green" for line in body for style, _ in line[-1:])
+        removed = sum(style == "red" for line in body for style, _ in line[-1:])
+        head = [("bold", f"{_KINDS[file.kind]} {safe_lines(path)[0]}")]
+        head += [("green", f" +{added}"), ("red", f" -{removed}")]
+        if not self.diffs:
+            return [head]
+        more = len(body) - _DIFF_LINES
+        if more > 0:
+            body = [*body[:_DIFF_LINES], [("dim", f"    … {more:,} more lines")]]
+        return [head, *body]
+
+    def _outcome(self, cell: CallCell) -> list[Line]:
+        took = duration(cell.seconds) if cell.seconds >= 0.05 else ""
+        if cell.state == "denied":
+            rule = f" ({cell.rule})" if cell.rule else ""
+            return _marked(f"denied{rule}: {cell.reason}", "red")
+        if cell.state == "failed" and cell.reason:
+            return _marked(cell.reason, "red")
+        if cell.state == "failed":
+            code = f"exit code {cell.exit_code}" if cell.exit_code else "failed"
+            return [[("yellow", f"  ✗ {code} {took}".rstrip())]]
+        if cell.state == "waiting":
+            return [[("yellow", "  waiting for approval")]]
+        if cell.state == "done" and took:
+            return [[("green", f"  ✔ {took}")]]
+        return [[("dim", f"  {line}")] for line in safe_lines(cell.progress) if line]
+
+
+def _marked(text: str, style: str) -> list[Line]:
+    first, *rest = safe_lines(text)
+    return [[(style, f"  ✗ {first}")], *([(style, f"    {line}")] for line in rest)]
+
+
+def diff_lines(file: FileDiff) -> Iterable[Line]:
+    """The lines of a change, with the line numbers of the file as it is now (or was)."""
+    if file.kind != "update":
+        sign, style = ("+", "green") if file.kind == "add" else ("-", "red")
+        for number, text in enumerate(file.text.splitlines(), 1):
+            yield [("dim", f"  {number:>5} "), (style, sign + safe_lines(text)[0])]
+        return
+    old = new = 0
+    for text in file.text.splitlines():
+        if text.startswith("@@"):
+            if new:
+                yield [("dim", "      ⋮")]
+            old, new = _hunk(text)
+            continue
+        if text.startswith(("--- ", "+++ ")) and not new:
+            continue
+        line = safe_lines(text)[0]
+        number = old if text.startswith("-") else new
+        style = {"+": "green", "-": "red"}.get(text[:1], "dim")
+        yield [("dim", f"  {number:>5} "), (style, line)]
+        old += not text.startswith("+")
+        new += not text.startswith("-")
+
+
+def _hunk(head: str) -> tuple[int, int]:
+    """The first line numbers of a hunk, before and after; 1 where it names none."""
+    numbers = [1, 1]
+    for word in head.split()[1:3]:
+        digits = word[1:].partition(",")[0]
+        if word[:1] in "+-" and digits.isdigit():
+            numbers[word[0] == "+"] = int(digits)
+    return numbers[0], numbers[1]
+
+
+def safe_lines(text: str) -> list[str]:
+    """Lines of text that others wrote: nothing acts on the terminal, tabs are spaces."""
+    if text.isascii() and text.isprintable():
+        return [text]
+    safe = display_safe(text.replace("\r\n", "\n"), keep_layout=True)
+    return [line.expandtabs(8).rstrip() for line in safe.split("\n")]
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 0.4 s, 12 s, 3 min 20 s."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+_DRAWINGS: dict[type[Cell], Callable[[Drawing, Any], list[Line]]] = {
+    UserCell: Drawing._user,
+    MessageCell: Drawing._message,
+    ReasoningCell: Drawing._reasoning,
+    PlanCell: Drawing._plan,
+    NoticeCell: Drawing._notice,
+    EndCell: Drawing._end,
+    CallCell: Drawing._call,
+}

@@ -1,0 +1,331 @@
+"""The fold: a session's events, one after the other, into its cells.
+
+Events are told apart by their `type`, so none of their modules is loaded for this.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from toolrest.answer import Answer
+from toolrest.timeline.calls import command_of, failure_reason
+from toolrest.timeline.cells import (
+    CallCell,
+    Cell,
+    EndCell,
+    FileDiff,
+    MessageCell,
+    NoticeCell,
+    PlanCell,
+    PlanStep,
+    ReasoningCell,
+    UserCell,
+)
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.events import (
+        AgentMessage,
+        AgentMessageDelta,
+        AgentReasoning,
+        AgentReasoningDelta,
+        AgentReasoningRaw,
+        ContextCompacted,
+        StreamError,
+        TaskComplete,
+        TokenCount,
+        UserMessage,
+    )
+    from toolrest.events import (
+        ApprovalRequested,
+        ConnectionBlocked,
+        Event,
+        ExecCommandBegin,
+        MemorySaved,
+        PatchApplyEnd,
+        PlanUpdate,
+        ToolCallBegin,
+        ToolCallDecision,
+        ToolCallDelta,
+        ToolCallEnd,
+        ToolCallProgress,
+        Warning,  # noqa: A004 - the event
+    )
+    from toolrest.tools.agents.events import CollabEnd
+
+_NOT_OURS = ("input_invalid", "tool_not_found")
+"""Denials that are the call's own mistake: its failure says so."""
+
+
+class Timeline:
+    """The cells of a session. `feed` takes an event and returns the cell that it changed."""
+
+    def __init__(self) -> None:
+        self.cells: list[Cell] = []
+        self.tokens = 0
+        """Tokens of the last request and its answer: what the context window holds."""
+        self.window: int | None = None
+        self._calls: dict[str, CallCell] = {}
+        self._message: MessageCell | None = None
+        self._reasoning: ReasoningCell | None = None
+        self._began = 0.0
+        self._retry = ""
+
+    @property
+    def running(self) -> list[CallCell]:
+        """The calls that have not ended."""
+        return list(self._calls.values())
+
+    def feed(self, event: Event) -> Cell | None:
+        """Fold one event in."""
+        if not self._began:
+            self._began = event.time
+        handler = _HANDLERS.get(event.type)
+        return None if handler is None else handler(self, event)
+
+    def _add(self, cell: Cell, event: Event) -> Cell:
+        cell.time = event.time
+        self.cells.append(cell)
+        return cell
+
+    # Messages
+
+    def _user(self, event: UserMessage) -> Cell:
+        return self._add(UserCell(text=event.message), event)
+
+    def _message_delta(self, event: AgentMessageDelta) -> Cell:
+        if self._message is None:
+            self._message = MessageCell(done=False)
+            self._add(self._message, event)
+        self._message.text += event.delta
+        return self._message
+
+    def _whole_message(self, event: AgentMessage) -> Cell:
+        cell = self._message or self._add(MessageCell(), event)
+        self._message = None
+        cell.text, cell.done = event.message, True  # type: ignore[attr-defined]
+        return cell
+
+    def _reasoning_delta(self, event: AgentReasoningDelta) -> Cell:
+        if self._reasoning is None:
+            self._reasoning = ReasoningCell(done=False)
+            self._add(self._reasoning, event)
+        self._reasoning.text += event.delta
+        return self._reasoning
+
+    def _whole_reasoning(self, event: AgentReasoning | AgentReasoningRaw) -> Cell:
+        cell = self._reasoning or self._add(ReasoningCell(), event)
+        self._reasoning = None
+        cell.text, cell.done = event.text, True  # type: ignore[attr-defined]
+        return cell
+
+    # Calls
+
+    def _begin(self, event: ToolCallBegin) -> Cell:
+        cell = CallCell(
+            call_id=event.call_id,
+            tool=event.tool,
+            arguments=event.arguments,
+            icon=event.icon,
+            hidden=event.exec_item == "todo_list",
+            command=command_of(event.arguments),
+        )
+        self._calls[event.call_id] = cell
+        return self._add(cell, event)
+
+    def _call(self, call_id: str) -> CallCell | None:
+        return self._calls.get(call_id)
+
+    def _asked(self, event: ApprovalRequested) -> Cell | None:
+        cell = self._call(event.call_id)
+        if cell is not None:
+            cell.state, cell.reason = "waiting", event.reason
+        return cell
+
+    def _decision(self, event: ToolCallDecision) -> Cell | None:
+        cell = self._call(event.call_id)
+        if cell is None:
+            return None
+        if event.verdict == Answer.DENY and event.rule not in _NOT_OURS:
+            cell.state, cell.reason, cell.rule = "denied", event.reason, event.rule
+        elif event.verdict == Answer.ALLOW:
+            cell.state, cell.reason = "running", ""
+        return cell
+
+    def _command(self, event: ExecCommandBegin) -> Cell | None:
+        cell = self._call(event.call_id)
+        if cell is not None:
+            cell.command, cell.cwd, cell.state = _line(event.command), event.cwd, "running"
+        return cell
+
+    def _delta(self, event: ToolCallDelta) -> Cell | None:
+        cell = self._call(event.call_id)
+        if cell is not None:
+            cell.output.feed(event.text)
+        return cell
+
+    def _progress(self, event: ToolCallProgress) -> Cell | None:
+        cell = self._call(event.call_id)
+        if cell is not None:
+            done = "" if event.fraction is None else f" ({event.fraction:.0%})"
+            cell.progress = f"{event.message}{done}"
+        return cell
+
+    def _patch(self, event: PatchApplyEnd) -> Cell | None:
+        cell = self._call(event.call_id)
+        if cell is not None:
+            cell.files = tuple(file_diffs(event.changes))
+            cell.reason = "" if event.success else event.stderr.strip()
+        return cell
+
+    def _blocked(self, event: ConnectionBlocked) -> Cell:
+        text = f"the sandbox blocked a connection to {event.host}:{event.port}"
+        running = [cell for cell in self._calls.values() if cell.state == "running"]
+        if len(running) == 1:
+            running[0].notes += (text,)
+            return running[0]
+        return self._add(NoticeCell(level="warning", text=text), event)
+
+    def _agents(self, event: CollabEnd) -> Cell | None:
+        cell = self._call(event.call_id)
+        if cell is not None:
+            cell.notes += tuple(
+                f"{name}: {_state(state)}" for name, state in event.statuses.items()
+            )
+        return cell
+
+    def _end(self, event: ToolCallEnd) -> Cell | None:
+        cell = self._calls.pop(event.call_id, None)
+        if cell is None:
+            return None
+        cell.output.flush()
+        cell.done, cell.result, cell.exit_code = True, event.output, event.exit_code
+        cell.seconds, cell.sandbox, cell.spill = event.duration, event.sandbox, event.spill
+        if event.failure in ("policy_denied", "approval_denied"):
+            cell.state, cell.reason = "denied", cell.reason or event.output.strip()
+        elif event.failure is not None and not (
+            event.failure == "execution_failed" and event.exit_code
+        ):  # an exit code says it all
+            cell.state = "failed"
+            cell.reason = cell.reason or failure_reason(event.failure, event.output)
+        else:
+            cell.state = "failed" if event.exit_code or event.success is False else "done"
+        return cell
+
+    # The rest
+
+    def _plan(self, event: PlanUpdate) -> Cell:
+        steps = tuple(
+            PlanStep(str(step.get("step", "")), str(step.get("status", "pending")))
+            for step in event.plan
+        )
+        return self._add(PlanCell(steps=steps, explanation=event.explanation or ""), event)
+
+    def _memory(self, event: MemorySaved) -> Cell:
+        text = f"remembered for {event.scope}: {event.text}"
+        return self._add(NoticeCell(level="note", text=text, detail=f"kept in {event.path}"), event)
+
+    def _warning(self, event: Warning) -> Cell:
+        return self._add(NoticeCell(level="warning", text=event.message), event)
+
+    def _again(self, event: StreamError) -> Cell:
+        """Name the reason once, however often the connection is tried."""
+        message, _, reason = event.message.partition(" (")
+        text = message if reason and reason == self._retry else event.message
+        self._retry = reason
+        self._close_open()
+        return self._add(NoticeCell(level="warning", text=text), event)
+
+    def _compacted(self, event: ContextCompacted) -> Cell:
+        before, after = f"{event.tokens_before:,}", f"{event.tokens_after:,}"
+        text = f"the conversation was summarised: {before} tokens became {after}"
+        return self._add(NoticeCell(level="note", text=text), event)
+
+    def _count(self, event: TokenCount) -> None:
+        self.tokens = int(event.last.get("total_tokens") or 0)
+        self.window = event.model_context_window
+
+    def _complete(self, event: TaskComplete) -> Cell:
+        self._close_open()
+        for cell in self._calls.values():
+            cell.output.flush()
+            cell.done, cell.state = True, "failed"
+            cell.reason = cell.reason or "the turn ended"
+        self._calls.clear()
+        end = EndCell(
+            status=event.status,
+            reason=event.reason,
+            error=event.error or "",
+            seconds=max(0.0, event.time - self._began),
+            input_tokens=int(event.usage.get("input_tokens") or 0),
+            output_tokens=int(event.usage.get("output_tokens") or 0),
+        )
+        self._began = 0.0
+        return self._add(end, event)
+
+    def _close_open(self) -> None:
+        """End what was being written: an interrupted or repeated answer has no whole message."""
+        for cell in (self._message, self._reasoning):
+            if cell is not None:
+                cell.done = True
+        self._message = self._reasoning = None
+
+
+def file_diffs(changes: dict[str, Any]) -> list[FileDiff]:
+    """The changes of a patch event."""
+    found = []
+    for path, change in changes.items():
+        kind = change.get("type")
+        if kind not in ("add", "delete", "update"):
+            continue
+        text = str(change.get("unified_diff") or change.get("content") or "")
+        found.append(FileDiff(path, kind, text, str(change.get("move_path") or "")))
+    return found
+
+
+def _state(state: Any) -> str:
+    if isinstance(state, dict) and len(state) == 1:
+        return str(next(iter(state)))
+    return str(state)
+
+
+def _line(command: tuple[str, ...]) -> str:
+    """What runs, without the shell around it."""
+    if len(command) == 3 and command[1] in ("-c", "-lc"):
+        return command[2]
+    return shlex.join(command)
+
+
+_HANDLERS: dict[str, Callable[[Timeline, Any], Cell | None]] = {
+    "user_message": Timeline._user,
+    "agent_message": Timeline._whole_message,
+    "agent_message_content_delta": Timeline._message_delta,
+    "agent_reasoning": Timeline._whole_reasoning,
+    "agent_reasoning_raw_content": Timeline._whole_reasoning,
+    "reasoning_content_delta": Timeline._reasoning_delta,
+    "tool_call_begin": Timeline._begin,
+    "approval_requested": Timeline._asked,
+    "exec_approval_request": Timeline._asked,
+    "apply_patch_approval_request": Timeline._asked,
+    "tool_call_decision": Timeline._decision,
+    "tool_call_delta": Timeline._delta,
+    "exec_command_output_delta": Timeline._delta,
+    "tool_call_progress": Timeline._progress,
+    "exec_command_begin": Timeline._command,
+    "patch_apply_end": Timeline._patch,
+    "connection_blocked": Timeline._blocked,
+    "tool_call_end": Timeline._end,
+    "collab_agent_spawn_end": Timeline._agents,
+    "collab_agent_interaction_end": Timeline._agents,
+    "collab_waiting_end": Timeline._agents,
+    "collab_close_end": Timeline._agents,
+    "collab_resume_end": Timeline._agents,
+    "plan_update": Timeline._plan,
+    "memory_saved": Timeline._memory,
+    "warning": Timeline._warning,
+    "stream_error": Timeline._again,
+    "context_compacted": Timeline._compacted,
+    "token_count": Timeline._count,
+    "task_complete": Timeline._complete,
+}

@@ -1,0 +1,50 @@
+"""Text that others wrote, as rows of a terminal that cannot be taken for our own."""
+
+from __future__ import annotations
+
+from unicodedata import east_asian_width
+
+from toolrest.policy.terminal_safe import display_safe
+
+
+def shown(text: str) -> str:
+    """One line of external text: nothing in it can act on the terminal or hide."""
+    return display_safe(text)
+
+
+BAR = "  | "
+
+
+def block(text: str) -> list[str]:
+    """Several lines of external text, each behind a bar so that none looks like ours."""
+    return [BAR + line for line in display_safe(text, keep_newlines=True).split("\n")]
+
+
+def rows(line: str, width: int) -> list[str]:
+    """A line as rows that fit the terminal, every one behind the bar, or indented, as it is.
+
+    Left to itself a terminal breaks a long line at its edge, and what a model wrote would go on
+    in the first column, where only our own text begins.
+    """
+    lead = BAR if line.startswith(BAR) else " " * len(BAR)
+    room = max(width - len(BAR) - 1, 16)
+    rest = line.removeprefix(BAR)
+    if text_width(rest) <= room:
+        return [line]
+    found = [""]
+    used = 0
+    for char in rest:
+        size = text_width(char)
+        if used + size > room:
+            found.append("")
+            used = 0
+        found[-1] += char
+        used += size
+    return [line[: len(line) - len(rest)] + found[0], *(lead + row for row in found[1:])]
+
+
+def text_width(text: str) -> int:
+    """How many columns a text may take; where terminals differ, the larger number."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(char) in "WFA" else 1 for char in text)

@@ -1,0 +1,34 @@
+"""The chat on a real terminal, with a scripted server for its model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from tests.cli.conftest import TOOLREST, desk, serve  # noqa: F401 - fixtures
+from tests.screen import Screen
+
+Chat = Callable[..., Screen]
+
+
+@pytest.fixture
+def chat(desk: Any, serve: Any) -> Iterator[Chat]:  # noqa: F811
+    """Starts a chat whose model follows a script; it is there when this returns."""
+    with ExitStack() as stack:
+
+        def start(
+            script: Any, *arguments: str, size: tuple[int, int] = (24, 80), **env: str
+        ) -> Screen:
+            serve(script)
+            return go_on(*arguments, size=size, **env)
+
+        def go_on(*arguments: str, size: tuple[int, int] = (24, 80), **env: str) -> Screen:
+            argv = [TOOLREST, *arguments]
+            screen = stack.enter_context(Screen(argv, size=size, cwd=desk.workspace, env=env))
+            screen.sees("toolrest · gpt-5.5")
+            return screen
+
+        start.again = go_on  # type: ignore[attr-defined]
+        yield start

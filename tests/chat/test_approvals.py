@@ -1,0 +1,199 @@
+"""Approvals in the chat: one key that was meant as an answer, and nothing else, approves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.screen import Screen
+
+from toolrest.chat.questions import ALONE, QUIET
+from toolrest.testing import Call
+
+pytestmark = pytest.mark.needs("sandbox")
+
+
+def outside(cmd: str = "echo was here > ../outside") -> Call:
+    arguments = {
+        "cmd": cmd,
+        "login": False,
+        "sandbox_permissions": "require_escalated",
+        "justification": "May I?",
+    }
+    return Call("exec_command", arguments)
+
+
+def ran(desk: Any) -> bool:
+    return bool((desk.workspace.parent / "outside").exists())
+
+
+def asked(screen: Screen) -> None:
+    screen.types("go\r")
+    screen.shows("OUTSIDE THE SANDBOX", "| echo was here > ../outside", "[y] once")
+
+
+def quiet(screen: Screen, seconds: float = QUIET * 1.5) -> None:
+    """Let the keyboard rest, as somebody does who reads."""
+    until = time.monotonic() + seconds
+    screen.until(lambda: time.monotonic() >= until)
+
+
+def answers(screen: Screen, key: str) -> None:
+    quiet(screen)
+    screen.types(key)
+
+
+def test_a_key_approves(chat: Any, desk: Any) -> None:
+    screen = chat([outside(), "that was it"])
+    asked(screen)
+    assert b"\x07" in screen.raw, "a bell"
+    assert b"\x1b]9;" in screen.raw, "a notification (claude-code#36850)"
+    answers(screen, "y")
+    screen.sees("that was it")
+    assert ran(desk)
+
+
+def test_a_key_denies_and_the_turn_goes_on(chat: Any, desk: Any) -> None:
+    screen = chat([outside(), "then not"])
+    asked(screen)
+    answers(screen, "n")
+    screen.sees("rejected by user", "then not")
+    assert not ran(desk)
+
+
+def test_a_denial_says_why(chat: Any, desk: Any) -> None:
+    screen = chat([outside(), "then not"])
+    asked(screen)
+    answers(screen, "d")
+    screen.shows("Why not?")
+    screen.types("use the other one\r")
+    screen.sees("rejected by user: use the other one", "then not")
+    assert not ran(desk)
+
+
+def test_a_key_ends_the_turn(chat: Any, desk: Any) -> None:
+    screen = chat([outside(), "never said"])
+    asked(screen)
+    answers(screen, "q")
+    screen.sees("tokens in")
+    assert "never said" not in screen.text
+    assert not ran(desk)
+
+
+def test_typing_ahead_never_approves(chat: Any, desk: Any) -> None:
+    """claude-code#21662, codex#31037: keys before and just after the question are text."""
+    screen = chat([outside(), "then not"])
+    screen.types("go\r")
+    until = time.monotonic() + 2 * QUIET
+    while time.monotonic() < until or "OUTSIDE" not in screen.now:
+        screen.types("y")
+        screen.read(0.05)
+    screen.shows("› yyyy")
+    quiet(screen)
+    screen.types("y\r")
+    quiet(screen)
+    assert not ran(desk)
+    screen.shows("[y] once")
+    answers(screen, "n")
+    screen.sees("then not")
+    assert not ran(desk)
+
+
+def test_words_never_approve(chat: Any, desk: Any) -> None:
+    """A message that begins with the key, typed at a person's speed, is a message."""
+    screen = chat([outside(), "then not"])
+    asked(screen)
+    quiet(screen)
+    for key in "yes do":
+        screen.types(key)
+        screen.read(ALONE / 5)
+    screen.shows("› yes do")
+    quiet(screen)
+    assert not ran(desk)
+    screen.types("\x03")
+    screen.lacks("› yes do")
+    answers(screen, "n")
+    screen.sees("then not")
+    assert not ran(desk)
+
+
+@pytest.mark.parametrize("how", ["marked", "unmarked"])
+def test_a_paste_never_approves(chat: Any, desk: Any, how: str) -> None:
+    screen = chat([outside(), "then not"])
+    asked(screen)
+    quiet(screen)
+    if how == "marked":
+        screen.pastes("y")
+    else:
+        screen.types("y\r")
+    screen.shows("› y")
+    quiet(screen)
+    assert not ran(desk)
+    screen.types("\x03")
+    screen.lacks("› y")
+    answers(screen, "n")
+    screen.sees("then not")
+    assert not ran(desk)
+
+
+def test_a_long_request_is_approved_only_after_it_was_seen(chat: Any, desk: Any) -> None:
+    command = "\n".join(["echo was here > ../outside", *(f"true {n}" for n in range(60))])
+    screen = chat([outside(command), "that was it"])
+    screen.types("go\r")
+    screen.shows("press e to see all of it before you can approve it")
+    assert "[y]" not in screen.now
+    answers(screen, "y")
+    screen.shows("› y")
+    assert not ran(desk)
+    screen.types("\x7f")
+    screen.lacks("› y")
+    answers(screen, "e")
+    screen.shows("all of the request", "true 15")
+    screen.types("q")
+    screen.shows("[y] once")
+    answers(screen, "y")
+    screen.sees("that was it")
+    assert ran(desk)
+
+
+def test_several_wait_and_each_has_its_answer(chat: Any, desk: Any) -> None:
+    one = outside("echo one > ../outside")
+    two = outside("echo two > ../outside2")
+    screen = chat([[one, two], "both answered"])
+    screen.types("go\r")
+    screen.shows("| echo one > ../outside")
+    answers(screen, "n")
+    screen.shows("| echo two > ../outside2")
+    answers(screen, "y")
+    screen.sees("both answered")
+    assert not ran(desk)
+    assert (desk.workspace.parent / "outside2").exists()
+
+
+def test_what_is_critical_wants_a_word(chat: Any, desk: Any) -> None:
+    call = Call("exec_command", {"cmd": "echo x >> /etc/hosts-not-there/x", "login": False})
+    screen = chat([call, "answered"])
+    screen.types("go\r")
+    screen.shows("critical")
+    answers(screen, "y")
+    screen.shows("› y")
+    screen.types("\x7f")
+    answers(screen, "w")
+    screen.shows("type yes and Enter")
+    screen.types("y\r")
+    screen.shows("[w]")
+    answers(screen, "w")
+    screen.shows("type yes and Enter")
+    screen.types("yes\r")
+    screen.sees("answered")
+    assert "rejected" not in screen.text
+
+
+def test_an_interrupt_takes_the_question_away(chat: Any, desk: Any) -> None:
+    screen = chat([outside(), "never said"])
+    asked(screen)
+    screen.types("\x1b")
+    screen.lacks("OUTSIDE THE SANDBOX")
+    screen.sees("interrupted")
+    assert not ran(desk)

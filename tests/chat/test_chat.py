@@ -1,0 +1,337 @@
+"""What people do in the chat all day, on a real terminal that an emulator reads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import termios
+import time
+from typing import Any
+
+import pytest
+from tests.screen import Screen
+
+from toolrest.testing import Call, Freeform, Say
+
+ENTER, ESC, CTRL_C, CTRL_D, CTRL_O = "\r", "\x1b", "\x03", "\x04", "\x0f"
+LINES = "\n".join(f"line {n} of the answer" for n in range(60))
+
+
+def says(screen: Screen, text: str) -> None:
+    screen.types(text)
+    screen.shows(f"› {text}"[:60])
+    screen.types(ENTER)
+
+
+def test_an_answer_is_ordinary_text_and_all_of_it_is_there(chat: Any) -> None:
+    """Native scrollback, no mouse capture, no other screen (claude-code#41965, mistral-vibe#41)."""
+    screen = chat([LINES])
+    says(screen, "hello")
+    screen.sees("line 59 of the answer", "tokens in")
+    rows = [row for row in screen.text.splitlines() if row.startswith("line ")]
+    assert rows == LINES.splitlines(), "each line once, in order"
+    assert "line 0 of the answer" in screen.above
+    for mode in (b"\x1b[?1000h", b"\x1b[?1002h", b"\x1b[?1003h", b"\x1b[?1049h", b"\x1b[2J"):
+        assert mode not in screen.raw
+    screen.types(CTRL_D)
+    assert screen.ends() == 0
+
+
+def test_updates_are_whole(chat: Any) -> None:
+    """No flicker: every update is one synchronized write (claude-code#769)."""
+    screen = chat([LINES])
+    says(screen, "hello")
+    screen.sees("line 59 of the answer", "tokens in")
+    assert screen.raw.count(b"\x1b[?2026h") == screen.raw.count(b"\x1b[?2026l") > 3
+    outside = b"".join(
+        part.rsplit(b"\x1b[?2026l", 1)[-1] for part in screen.raw.split(b"\x1b[?2026h")
+    )
+    assert b"line" not in outside
+
+
+def test_copied_text_is_what_was_said(chat: Any) -> None:
+    """A long line is one line: the terminal wraps it, nothing is put into it (opencode#47165)."""
+    words = " ".join(f"word{n}" for n in range(60))
+    screen = chat([words])
+    says(screen, "hello")
+    screen.sees("word59", "tokens in")
+    assert words.encode() in screen.raw.replace(b"\x1b[0m", b"")
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("size", [(24, 80), (5, 20), (8, 30)])
+def test_the_live_part_fits_the_screen(chat: Any, size: tuple[int, int]) -> None:
+    """Never taller than the screen (gemini-cli#2428), 20x5 included."""
+    steps = [{"step": f"step {n}", "status": "pending"} for n in range(30)]
+    script = [
+        [
+            Call("update_plan", {"plan": steps}),
+            Call("exec_command", {"cmd": "seq 40", "login": False}),
+        ],
+        "the end",
+    ]
+    screen = chat(script, size=size)
+    screen.types("go" + ENTER)
+    screen.sees("the end", "tokens in")
+    screen.shows("›")
+    rows = [row.strip() for row in screen.text.splitlines()]
+    for number in range(36, 41):
+        assert rows.count(str(number)) == 1
+
+
+@pytest.mark.needs("sandbox")
+def test_an_output_runs_along_and_is_whole_in_the_pager(chat: Any, desk: Any) -> None:
+    """A live tail, and everything behind a key (claude-code#26954)."""
+    os.mkfifo(desk.workspace / "gate")
+    command = "seq 1 30; read x < gate; echo over"
+    screen = chat([Call("exec_command", {"cmd": command, "login": False}), "done"])
+    says(screen, "go")
+    screen.shows("  30", "25 more lines above", "Esc interrupts")
+    with open(desk.workspace / "gate", "w") as gate:
+        gate.write("on\n")
+    screen.sees("over", "done", "tokens in")
+    screen.types(CTRL_O)
+    screen.shows("q leaves", "12")
+    assert "seq 1 30" in screen.rows[0]
+    screen.types("q")
+    screen.shows("›")
+    screen.lacks("q leaves")
+
+
+def test_resizes_leave_nothing_behind(chat: Any) -> None:
+    """Clean resize (claude-code#49086)."""
+    screen = chat([LINES, "after"])
+    says(screen, "hello")
+    screen.sees("tokens in")
+    for size in ((24, 60), (24, 100), (24, 40), (24, 80)):
+        screen.resizes(*size)
+        screen.types("x")
+        screen.shows("› x")
+        screen.types("\x7f")
+        screen.lacks("› x")
+    says(screen, "again")
+    screen.sees("after")
+    screen.until(lambda: screen.now.count("/help") == 1, "one footer")
+    assert sum(row.startswith("›") for row in screen.rows) == 1
+
+
+# The composer
+
+
+def test_a_newline_is_not_the_end_of_a_message(chat: Any, serve: Any) -> None:
+    """Ctrl-J, Alt-Enter and a backslash in any terminal (codex#16121); a paste (codex#2006)."""
+    screen = chat(["got it"])
+    screen.types("one\ntwo\x1b\rthree\\" + ENTER)
+    screen.pastes("four\r\nfive\n")
+    screen.shows("five")
+    assert "got it" not in screen.text
+    screen.types("six" + ENTER)
+    screen.sees("got it", "tokens in")
+    rows = [row.strip("> ") for row in screen.text.splitlines()]
+    at = rows.index("one")
+    assert rows[at : at + 6] == ["one", "two", "three", "four", "five", "six"]
+
+
+def test_a_large_paste_is_folded_can_be_seen_and_is_sent_whole(chat: Any) -> None:
+    """copilot-cli#2997, and honest copy (opencode#50208): what is sent is what was pasted."""
+    screen = chat(["thanks"])
+    text = "\n".join(f"pasted {n}" for n in range(100))
+    screen.types("look: ")
+    screen.pastes(text)
+    screen.shows("› look: [paste 1: 100 lines]")
+    assert "pasted 50" not in screen.text
+    screen.types(CTRL_O)
+    screen.shows("what was pasted", "pasted 3")
+    screen.types("q")
+    screen.shows("[paste 1: 100 lines]")
+    screen.types(ENTER)
+    screen.sees("thanks", "tokens in")
+    assert "\n".join(f"  pasted {n}" for n in range(1, 100)) in screen.text
+
+
+def test_files_are_completed(chat: Any, desk: Any) -> None:
+    (desk.workspace / "src").mkdir()
+    (desk.workspace / "src" / "window_manager.py").touch()
+    (desk.workspace / "other.txt").touch()
+    screen = chat(["ok"])
+    screen.types("look at @wima")
+    screen.shows("src/window_manager.py")
+    assert "other.txt" not in screen.now
+    screen.types("\t")
+    screen.shows("› look at @src/window_manager.py")
+
+
+def test_messages_are_remembered_across_sessions(chat: Any, desk: Any) -> None:
+    screen = chat(["one", "two"])
+    says(screen, "what I said yesterday")
+    screen.sees("tokens in")
+    screen.types(CTRL_D)
+    assert screen.ends() == 0
+    assert (desk.home / "chat" / "history.jsonl").stat().st_mode & 0o777 == 0o600
+    other = chat.again()
+    other.types("\x1b[A")
+    other.shows("› what I said yesterday")
+
+
+def test_wide_characters_have_the_cursor_where_it_belongs(chat: Any) -> None:
+    """The terminal's own cursor is where an input method draws (claude-code#25186)."""
+    screen = chat(["ok"])
+    screen.types("日本語")
+    screen.shows("› 日 本 語" if "日 本" in screen.now else "› 日本語")
+    screen.until(lambda: screen.cursor[1] == 2 + 6, "behind three wide characters")
+    screen.types("\x1b[D")
+    screen.until(lambda: screen.cursor[1] == 2 + 4, "one to the left")
+
+
+# Turns
+
+
+@pytest.mark.needs("sandbox")
+def test_a_message_steers_and_another_waits(chat: Any, desk: Any) -> None:
+    os.mkfifo(desk.workspace / "gate")
+    call = Call("exec_command", {"cmd": "echo started; read x < gate", "login": False})
+    screen = chat([call, "first answer", "second answer"])
+    says(screen, "go")
+    screen.shows("  started")
+    screen.types("and also this" + ENTER)
+    screen.lacks("› and also")
+    screen.types("afterwards that\t")
+    screen.shows("queued: afterwards that")
+    with open(desk.workspace / "gate", "w") as gate:
+        gate.write("on\n")
+    screen.sees("> and also this", "first answer", "> afterwards that", "second answer")
+    text = screen.text
+    assert text.index("> and also this") < text.index("first answer")
+    assert text.index("first answer") < text.index("> afterwards that")
+
+
+@pytest.mark.needs("sandbox")
+def test_escape_interrupts_and_the_session_goes_on(chat: Any) -> None:
+    call = Call("exec_command", {"cmd": "echo started; sleep 1000", "login": False})
+    screen = chat([call, "still here"])
+    says(screen, "go")
+    screen.shows("  started")
+    screen.types(ESC)
+    screen.sees("interrupted")
+    says(screen, "are you there?")
+    screen.sees("still here")
+
+
+@pytest.mark.needs("sandbox")
+def test_a_command_of_ones_own_is_shown_to_the_model(chat: Any, serve: Any, desk: Any) -> None:
+    screen = chat(["I see it"])
+    says(screen, "!echo from me")
+    screen.sees("$ echo from me", "  from me", "✔")
+    says(screen, "what did I run?")
+    screen.sees("I see it", "I ran this command myself:")
+
+
+def test_commands_are_listed_and_completed(chat: Any) -> None:
+    screen = chat(["ok"])
+    screen.types("/st")
+    screen.shows("/status  model, sandbox")
+    screen.types(ENTER)
+    screen.sees("  session    ", "  model      gpt-5.5")
+    says(screen, "/nope")
+    screen.sees("there is no command /nope")
+    screen.types("/help" + ENTER)
+    screen.sees("Esc interrupts; Ctrl-O")
+    screen.types("/quit" + ENTER)
+    assert screen.ends() == 0
+
+
+def test_a_session_is_resumed(chat: Any) -> None:
+    screen = chat(["the first answer", "the second answer"])
+    says(screen, "remember me")
+    screen.sees("the first answer", "tokens in")
+    screen.types(CTRL_D)
+    assert screen.ends() == 0
+    other = chat.again("resume", "--last")
+    other.sees("goes on; the end of it:", "> remember me", "the first answer")
+    says(other, "and now?")
+    other.sees("the second answer")
+
+
+@pytest.mark.needs("sandbox")
+def test_a_patch_is_shown_and_undone(chat: Any, desk: Any) -> None:
+    patch = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
+    screen = chat([Freeform("apply_patch", patch), "patched"], "chat", "-s", "workspace-write")
+    says(screen, "go")
+    screen.sees("A new.txt +1 -0", "1 +hello", "patched", "tokens in")
+    assert (desk.workspace / "new.txt").exists()
+    screen.types("/undo" + ENTER)
+    screen.sees("remove new.txt")
+    screen.until(lambda: not (desk.workspace / "new.txt").exists())
+
+
+# The terminal afterwards
+
+
+def settings(screen: Screen) -> Any:
+    return termios.tcgetattr(screen.master)[:4]
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "Ctrl-D", "Ctrl-C twice"])
+def test_the_terminal_is_as_before(chat: Any, how: str) -> None:
+    """claude-code#84029."""
+    screen = chat(["ok"])
+    raw = settings(screen)
+    if how.startswith("SIG"):
+        screen.process.send_signal(signal.Signals[how])
+        code = 128 + signal.Signals[how]
+    else:
+        screen.types(CTRL_D if how == "Ctrl-D" else CTRL_C)
+        if how == "Ctrl-C twice":
+            screen.shows("Ctrl-C again")
+            screen.types(CTRL_C)
+        code = 0
+    assert screen.ends() == code
+    after = settings(screen)
+    assert after[3] & termios.ECHO
+    assert after[3] & termios.ICANON
+    assert raw != after
+    assert screen.raw.rfind(b"\x1b[?2004l") > screen.raw.rfind(b"\x1b[?2004h")
+    assert screen.raw.rfind(b"\x1b[?25h") > screen.raw.rfind(b"\x1b[?25l")
+
+
+@pytest.mark.needs("sandbox")
+def test_a_crashed_chat_leaves_a_session_that_goes_on(chat: Any) -> None:
+    call = Call("exec_command", {"cmd": "echo started; sleep 1000", "login": False})
+    screen = chat([call, "I am back"])
+    says(screen, "go")
+    screen.shows("  started")
+    os.killpg(screen.process.pid, signal.SIGKILL)
+    screen.process.wait(60)
+    other = chat.again("resume", "--last")
+    other.sees("> go", "echo started")
+    says(other, "and now?")
+    other.sees("I am back")
+
+
+def test_an_idle_chat_does_nothing(chat: Any) -> None:
+    """Idle CPU 0 (claude-code#19393): not one byte, and no time."""
+    screen = chat(["ok"])
+    says(screen, "hello")
+    screen.sees("tokens in")
+    screen.until(lambda: _is_idle(screen), "it rests")
+
+
+def _is_idle(screen: Screen) -> bool:
+    """Whether a second passes without a byte and without a tick of the clock."""
+    size, before, until = len(screen.raw), _cpu(screen.process.pid), time.monotonic() + 1
+    while time.monotonic() < until:
+        screen.read(until - time.monotonic())
+    return len(screen.raw) == size and _cpu(screen.process.pid) == before
+
+
+def _cpu(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_without_colours_there_are_none(chat: Any) -> None:
+    screen = chat([[Say("a **bold** word")]], NO_COLOR="1")
+    says(screen, "hello")
+    screen.sees("a bold word", "tokens in")
+    assert b"\x1b[3" not in screen.raw.replace(b"\x1b[39", b"")

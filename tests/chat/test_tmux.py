@@ -1,0 +1,180 @@
+"""The chat in a real tmux: resizes, scrollback, copying, job control."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import TOOLREST
+from tests.screen import DEADLINE
+
+from toolrest.chat.questions import QUIET
+from toolrest.testing import Call, Freeform
+
+pytestmark = pytest.mark.needs("tmux")
+LINES = "\n".join(f"line {n} of the answer" for n in range(80))
+
+
+class Tmux:
+    """One window of a tmux server of its own."""
+
+    def __init__(self, folder: Path, program: str, cwd: Path) -> None:
+        self._socket = str(folder / "tmux")
+        size = ("-x", "100", "-y", "24")
+        self.run("new-session", "-d", "-s", "t", *size, "-c", str(cwd), program)
+
+    def run(self, *words: str) -> str:
+        argv = ["tmux", "-S", self._socket, "-f", "/dev/null", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    def types(self, *keys: str) -> None:
+        self.run("send-keys", "-t", "t", *keys)
+
+    @property
+    def now(self) -> str:
+        return self.run("capture-pane", "-t", "t", "-p")
+
+    @property
+    def text(self) -> str:
+        """Everything, wrapped lines joined, as a person would copy it."""
+        return self.run("capture-pane", "-t", "t", "-p", "-J", "-S", "-")
+
+    def until(self, holds: Callable[[], Any], what: str) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}\n{self.now}"
+            time.sleep(0.02)
+
+    def sees(self, text: str) -> None:
+        self.until(lambda: text in self.text, text)
+
+    def shows(self, text: str) -> None:
+        self.until(lambda: text in self.now, text)
+
+    def resizes(self, columns: int, rows: int) -> None:
+        self.run("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
+
+
+@pytest.fixture
+def tmux(desk: Any, serve: Any, tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
+    started: list[Tmux] = []
+
+    def start(script: Any, program: str = TOOLREST) -> Tmux:
+        serve(script)
+        home = f"TOOLREST_HOME={shlex.quote(str(desk.home))}"
+        started.append(Tmux(tmp_path, f"env {home} {program}", desk.workspace))
+        return started[0]
+
+    yield start
+    for window in started:
+        window.run("kill-server")
+
+
+def test_resizes_leave_no_rubbish(tmux: Any) -> None:
+    """claude-code#49086: every line once, one composer, one footer, in whatever size."""
+    window = tmux([LINES, "the end"])
+    window.sees("toolrest · gpt-5.5")
+    window.types("hello", "Enter")
+    window.sees("tokens in")
+    for size in ((70, 24), (100, 30), (50, 12), (90, 24), (60, 15), (100, 24)):
+        window.resizes(*size)
+        window.types("x")
+        window.shows("› x")
+        window.types("BSpace")
+        window.until(lambda: "› x" not in window.now, "the x goes")
+    window.types("again", "Enter")
+    window.sees("the end")
+    window.until(lambda: window.text.count("/help") == 1, "one footer")
+    rows = window.text.splitlines()
+    assert [row for row in rows if row.startswith("line ")] == LINES.splitlines()
+    assert sum(row.startswith("›") for row in rows) == 1
+
+
+def test_a_copied_paragraph_is_one_line(tmux: Any) -> None:
+    words = " ".join(f"word{n}" for n in range(80))
+    window = tmux([words])
+    window.sees("toolrest · gpt-5.5")
+    window.types("hello", "Enter")
+    window.sees("tokens in")
+    assert words in window.text
+
+
+def test_a_newline_key_works(tmux: Any) -> None:
+    """codex#16121."""
+    window = tmux(["got it"])
+    window.sees("toolrest · gpt-5.5")
+    window.types("one", "C-j", "two", "M-Enter", "three", "Enter")
+    window.sees("got it")
+    assert "> one\n  two\n  three\n" in window.text
+
+
+def test_the_chat_can_be_suspended(tmux: Any) -> None:
+    """Ctrl-Z and fg (codex#37088)."""
+    window = tmux(["before", "after"], "bash --norc --noprofile -i")
+    window.types(f"PS1='shell> '; {TOOLREST}", "Enter")
+    window.sees("toolrest · gpt-5.5")
+    window.types("half a mess", "C-z")
+    window.shows("Stopped")
+    window.types("echo from the $((40 + 2)) shell", "Enter")
+    window.shows("from the 42 shell")
+    window.types("fg", "Enter")
+    window.shows("› half a mess")
+    window.types("age", "Enter")
+    window.sees("> half a message")
+    window.sees("before")
+    window.types("C-d")
+    window.until(lambda: window.now.rstrip().endswith("shell>"), "back in the shell")
+    window.types("echo still $((1 + 1)) fine", "Enter")
+    window.shows("still 2 fine")
+
+
+def answers(window: Tmux, key: str) -> None:
+    """Press a key once the question could be read: before, it is inert."""
+    until = time.monotonic() + 2 * QUIET
+    window.until(lambda: time.monotonic() > until, "")
+    window.types(key)
+
+
+@pytest.mark.needs("sandbox")
+def test_a_whole_story(tmux: Any, desk: Any) -> None:
+    """Question, live command, approval by key, diff, undo, quit, resume."""
+    outside = {
+        "cmd": "echo hi > ../outside",
+        "login": False,
+        "sandbox_permissions": "require_escalated",
+        "justification": "May I?",
+    }
+    patch = "*** Begin Patch\n*** Add File: notes.txt\n+one\n+two\n*** End Patch\n"
+    script = [
+        Call("exec_command", {"cmd": "seq 3; echo ready", "login": False}),
+        Call("exec_command", outside),
+        Freeform("apply_patch", patch),
+        "all done",
+        "welcome back",
+    ]
+    story = f"{TOOLREST} chat -s workspace-write; {TOOLREST} resume"
+    window = tmux(script, f"sh -c {shlex.quote(story)}")
+    window.sees("toolrest · gpt-5.5")
+    window.types("please", "Enter")
+    window.sees("  ready")
+    window.shows("[y] once")
+    answers(window, "y")
+    window.until(lambda: (desk.workspace.parent / "outside").exists(), "it ran")
+    window.sees("A notes.txt +2 -0")
+    window.sees("all done")
+    assert (desk.workspace / "notes.txt").exists()
+    window.types("/undo", "Enter")
+    window.until(lambda: not (desk.workspace / "notes.txt").exists(), "it is undone")
+    window.types("/quit", "Enter")
+    window.shows("Session [1]:")
+    window.shows("please")
+    window.types("Enter")
+    window.sees("goes on; the end of it:")
+    window.types("hello again", "Enter")
+    window.sees("welcome back")

@@ -1,0 +1,85 @@
+"""`toolrest exec` at a terminal asks what needs approval, and nothing but a typed answer counts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.screen import Screen
+
+from toolrest.cli.terminal.terminal import QUIET
+from toolrest.testing import Call
+
+pytestmark = pytest.mark.needs("sandbox")
+
+OUTSIDE = {
+    "cmd": "echo was here > ../outside",
+    "login": False,
+    "sandbox_permissions": "require_escalated",
+    "justification": "May I?",
+}
+
+
+@pytest.fixture
+def asks(desk: Any, serve: Any) -> Any:
+    serve([Call("exec_command", OUTSIDE), "that was it"])
+
+    def start(*options: str, **more: Any) -> Screen:
+        from tests.cli.conftest import TOOLREST
+
+        return Screen([TOOLREST, "exec", *options, "go"], cwd=desk.workspace, **more)
+
+    return start
+
+
+def outside(desk: Any) -> bool:
+    return bool((desk.workspace.parent / "outside").exists())
+
+
+def test_a_person_approves(desk: Any, asks: Any) -> None:
+    with asks() as screen:
+        screen.sees("OUTSIDE THE SANDBOX", "| echo was here > ../outside", "Run it?")
+        screen.types("y\n")
+        assert screen.ends() == 0
+        assert "that was it" in screen.text
+    assert outside(desk)
+
+
+def test_a_person_denies_and_says_why(desk: Any, asks: Any) -> None:
+    with asks() as screen:
+        screen.sees("Run it?")
+        screen.types("n not now\n")
+        assert screen.ends() == 0
+        assert "rejected by user: not now" in screen.text
+    assert not outside(desk)
+
+
+@pytest.mark.parametrize("how", ["typed ahead", "pasted", "pasted unmarked"])
+def test_what_was_not_typed_as_an_answer_is_none(desk: Any, asks: Any, how: str) -> None:
+    with asks() as screen:
+        screen.sees("wants to run")
+        if how == "typed ahead":
+            began = time.monotonic()
+            while time.monotonic() - began < 2 * QUIET:  # somebody types on and on
+                screen.types("y\n")
+                screen.read(0.05)
+            screen.sees("Run it?")
+            assert time.monotonic() - began >= 2 * QUIET
+        else:
+            screen.sees("Run it?")
+            screen.types("\x1b[200~y\n\x1b[201~\n" if how == "pasted" else "y\ny\ny\n")
+            screen.sees("A paste is no answer")
+        screen.until(lambda: screen.rows[screen.cursor[0]].endswith("Run it?"))
+        assert not outside(desk)
+        screen.types("n\n")
+        assert screen.ends() == 0
+    assert not outside(desk)
+
+
+@pytest.mark.parametrize("options", [("--no-ask",), ("--json",), ("-c", "on_ask=deny")])
+def test_scripts_are_not_asked(desk: Any, asks: Any, options: tuple[str, ...]) -> None:
+    with asks(*options) as screen:
+        assert screen.ends() == 0
+        assert "Run it?" not in screen.text
+    assert not outside(desk)

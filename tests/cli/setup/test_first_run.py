@@ -1,0 +1,136 @@
+"""The first run: a key is enough, `setup` asks for the rest, `doctor` says what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import TOOLREST
+from tests.screen import Screen
+
+from toolrest.config.loader import load
+from toolrest.config.trust import trust_of
+from toolrest.errors import ConfigError
+from toolrest.testing import Fail, Say
+from toolrest.testing.server import ScriptedServer
+from toolrest.wire.providers import BUILT_IN, with_default_model
+from toolrest.wire.stored_keys import store_key, stored_keys
+
+KEY = "sk-a-key-that-was-typed-1"
+
+
+@pytest.fixture
+def openai(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    """OpenAI, as far as anything here can tell."""
+    for row in BUILT_IN.values():
+        monkeypatch.delenv(row.env_key or "", raising=False)
+    with ScriptedServer(["ready", "ready", "ready"], models=("gpt-5.5", "gpt-6")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+def test_a_key_is_all_that_exec_needs(desk: Any, openai: ScriptedServer) -> None:
+    ran = desk.run("exec", "hello", env={"OPENAI_API_KEY": KEY})
+    assert (ran.code, ran.out) == (0, "ready\n"), ran.err
+    assert openai.requests[-1].body["model"] == "gpt-5.5"
+    ran = desk.run("exec", "hello")
+    assert ran.code == 2
+    assert "OPENAI_API_KEY" in ran.err
+    assert "toolrest setup" in ran.err
+
+
+@pytest.mark.parametrize("name", [name for name, row in BUILT_IN.items() if row.key_required])
+def test_every_provider_with_a_key_has_a_default_model(toolrest_home: Path, name: str) -> None:
+    config = load(workspace=".", surface="cli")
+    env = {BUILT_IN[name].env_key or "": "k"}
+    found = with_default_model(config, env).value
+    assert (found.model_provider, found.model) == (name, BUILT_IN[name].default_model)
+    store_key(config.home, name, KEY)
+    assert with_default_model(config, {}).value.model_provider == name
+
+
+def test_a_chosen_model_is_kept(toolrest_home: Path) -> None:
+    config = load(workspace=".", flags={"model": "mine"}, surface="cli")
+    assert with_default_model(config, {"ANTHROPIC_API_KEY": "k"}) is config
+
+
+def test_setup_asks_stores_and_checks(desk: Any, openai: ScriptedServer) -> None:
+    with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
+        screen.sees("[1] OpenAI", "Provider [1]:")
+        screen.types("\n")
+        screen.sees("Key (not shown):")
+        screen.types(f"{KEY}\n")
+        screen.sees("which only you can read", "gpt-6", "Model [gpt-5.5]:")
+        screen.types("gpt-6\n")
+        screen.sees("it answers", "Do you trust it?")
+        screen.types("y\n")
+        screen.sees("Ready.")
+        assert screen.ends() == 0
+        assert KEY not in screen.text
+    assert stored_keys(str(desk.home)) == {"openai": KEY}
+    assert stat.S_IMODE(os.stat(desk.home / "keys.json").st_mode) == 0o600
+    assert openai.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert trust_of(desk.workspace) == "trusted"
+    ran = desk.run("exec", "--json", "hello")
+    assert ran.code == 0, ran.err
+    assert openai.requests[-1].body["model"] == "gpt-6"
+    assert openai.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_setup_says_what_does_not_work_and_goes_on(
+    desk: Any, openai: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedServer([Fail(404, "model_not_found", "no such model"), Say("ready")]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
+            screen.sees("(key in OPENAI_API_KEY)", "Provider [1]:")
+            screen.types("openai\n")
+            screen.sees("Model [gpt-5.5]:")
+            screen.types("\n")
+            screen.sees("it does not answer", "Try again")
+            screen.types("n\n")
+            assert screen.ends() == 130
+    assert not (desk.home / "config.toml").exists(), "nothing that fails is stored"
+
+
+def test_setup_needs_a_terminal(desk: Any) -> None:
+    ran = desk.run("setup")
+    assert ran.code == 2
+    assert "needs a terminal" in ran.err
+
+
+def test_a_stored_key_stays_secret(desk: Any, openai: ScriptedServer) -> None:
+    store_key(str(desk.home), "openai", KEY)
+    (desk.workspace / "leak").write_text(f"key: {KEY}\n")
+    ran = desk.run("call", "read_file", '{"file_path": "leak"}')
+    assert KEY not in ran.out
+    assert "redacted" in ran.out
+
+
+def test_a_key_file_that_others_can_read_is_refused(toolrest_home: Path) -> None:
+    path = store_key(str(toolrest_home), "openai", KEY)
+    assert json.loads(Path(path).read_text())["version"] == 1
+    os.chmod(path, 0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        stored_keys(str(toolrest_home))
+    os.chmod(path, 0o600)
+    Path(path).write_text("[]")
+    with pytest.raises(ConfigError, match="toolrest setup"):
+        stored_keys(str(toolrest_home))
+
+
+def test_doctor_names_the_command_that_helps(desk: Any, openai: ScriptedServer) -> None:
+    lines = {line.split(":")[0]: line for line in desk.run("doctor").out.splitlines()}
+    assert lines["key"].endswith("run: toolrest setup")
+    assert lines["model"] == "model: gpt-5.5 (the default of openai)"
+    assert lines["folder"].endswith(f"run: toolrest trust {desk.workspace}")
+    assert {"git", "rg"} <= lines.keys()
+    env = {"ANTHROPIC_API_KEY": KEY}
+    lines = {line.split(":")[0]: line for line in desk.run("doctor", env=env).out.splitlines()}
+    assert lines["key"] == "key: Anthropic, from ANTHROPIC_API_KEY"
