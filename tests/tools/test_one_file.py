@@ -122,11 +122,10 @@ async def test_exec_shows_a_call(house: House) -> None:
         house.use(server)
         printed = await house.toolrest("exec", "--json", "count")
     items = [line["item"] for line in map(json.loads, printed.splitlines()) if "item" in line]
-    begun, done = [item for item in items if item["type"] == "mcp_tool_call"]
-    assert (begun["server"], begun["tool"]) == ("toolrest", "count_words")
-    assert (begun["arguments"], begun["status"]) == ({"text": "a b c"}, "in_progress")
-    assert done["status"] == "completed"
-    assert done["result"]["content"] == [{"type": "text", "text": "3"}]
+    begun, done = [item for item in items if item["type"] == "tool_call"]
+    assert (begun["tool"], begun["arguments"]) == ("count_words", {"text": "a b c"})
+    assert (begun["status"], "output" in begun) == ("in_progress", False)
+    assert (done["status"], done["output"]) == ("completed", "3")
 
 
 async def test_an_editor_is_shown_a_call(house: House) -> None:

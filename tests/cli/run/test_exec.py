@@ -351,3 +351,46 @@ def test_project_instructions_need_trust(desk: Any, serve: Any) -> None:
     assert "AGENTS.md" not in desk.run("exec", "go").err
     sent = [json.dumps(request.body["input"]) for request in server.requests]
     assert ["use tabs" in text for text in sent] == [False, True]
+
+
+def test_every_call_is_an_item(desk: Any, serve: Any) -> None:
+    (desk.workspace / "there.txt").write_text("text\n")
+    folder = desk.home / "tools"
+    folder.mkdir(mode=0o700)
+    (folder / "mine.py").write_text(
+        "from toolrest import tool\n@tool(mutating=False)\ndef mine(x: str) -> str:\n"
+        "    'A tool.'\n    return x * 2\n"
+    )
+    step = {"step": "one", "status": "completed"}
+    calls = [
+        (Call("read_file", {"file_path": "there.txt"}), ("tool_call", "completed")),
+        (Call("read_file", {"file_path": "gone.txt"}), ("tool_call", "failed")),
+        (Call("mine", {"x": "ab"}), ("tool_call", "completed")),
+        (Call("mine", {"y": 1}), ("tool_call", "failed")),
+        (Call("nonesuch", {}), ("tool_call", "failed")),
+        (Call("webfetch", {"url": "https://example.org"}), ("tool_call", "declined")),
+        (Call("exec_command", {"nothing": 1}), ("tool_call", "failed")),
+        (Call("exec_command", {"cmd": "rm -rf $X/y"}), ("command_execution", "declined")),
+        (Call("write_stdin", {"session_id": 7}), ("tool_call", "failed")),
+        (Call("update_plan", {"plan": "no"}), ("tool_call", "failed")),
+        (Call("update_plan", {"plan": [step]}), ("todo_list", None)),
+    ]
+    serve([[call for call, _ in calls], "done"])
+    ran = desk.run("exec", "--json", "go")
+    assert ran.code == 0
+    done = [line["item"] for line in ran.lines if line["type"] == "item.completed"]
+    kinds = [(item["type"], item.get("status")) for item in done if item["type"] != "agent_message"]
+    assert sorted(kinds, key=str) == sorted((kind for _, kind in calls), key=str)
+    started = [line["item"]["id"] for line in ran.lines if line["type"] == "item.started"]
+    assert sorted(started) == sorted(item["id"] for item in done if item["type"] != "agent_message")
+    mine = next(item for item in done if item.get("arguments") == {"x": "ab"})
+    assert mine == {
+        "id": mine["id"],
+        "type": "tool_call",
+        "tool": "mine",
+        "arguments": {"x": "ab"},
+        "status": "completed",
+        "output": "abab",
+    }
+    gone = next(item for item in done if item.get("arguments") == {"file_path": "gone.txt"})
+    assert "No such file" in gone["error"]["message"]

@@ -102,6 +102,7 @@ class ThreadEvents:
             {"path": path, "kind": str(change.get("type", "update"))}
             for path, change in event.changes.items()
         ]
+        self._calls.itemised(event.call_id)
         item = self._new("file_change", changes=changes, status="in_progress")
         self._patches[event.call_id] = item
         self._write_item("started", item)

@@ -1,4 +1,4 @@
-"""Items of `exec --json`: commands, searches, calls of servers and sub-agents."""
+"""Items of `exec --json`, one for every call: commands, searches, servers, sub-agents, others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolrest.items import JSONObject
 from toolrest.tools.agents.events import CollabBegin, CollabEnd
 
 _HALF = 512 * 1024
-_OWN_SERVER = "toolrest"
+_DENIED = ("approval_denied", "policy_denied")
 
 
 class _New(Protocol):
@@ -76,6 +76,13 @@ class CallItems:
         self._by_process: dict[str, _Command] = {}
         self._arguments: dict[str, str] = {}
         self._others: dict[str, JSONObject] = {}
+        self._begun: dict[str, ToolCallBegin] = {}
+        self._itemised: set[str] = set()
+        """Calls that have an item, by their own events."""
+
+    def itemised(self, call_id: str) -> None:
+        """Record that a call has its item."""
+        self._itemised.add(call_id)
 
     def __call__(self, event: Event) -> None:
         """Take any other event of the session."""
@@ -85,11 +92,12 @@ class CallItems:
         elif isinstance(event, ToolCallEnd):
             self._end(event)
         elif isinstance(event, ToolCallBegin):
+            self._begun[event.call_id] = event
             if event.exec_item == "command_execution":
                 self._arguments[event.call_id] = event.arguments
                 self._typing(event)
-            elif event.exec_item == "mcp_tool_call":
-                self._call_of(event.call_id, _OWN_SERVER, event.tool, _values(event.arguments))
+            elif event.exec_item == "tool_call":
+                self._start_call(event)
         elif isinstance(event, ToolCallDecision):
             self._decision(event)
         elif isinstance(event, ExecCommandEnd):
@@ -101,6 +109,7 @@ class CallItems:
 
     def command(self, event: ExecCommandBegin, line: str) -> None:
         """Start the item of a program."""
+        self.itemised(event.call_id)
         if event.call_id in self._by_call:
             return  # the same call, once more outside the sandbox
         item = self._new(
@@ -124,9 +133,16 @@ class CallItems:
         found = self._by_process.get(str(session))
         if found is not None:
             self._by_call[event.call_id] = found
+            self.itemised(event.call_id)
 
     def _end(self, event: ToolCallEnd) -> None:
         self._arguments.pop(event.call_id, None)
+        begun = self._begun.pop(event.call_id, None)
+        planned = begun is not None and begun.exec_item == "todo_list" and event.failure is None
+        if begun is not None and event.call_id not in self._itemised and not planned:
+            # Neither the tool nor the decision had an item for it.
+            self._start_call(begun)
+        self._itemised.discard(event.call_id)
         if event.call_id in self._others:
             self._end_call(event)
         found = self._by_call.pop(event.call_id, None)
@@ -166,6 +182,7 @@ class CallItems:
             "command_execution", command=line, aggregated_output="", exit_code=None,
             status="declined",
         )  # fmt: skip
+        self.itemised(event.call_id)
         self._write_item("started", item | {"status": "in_progress"})
         self._write_item("completed", item)
 
@@ -178,37 +195,41 @@ class CallItems:
         elif event.type == "web_search_end":
             query = str(getattr(event, "query", ""))
             action = getattr(event, "action", None) or {"type": "search", "query": query}
+            self.itemised(str(getattr(event, "call_id", "")))
             self._write_item("completed", self._new("web_search", query=query, action=action))
         elif event.type.startswith("collab_"):
             self._collab(event)
 
     def _mcp_begin(self, event: Any) -> None:
         call = event.invocation
-        server, tool = call.get("server", ""), call.get("tool", "")
-        self._call_of(event.call_id, server, tool, call.get("arguments"))
-
-    def _call_of(self, call_id: str, server: str, tool: str, arguments: Any) -> None:
-        item = self._others[call_id] = self._new(
+        self.itemised(event.call_id)
+        item = self._others[event.call_id] = self._new(
             "mcp_tool_call",
-            server=server,
-            tool=tool,
-            arguments=arguments,
+            server=call.get("server", ""),
+            tool=call.get("tool", ""),
+            arguments=call.get("arguments"),
             result=None,
             error=None,
             status="in_progress",
         )
         self._write_item("started", item)
 
+    def _start_call(self, event: ToolCallBegin) -> None:
+        """Start the item of a call that Codex has no item for."""
+        self.itemised(event.call_id)
+        item = self._others[event.call_id] = self._new(
+            "tool_call", tool=event.tool, arguments=_values(event.arguments), status="in_progress"
+        )
+        self._write_item("started", item)
+
     def _end_call(self, event: ToolCallEnd) -> None:
-        """Finish the item of a tool that has no events of its own."""
         item = self._others.pop(event.call_id)
         if event.failure is None and event.success is not False:
-            content = [{"type": "text", "text": event.output}]
-            item["result"] = {"content": content, "structured_content": None}
+            item["output"] = event.output
             item["status"] = "completed"
         else:
             item["error"] = {"message": event.output}
-            item["status"] = "failed"
+            item["status"] = "declined" if event.failure in _DENIED else "failed"
         self._write_item("completed", item)
 
     def _mcp_end(self, event: Any) -> None:
@@ -240,6 +261,7 @@ class CallItems:
                 item["status"] = "completed" if event.success else "failed"
                 self._write_item("completed", item)
         elif isinstance(event, CollabBegin):
+            self.itemised(event.call_id)
             item = self._others[event.call_id] = self._new(
                 "collab_tool_call",
                 tool=event.tool,
@@ -261,6 +283,8 @@ class CallItems:
             self._write_item("completed", item | {"status": "failed"})
         for table in (self._by_call, self._by_process, self._others, self._arguments):
             table.clear()
+        self._begun.clear()
+        self._itemised.clear()
 
 
 def _state(status: Any) -> JSONObject:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ToolKind: TypeAlias = Literal["function", "custom", "local_shell", "web_search"]
 Icon: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
 """The kind of a call for editors, as the Agent Client Protocol has them."""
-ExecItem: TypeAlias = Literal["", "command_execution", "todo_list", "mcp_tool_call"]
+ExecItem: TypeAlias = Literal["", "command_execution", "todo_list", "tool_call"]
 """Item types of `codex exec --json` that a call alone can begin."""
 
 
@@ -100,10 +100,11 @@ class Tool:
 
     icon: Icon = "other"
     """The icon of its calls in editors."""
-    exec_item: ExecItem = "mcp_tool_call"
-    """The item type of its calls in `exec --json`, by default a tool of Toolrest's own server.
+    exec_item: ExecItem = "tool_call"
+    """The item type of its calls in `exec --json`.
 
-    A command and a plan are shown by events of their own; "" leaves a call to its events alone.
+    A command and a plan are shown by events of their own; "" waits for such events, and the call
+    is a `tool_call` when none came.
     """
     small_window: bool = True
     """Whether a model with a small window is offered it (R-64). What stays of the built-in tools
