@@ -77,7 +77,8 @@ def _block(cell: Cell) -> str:
         case ReasoningCell():
             return "\n".join(f"> {line}".rstrip() for line in cell.text.splitlines())
         case CallCell():
-            output = _fenced("", cell.result or cell.output.text) if cell.done else ""
+            title = f"output of {cell.tool}"
+            output = _fenced(title, cell.result or cell.output.text) if cell.done else ""
             return f"{_fenced(cell.tool, cell.command or cell.arguments)}\n\n{output}".rstrip()
     return ""
 
@@ -86,5 +87,4 @@ def _fenced(title: str, text: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"
-    head = f"**{title}**\n\n" if title else ""
-    return f"{head}{fence}\n{text.rstrip()}\n{fence}"
+    return f"**{title}**\n\n{fence}\n{text.rstrip()}\n{fence}"

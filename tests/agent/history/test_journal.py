@@ -90,7 +90,8 @@ async def test_resume_keeps_id_history_usage_and_adds_only_what_is_new(agent: Ma
     assert request.session_id == first.thread_id
     roles = [item.get("role") for item in request.items]
     assert roles == ["developer", "user", "user", "assistant", "user"]
-    assert result.usage.input == 200
+    assert result.usage.input == 100
+    assert second.usage.input == 200
 
 
 async def test_resume_tells_what_changed(agent: Make) -> None:

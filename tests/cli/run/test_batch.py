@@ -38,7 +38,9 @@ def test_every_task_has_a_result_and_is_run_once(desk: Any, serve: Any) -> None:
     ]  # fmt: skip
     asked = len(server.requests)
     tasks.write_text(tasks.read_text() + '{"id": "late", "prompt": "four"}\n')
-    assert desk.run("batch", "tasks.jsonl").code == 0
+    again = desk.run("batch", "tasks.jsonl")
+    assert again.code == 1, "a task failed, if not now"
+    assert "1 failed in an earlier run; --retry-failed" in again.err
     assert len(server.requests) == asked + 1
     assert results(desk)["late"]["text"] == "did four"
 
@@ -57,7 +59,7 @@ def test_what_failed_is_run_again_when_that_is_wanted(desk: Any, serve: Any) -> 
     (desk.workspace / "tasks.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert desk.run("batch", "tasks.jsonl").code == 1
     asked = len(server.requests)
-    assert desk.run("batch", "tasks.jsonl").code == 0
+    assert desk.run("batch", "tasks.jsonl").code == 1
     assert len(server.requests) == asked, "a failure is a result as well"
     again = desk.run("batch", "tasks.jsonl", "--retry-failed")
     assert again.code == 0, again.err

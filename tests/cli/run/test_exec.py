@@ -91,6 +91,30 @@ def test_a_silent_pipe_is_not_waited_for(desk: Any, serve: Any) -> None:
         assert process.wait(60) == 0  # nothing was ever written, and the pipe is still open
         process.stdin.close()
         assert process.stdout.read() == "done\n"
+        said = process.stderr.read()
+    assert said.count("standard input stayed silent, so it was not read (--stdin waits") == 1
+
+
+def test_what_is_piped_in_is_sent_with_the_prompt(desk: Any, serve: Any) -> None:
+    server = serve(["one", "two", "three", "four"])
+
+    def sent() -> str:
+        return str(server.requests[-1].body["input"][-1]["content"][-1]["text"])
+
+    diff = "".join(f"+line {number}\n" for number in range(50_000))
+    ran = desk.run("exec", "review this", said=diff)
+    assert (ran.code, "standard input" in ran.err) == (0, False)
+    assert sent() == f"review this\n\n<stdin>\n{diff}</stdin>"
+    ran = desk.run("exec", "go", said="")
+    assert (sent(), ran.err.count("standard input was empty")) == ("go", 1)
+    ran = desk.run("exec", "go")
+    assert (sent(), "standard input" in ran.err) == ("go", False), "/dev/null is no pipe"
+    with desk.start("exec", "--stdin", "go", stdin=subprocess.PIPE) as process:
+        time.sleep(2)  # it would have given up by now
+        process.stdin.write("late\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
+    assert sent() == "go\n\n<stdin>\nlate\n</stdin>"
 
 
 def test_without_a_task_it_says_so(desk: Any) -> None:
@@ -142,15 +166,55 @@ def test_images_come_before_the_words(desk: Any, serve: Any) -> None:
     assert desk.run("exec", "-i", "b.png", "what is it?").code == 2
 
 
+def journal_of(desk: Any, thread: str) -> list[dict[str, Any]]:
+    (path,) = desk.home.rglob(f"rollout-*{thread}.jsonl")
+    return [json.loads(line)["payload"] for line in path.read_text().splitlines()]
+
+
+def test_sessions_resume_takes_execs_options_and_keeps_the_sandbox(
+    desk: Any, serve: Any, tmp_path: Path
+) -> None:
+    serve(["one", "two", "three", "four"])
+    thread = desk.run("exec", "--json", "-s", "workspace-write", "go").lines[0]["thread_id"]
+    resume = ("sessions", "resume", "-o", "answer.txt", "--max-turns", "3", thread)
+    assert desk.run(*resume, "on").code == 0
+    assert (desk.workspace / "answer.txt").read_text() == "two"
+    assert desk.run("sessions", "resume", "-s", "read-only", thread, "on").code == 0
+    modes = [p["sandbox_policy"]["type"] for p in journal_of(desk, thread) if "sandbox_policy" in p]
+    assert modes == ["workspace-write", "workspace-write", "read-only"]
+    other = tmp_path / "other"
+    other.mkdir()
+    desk.run("exec", "-C", str(other), "--resume", thread, "elsewhere")
+    last = [p for p in journal_of(desk, thread) if "sandbox_policy" in p][-1]
+    assert last["sandbox_policy"]["type"] == "read-only", "another folder has its own"
+
+
+def test_the_transcript_labels_each_output_with_its_call(desk: Any, serve: Any) -> None:
+    (desk.workspace / "a.txt").write_text("alpha\n")
+    calls = [
+        Call("read_file", {"file_path": "a.txt"}, "c1"),
+        Call("list_dir", {"dir_path": "."}, "c2"),
+    ]
+    serve([calls, "done"])
+    thread = desk.run("exec", "--json", "go").lines[0]["thread_id"]
+    text = desk.run("sessions", "export", thread).out
+    assert "**read_file**\n" in text
+    assert "**output of read_file**\n\n```\nL1: alpha\n```" in text
+    assert text.index("**list_dir**") > text.index("**output of read_file**")
+    assert "**output of list_dir**" in text
+
+
 def test_sessions_go_on(desk: Any, serve: Any) -> None:
     server = serve(["one", "two", "three", "four"])
     first = desk.run("exec", "--json", "my name is Ada")
     thread = first.lines[0]["thread_id"]
     again = desk.run("exec", "--json", "--resume", thread[:8], "who am I?")
     assert again.lines[0]["thread_id"] == thread
-    assert again.result["usage"]["input_tokens"] == 200
+    assert again.result["usage"]["input_tokens"] == 100, "of this run alone"
     assert desk.run("exec", "--last", "and now?").out == "three\n"
     assert desk.run("sessions", "resume", thread, "and then?").out == "four\n"
+    usage = [line for line in journal_of(desk, thread) if line.get("type") == "token_count"]
+    assert usage[-1]["info"]["total_token_usage"]["input_tokens"] == 400, "the session's own"
     bodies = [request.body for request in server.requests]
     assert "my name is Ada" in json.dumps(bodies[3]["input"])
     assert len({body["prompt_cache_key"] for body in bodies}) == 1

@@ -87,7 +87,7 @@ class ContextCompacted(Event, kw_only=True):
 
 
 class TaskComplete(Event, kw_only=True):
-    """A turn of the agent is over. `usage` counts the whole thread, not this turn alone."""
+    """A turn of the agent is over. `usage` counts this turn alone."""
 
     type: ClassVar[str] = "task_complete"
     status: TurnStatus

@@ -37,7 +37,8 @@ class TurnEnd(Struct):
 class TurnResult(Struct, Generic[Output]):
     """The result of a turn; `text` is the model's last message, whatever the status.
 
-    `usage` counts the whole thread, `turns` (requests to the model) and `tool_calls` this turn.
+    `usage`, `turns` (requests to the model) and `tool_calls` count this turn; the whole session's
+    tokens are `session.usage`.
     """
 
     status: TurnStatus

@@ -204,6 +204,7 @@ class AgentSession:
 
     async def _turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
         messages = _messages(prompt)
+        self.accounting.turn = Usage()
         try:
             if not self._opened:
                 await self.rest.wait_for_mcp(required=True)
@@ -239,14 +240,14 @@ class AgentSession:
                 reason=end.reason,
                 last_agent_message=end.text,
                 error=end.error,
-                usage=usage_json(self.accounting.total),
+                usage=usage_json(self.accounting.turn),
             )
         )
         text = end.text if end.text is None else self.redactor.redact(end.text)
         error = end.error if end.error is None else self.redactor.redact(end.error)
         refused = denials.to_json()
         return TurnResult(
-            end.status, end.reason, text, error, self.accounting.total, refused, budget.turns,
+            end.status, end.reason, text, error, self.accounting.turn, refused, budget.turns,
             budget.tool_calls,
         )  # fmt: skip
 
@@ -349,7 +350,7 @@ class AgentSession:
         """Add the tokens of a response to the thread's."""
         if usage is None:
             return
-        self.accounting.total = self.accounting.total + usage
+        self.accounting.add(usage)
         self.journal.write("event_msg", self.accounting.line(usage))
         self.emit(self.accounting.event(usage))
 
@@ -359,6 +360,11 @@ class AgentSession:
         self.accounting.last = usage or Usage()
         self.history.replied()
         self.count(usage)
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the whole session, earlier runs of it included."""
+        return self.accounting.total
 
     @property
     def tokens(self) -> int:

@@ -31,6 +31,13 @@ class Accounting(Struct):
     fixed: int = 0
     total: Usage = field(default_factory=Usage)
     last: Usage = field(default_factory=Usage)
+    turn: Usage = field(default_factory=Usage)
+    """The tokens of the turn that runs, or ran last."""
+
+    def add(self, usage: Usage) -> None:
+        """Count the tokens of a response."""
+        self.total = self.total + usage
+        self.turn = self.turn + usage
 
     def tokens(self, history: History) -> int:
         """An estimate of the tokens of the next request."""

@@ -85,7 +85,10 @@ def command(
     click.echo(f"{len(waiting)} of {len(tasks)} tasks to run, {jobs} at a time", err=True)
     batch = Batch(results, events, overrides, roots)
     asyncio.run(batch.run(waiting, jobs))
-    sys.exit(143 if batch.terminated else 0 if batch.failed == 0 else 1)
+    before = sum(task.id in done and ended[task.id] != 0 for task in tasks)
+    if before:
+        click.echo(f"{before} failed in an earlier run; --retry-failed runs them again", err=True)
+    sys.exit(143 if batch.terminated else 1 if batch.failed or before else 0)
 
 
 def _roots(tasks: Sequence[BatchTask], overrides: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,48 +2,75 @@
 
 from __future__ import annotations
 
+import os
+import select
+import stat
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from toolrest.cli.options import Choices, session_options
 
+F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(min=1)
+
+
+def task_options(function: F) -> F:
+    """Add the options of a task; `exec` and `sessions resume` share them."""
+    decorated: Any = function
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    result: F = decorated
+    return result
+
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option("-m", "--model", metavar="NAME", help="The model to ask."),
+    click.option("--add-dir", "add_dirs", multiple=True, metavar="DIR", help="May be written too."),
+    click.option(
+        "-i", "--image", "images", multiple=True, metavar="FILE", help="Show this picture."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines."),
+    click.option("--output-schema", metavar="FILE", help="JSON Schema that the answer must meet."),
+    click.option("-o", "--output-last-message", "answer", metavar="FILE", help="Write the answer."),
+    click.option("--max-turns", type=COUNT, help="Most requests to the model."),
+    click.option("--max-tool-calls", type=COUNT, help="Most tool calls."),
+    click.option("--max-tokens", type=COUNT, help="Most tokens, in and out together."),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Most seconds."),
+    click.option("--ephemeral", is_flag=True, help="Leave no record of the session."),
+    click.option("--wait-mcp", is_flag=True, help="Wait for every MCP server first."),
+    click.option(
+        "--no-ask", is_flag=True, help="Never ask, at a terminal neither: on_ask answers."
+    ),
+    click.option(
+        "--skip-git-repo-check", is_flag=True, hidden=True, help="Accepted; nothing asks."
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Write every event to a log file."),
+    click.option("--stdin", "wait_stdin", is_flag=True, help="Wait for standard input's end."),
+)
 
 
 @click.command("exec")
 @session_options
-@click.option("-m", "--model", metavar="NAME", help="The model to ask.")
-@click.option("--add-dir", "add_dirs", multiple=True, metavar="DIR", help="May be written too.")
-@click.option("-i", "--image", "images", multiple=True, metavar="FILE", help="Show this picture.")
-@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
-@click.option("--output-schema", metavar="FILE", help="JSON Schema that the answer must meet.")
-@click.option("-o", "--output-last-message", "answer", metavar="FILE", help="Write the answer.")
-@click.option("--max-turns", type=COUNT, help="Most requests to the model.")
-@click.option("--max-tool-calls", type=COUNT, help="Most tool calls.")
-@click.option("--max-tokens", type=COUNT, help="Most tokens, in and out together.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Most seconds.")
+@task_options
 @click.option("--resume", metavar="ID", help="Go on with this session.")
 @click.option("--last", is_flag=True, help="Go on with this folder's latest session.")
-@click.option("--ephemeral", is_flag=True, help="Leave no record of the session.")
-@click.option("--wait-mcp", is_flag=True, help="Wait for every MCP server first.")
-@click.option("--no-ask", is_flag=True, help="Never ask, at a terminal neither: on_ask answers.")
-@click.option("--skip-git-repo-check", is_flag=True, hidden=True, help="Accepted; nothing asks.")
-@click.option("-v", "--verbose", is_flag=True, help="Write every event to a log file.")
 @click.argument("prompt", metavar="[PROMPT|-]", required=False)
 def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **given: Any) -> None:
     """Give a model a task and run it to its end.
 
     What happens goes to stderr, the answer alone to stdout; with --json, events as JSON lines go
-    to stdout. The task is PROMPT, or standard input with - (or when there is no PROMPT and
-    standard input is not a terminal). What needs approval is asked about when standard input and
-    stderr are terminals; else, and with --json or --no-ask, on_ask answers.
+    to stdout. The task is PROMPT, standard input with - (or when there is no PROMPT and standard
+    input is not a terminal), or both: what is piped in besides a PROMPT is sent with it. What needs
+    approval is asked about when standard input and stderr are terminals; else, and with --json or
+    --no-ask, on_ask answers.
 
     \b
     toolrest exec "why does the test fail?"
     toolrest exec -s workspace-write --json "fix it" | jq .
-    git diff | toolrest exec -o review.md -
+    git diff | toolrest exec -o review.md "review this"
 
     \b
     Exit codes:
@@ -58,18 +85,50 @@ def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **giv
     from toolrest.cli.run.exec_run import Task, run_task
 
     given.pop("skip_git_repo_check")
+    wait = given.pop("wait_stdin")
     if given["resume"] and given["last"]:
         raise click.UsageError("give --resume or --last, not both")
-    task = Task(choices, task_text(prompt), images, **given)
+    task = Task(choices, task_text(prompt, wait=wait), images, **given)
     sys.exit(run_task(task))
 
 
-def task_text(given: str | None) -> str:
-    """The task's text. Standard input is read with `-`, or without a prompt off a terminal."""
+def task_text(given: str | None, *, wait: bool = False) -> str:
+    """The task's text: the prompt, standard input (`-`, or no prompt off a terminal), or both."""
     if given is None and sys.stdin is not None and not sys.stdin.isatty():
         given = "-"
     if given == "-":
-        given = sys.stdin.buffer.read().decode("utf-8", "replace")
+        given = _read_stdin()
+    elif given is not None and given.strip() and sys.stdin is not None:
+        piped = _piped(wait)
+        if piped is not None:
+            given = f"{given}\n\n<stdin>\n{piped.rstrip()}\n</stdin>"
     if given is None or not given.strip():
         raise click.UsageError("there is no task: give a PROMPT, or - to read it")
     return given
+
+
+def _piped(wait: bool) -> str | None:
+    """What was piped in besides a prompt; a pipe that stays silent is waited for only with `wait`.
+
+    A terminal and /dev/null are no pipes.
+    """
+    try:
+        number = sys.stdin.fileno()
+        if stat.S_ISCHR(os.fstat(number).st_mode):
+            return None
+        ready = wait or bool(select.select([number], [], [], _PATIENCE)[0])
+    except (OSError, ValueError):
+        return None  # closed, or not a file
+    text = _read_stdin() if ready else ""
+    if text.strip():
+        return text
+    why = "was empty" if ready else "stayed silent, so it was not read (--stdin waits for it)"
+    click.echo(f"toolrest: standard input {why}", err=True)
+    return None
+
+
+def _read_stdin() -> str:
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+_PATIENCE = 0.1

@@ -17,11 +17,13 @@ from toolrest.agent.conversation.events import TaskComplete
 from toolrest.agent.conversation.prompt import project_files, prompt_items
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.open_session import open_session
-from toolrest.agent.path_policy import tool_roots
+from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.agent.setup.tools import add_user_tools
+from toolrest.cli.options import SANDBOX_MODES
 from toolrest.cli.run.exec_output import EXIT_CODES, Output, RunEnd, read_schema, unmet
 from toolrest.cli.startup import settled, users_environment
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
+from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import check_named, write_named
@@ -63,6 +65,11 @@ class Task(Struct):
     wait_mcp: bool = False
     no_ask: bool = False
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on with an earlier session."""
+        return bool(self.resume or self.last)
+
     def load(self) -> Config:
         """The settings for this run."""
         flags: dict[str, Any] = {
@@ -71,6 +78,8 @@ class Task(Struct):
             "max_tool_calls": self.max_tool_calls,
             "max_tokens": self.max_tokens,
         }
+        if self.goes_on and self.choices.sandbox is None:
+            flags["sandbox_mode"] = self._recorded_sandbox()
         config = self.choices.load(flags)
         if not self.add_dirs:
             return config
@@ -82,6 +91,27 @@ class Task(Struct):
         return self.choices.load(
             flags | {"sandbox_workspace_write.writable_roots": [*roots, *more]}
         )
+
+    def _recorded_sandbox(self) -> str | None:
+        """The sandbox that the session to go on with had, if it goes on in its own folder."""
+        from toolrest.agent.history.rollout import read_rollout
+
+        home = toolrest_home(None, os.environ)
+        workspace = default_workspace(self.choices.folder)
+        rollout = read_rollout(self.earlier(home, workspace))
+        policy = rollout.context.get("sandbox_policy")
+        if rollout.meta.get("cwd") != os.path.realpath(workspace) or not isinstance(policy, dict):
+            return None
+        mode = policy.get("type")
+        return mode if mode in SANDBOX_MODES else None
+
+    def earlier(self, home: str, workspace: str | None) -> str:
+        """The path of the session to go on with."""
+        from toolrest.agent.history.stored_sessions import find_session, latest_session
+
+        if self.resume:
+            return find_session(home, self.resume).path
+        return latest_session(home, workspace).path
 
 
 def run_task(task: Task) -> int:
@@ -173,12 +203,13 @@ class _Run:
         return self._conclude(result, schema)
 
     def _open(self, config: Config) -> AgentSession:
+        task = self.task
         session = open_session(
             config,
             on_ask=self._approver(config),
             env=self._environ,
-            resume=self._earlier(config),
-            ephemeral=self.task.ephemeral,
+            resume=task.earlier(config.home, config.workspace) if task.goes_on else None,
+            ephemeral=task.ephemeral,
             trusted=config.trusted,
         )
         session.warnings += session.rest.rule_warnings()
@@ -196,15 +227,6 @@ class _Run:
         from toolrest.cli.terminal.approve import TerminalApprover
 
         return TerminalApprover(Terminal(), self._printer.paused)
-
-    def _earlier(self, config: Config) -> str | None:
-        if not (self.task.resume or self.task.last):
-            return None
-        from toolrest.agent.history.stored_sessions import find_session, latest_session
-
-        if self.task.resume:
-            return find_session(config.home, self.task.resume).path
-        return latest_session(config.home, config.workspace).path
 
     def _listen(self, session: AgentSession, stack: ExitStack) -> None:
         rest = session.rest

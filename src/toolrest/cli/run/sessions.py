@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 import click
 
@@ -15,7 +16,7 @@ from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
 from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.cli.options import Choices, session_options
-from toolrest.cli.run.exec import task_text
+from toolrest.cli.run.exec import task_options, task_text
 from toolrest.cli.run.exec_run import Task, run_task
 from toolrest.cli.terminal.terminal import safe_for
 from toolrest.config.files import toolrest_home
@@ -128,18 +129,27 @@ def fork_command(session: str) -> None:
 
 @command.command("resume")
 @session_options
-@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
-@click.argument("session", metavar="ID|--last", required=False)
+@task_options
 @click.option("--last", is_flag=True, help="This folder's latest session.")
+@click.argument("session", metavar="ID|--last", required=False)
 @click.argument("prompt", metavar="[PROMPT|-]", required=False)
 def resume_command(
-    choices: Choices, session: str | None, last: bool, prompt: str | None, as_json: bool
+    choices: Choices,
+    session: str | None,
+    last: bool,
+    prompt: str | None,
+    images: tuple[str, ...],
+    **given: Any,
 ) -> None:
-    """Go on with a session: the same as toolrest exec --resume."""
+    """Go on with a session: the same as toolrest exec --resume, with the same options.
+
+    It keeps the session's sandbox unless -s names another.
+    """
     if last:
         prompt = session or prompt  # with --last the only argument is the prompt
         session = None
     elif session is None:
         raise click.UsageError("name a session, or give --last")
-    task = Task(choices, task_text(prompt), as_json=as_json, resume=session, last=last)
-    sys.exit(run_task(task))
+    given.pop("skip_git_repo_check")
+    text = task_text(prompt, wait=given.pop("wait_stdin"))
+    sys.exit(run_task(Task(choices, text, images, resume=session, last=last, **given)))
