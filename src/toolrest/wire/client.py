@@ -209,7 +209,9 @@ class HttpModel(ABC):
         parser = self.parser(request)
         stream = Events()
         document: bytearray | None = None
-        posted = self._http.post(self.path, self.body(request), self.headers(request))
+        most = self.provider.request_max_retries
+        most = most if request.retries is None else min(most, request.retries)
+        posted = self._http.post(self.path, self.body(request), self.headers(request), most)
         waiting = self._first_limit
         deadline = None if waiting is None else asyncio.get_running_loop().time() + waiting
         async with aclosing(posted) as parts:

@@ -90,6 +90,8 @@ class ModelRequest(Struct):
     verbosity: str | None = None
     max_output_tokens: int | None = None
     tool_choice: str = "auto"
+    retries: int | None = None
+    """How often it may be repeated before its reply begins; unset, as its provider says."""
 
 
 class Usage(Struct):

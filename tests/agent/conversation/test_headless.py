@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "patch outside": (
         "on-request", "apply_patch", {"input": PATCH.format("/opt/a")}, "writable_roots",
     ),
-    "escalated": ("on-request", "exec_command", run("true", **ESCALATED), "writable_roots"),
+    "escalated": ("on-request", "exec_command", run("true", **ESCALATED), "outside=True"),
     "unknown": ("on-request", "exec_command", run('eval "$X"'), "known beforehand"),
     "unknown, untrusted": ("untrusted", "exec_command", run('eval "$X"'), "known beforehand"),
     "critical": ("on-request", "exec_command", run("rm -rf /"), "do it yourself"),

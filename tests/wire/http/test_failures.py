@@ -82,7 +82,8 @@ def test_every_shape_of_error_is_understood(status: int, body: Any, kind: str) -
 def test_the_servers_words_are_shown() -> None:
     body = json.dumps({"error": {"message": "Unknown tool type 'custom'", "type": "x"}}).encode()
     assert "Unknown tool type 'custom'" in str(error_of_status(400, {}, body, URL, "chat"))
-    assert "<html>" in str(error_of_status(502, {}, b"<html>bad gateway", URL, "chat"))
+    page = str(error_of_status(502, {}, b"<html><title>Bad Gateway</title>", URL, "chat"))
+    assert page.endswith(": a web page, 'Bad Gateway'")
 
 
 def test_a_429_is_repeated_where_the_spec_says_so() -> None:

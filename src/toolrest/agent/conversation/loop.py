@@ -113,10 +113,15 @@ class Loop:
     async def _sample(self) -> ModelReply:
         """One reply of the model, with retries and compaction where they are needed."""
         attempt = compactions = 0
+        shown = ""
         while True:
             request = self.session.request(self._turn.id, self.schema)
-            sampled = await ModelRequestRun(self.session, self._turn, self.budget).run(request)
-            error = sampled.error
+            request.retries = self.session.model.stream_max_retries - attempt
+            sampled = await ModelRequestRun(
+                self.session, self._turn, self.budget, retried=attempt, shown=shown
+            ).run(request)
+            error, shown = sampled.error, sampled.shown
+            attempt += sampled.retries
             if error is None:
                 self.budget.turns += 1
                 return sampled

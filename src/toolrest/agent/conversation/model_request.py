@@ -55,6 +55,10 @@ class ModelReply(Struct):
     text: str | None = None
     complete: bool = False
     error: ModelError | None = None
+    retries: int = 0
+    """How often the request was repeated before a reply began."""
+    shown: str = ""
+    """The text of a message that was shown and then cut off."""
 
 
 class _Call(Struct):
@@ -65,11 +69,49 @@ class _Call(Struct):
     refusal: str = "not run: the turn ended"
 
 
+class _Deltas:
+    """The pieces of a message to show: none that a cut stream has shown before."""
+
+    def __init__(self, before: str = "") -> None:
+        self._before = before
+        self._text = ""
+
+    @property
+    def shown(self) -> str:
+        """What was shown of the message so far."""
+        return self._before or self._text
+
+    def feed(self, delta: str) -> str:
+        """The part of a piece that is new."""
+        self._text += delta
+        if not self._before:
+            return delta
+        if self._before.startswith(self._text):
+            return ""
+        before, self._before = self._before, ""
+        if self._text.startswith(before):
+            return self._text[len(before) :]
+        return f"\n{self._text}"
+
+
 class ModelRequestRun:
     """One request and the calls it made."""
 
-    def __init__(self, session: AgentSession, turn: Turn, budget: Budget) -> None:
+    def __init__(
+        self,
+        session: AgentSession,
+        turn: Turn,
+        budget: Budget,
+        *,
+        retried: int = 0,
+        shown: str = "",
+    ) -> None:
+        """`retried`: how often this request was repeated; `shown`: the text that a cut one left."""
         self.session = session
+        self._retried = retried
+        self._deltas = _Deltas(shown)
+        self._message: JSONObject | None = None
+        """A complete message; it counts once the stream goes on, so a cut one is not told twice."""
         self.turn = turn
         self.budget = budget
         self.result = ModelReply()
@@ -95,6 +137,9 @@ class ModelRequestRun:
                             break
             except ModelError as error:
                 self.result.error = error
+                if error.kind == "incomplete" or not error.retryable:
+                    self._keep_message()  # the model's limit, not the connection, cut it
+            self.result.shown = self._deltas.shown
             if self.result.error is None and not self.result.complete:
                 self.result.error = ModelError("stream", "the answer ended before it was complete")
             await self._drain()
@@ -107,6 +152,7 @@ class ModelRequestRun:
 
     def _take(self, event: ModelEvent) -> None:
         self.session.server_has_answered |= not isinstance(event, Retrying)
+        self._keep_message()
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
@@ -115,8 +161,8 @@ class ModelRequestRun:
         self._show(self._shown.feed(event.text))
 
     def _show(self, text: str) -> None:
-        if text:
-            self.session.emit(AgentMessageDelta(delta=text))
+        if fresh := self._deltas.feed(text):
+            self.session.emit(AgentMessageDelta(delta=fresh))
 
     def _reasoning(self, event: ReasoningDelta) -> None:
         raw = not event.summary
@@ -152,7 +198,9 @@ class ModelRequestRun:
             self._preview(call, held.flush())
 
     def _retrying(self, event: Retrying) -> None:
-        message = f"Reconnecting... {event.attempt}/{event.limit} ({event.reason})"
+        self.result.retries = event.attempt
+        most = self.session.model.stream_max_retries
+        message = f"Reconnecting... {self._retried + event.attempt}/{most} ({event.reason})"
         self.session.emit(StreamError(message=message))
 
     def _notice(self, event: Notice) -> None:
@@ -172,16 +220,22 @@ class ModelRequestRun:
         if is_call(item):
             self._call(item)
         elif kind == "message" and item.get("role") == "assistant":
-            text = message_text(item)
             self._show(self._shown.flush())
-            self.session.record(item)
-            if text:
-                self.result.text = text
-                self.session.emit(AgentMessage(message=text))
+            self._message = item
         elif kind in _STORED:
             self.session.record(item)
             if kind == "reasoning":
                 self._thought(item)
+
+    def _keep_message(self) -> None:
+        item, self._message = self._message, None
+        if item is None:
+            return
+        self._deltas = _Deltas()
+        self.session.record(item)
+        if text := message_text(item):
+            self.result.text = text
+            self.session.emit(AgentMessage(message=text))
 
     def _call(self, item: JSONObject) -> None:
         """Record the call, then start it: after a crash in between it is not run twice."""

@@ -61,14 +61,13 @@ class Http:
             await transport.aclose()
 
     async def post(
-        self, path: str, body: bytes, headers: Mapping[str, str]
+        self, path: str, body: bytes, headers: Mapping[str, str], retries: int
     ) -> AsyncGenerator[Part, None]:
         """Send a request: `Opened`, then the reply's bytes; `Retrying` before each repetition.
 
         5xx and failed connections are repeated while no reply has begun; the caller decides about
         all other errors.
         """
-        provider = self.provider
         attempt = 0
         while True:
             begun = False
@@ -80,10 +79,10 @@ class Http:
                 return
             except ModelError as error:
                 attempt += 1
-                if begun or attempt > provider.request_max_retries or not _repeatable(error):
+                if begun or attempt > retries or not _repeatable(error):
                     raise
                 delay = retry_delay(attempt, error)
-                yield Retrying(attempt, provider.request_max_retries, delay, error.message)
+                yield Retrying(attempt, retries, delay, error.message)
                 await asyncio.sleep(delay)
 
     async def _attempt(

@@ -120,7 +120,14 @@ def _window_in(source: Mapping[str, Any], message: str) -> int | None:
     return int(found[1]) if found is not None else None
 
 
+_PAGE = re.compile(r"\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE)
+_HEADING = re.compile(r"<(title|h1)[^>]*>\s*([^<]+?)\s*<", re.IGNORECASE)
+
+
 def _short(text: str) -> str:
+    if _PAGE.match(text):  # a proxy's page
+        heading = _HEADING.search(text)
+        text = f"a web page, {heading[2]!r}" if heading else "a web page"
     text = text.strip()
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
