@@ -31,6 +31,7 @@
     │   ├── McpTimeout              (mcp/errors.py) the server did not answer in time
     │   ├── McpRefused              (mcp/errors.py) the server answered with an error
     │   └── McpNeverStarts          (mcp/connection.py) not in this session
+    ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
     ├── CheckpointError             (agent/undo/records.py) a checkpoint is not saved or read
     │   └── TooSlow                 (agent/undo/records.py) saving would take too long now
     └── UndoError                   (agent/undo/records.py) nothing was taken back
