@@ -17,6 +17,7 @@ from toolrest.chat.keys import bindings
 from toolrest.chat.questions import Posed
 from toolrest.chat.screen import ChatScreen
 from toolrest.errors import ToolrestError
+from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, Cell
 
 if TYPE_CHECKING:
@@ -244,7 +245,8 @@ class ChatApp:
         if asked is not None:
             asked.seen_whole = True
             self.questions.key_pressed()
-            self._page("all of the request", "\n".join(asked.lines))
+            choices = [f"  [{key}] {sentence}" for key, sentence in offered(asked.request)]
+            self._page("all of the request", "\n".join([*asked.lines, *choices]))
 
     def paste(self, data: str) -> None:
         """A paste: text, whatever it says."""

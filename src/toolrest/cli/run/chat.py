@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.interrupts import interruptible
 from toolrest.cli.options import Choices, session_options
 from toolrest.config.files import toolrest_home
@@ -111,7 +110,7 @@ async def _run(
 
         return open_, rollout
 
-    home, workspace = toolrest_home(None, os.environ), default_workspace(choices.folder)
+    home, workspace = toolrest_home(None, os.environ), os.path.realpath(choices.folder or ".")
     while True:
         app = ChatApp(prepare, home=home, workspace=workspace, prompt=prompt)
         code = await app.run()
