@@ -110,13 +110,18 @@ async def _run(
 
         return open_, rollout
 
-    home, workspace = toolrest_home(None, os.environ), os.path.realpath(choices.folder or ".")
+    home = toolrest_home(None, os.environ)
     while True:
-        app = ChatApp(prepare, home=home, workspace=workspace, prompt=prompt)
+        app = ChatApp(prepare, home=home, workspace=_folder(choices), prompt=prompt)
         code = await app.run()
         if code is not None:
             return code
         await _ask_first(choices.load(flags))
+
+
+def _folder(choices: Choices) -> str:
+    """The workspace by its name alone; whether it is a folder is found out with the settings."""
+    return os.path.realpath(choices.folder or ".")
 
 
 def _missing(config: Config) -> Literal["model", "trust"] | None:
