@@ -32,6 +32,7 @@
     │   ├── McpRefused              (mcp/errors.py) the server answered with an error
     │   └── McpNeverStarts          (mcp/connection.py) not in this session
     ├── AgentError                  (agent/front/conversation.py) a run without an answer
+    ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
     ├── CheckpointError             (agent/undo/records.py) a checkpoint is not saved or read
     │   └── TooSlow                 (agent/undo/records.py) saving would take too long now
     └── UndoError                   (agent/undo/records.py) nothing was taken back

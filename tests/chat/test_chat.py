@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import termios
 import time
 from typing import Any
 
 import pytest
+from tests.cli.conftest import TOOLREST
 from tests.screen import Screen
 
 from toolrest.testing import Call, Freeform, Say
@@ -335,3 +338,94 @@ def test_without_colours_there_are_none(chat: Any) -> None:
     says(screen, "hello")
     screen.sees("a bold word", "tokens in")
     assert b"\x1b[3" not in screen.raw.replace(b"\x1b[39", b"")
+
+
+def test_a_chat_that_fails_restores_the_terminal_and_says_so(chat: Any, desk: Any) -> None:
+    chat(["ok"])
+    broken = (
+        "import sys; from toolrest.chat.live import LiveState\n"
+        "real = LiveState.lines\n"
+        "def lines(self, room, width):\n"
+        "    if self.tokens: raise ZeroDivisionError('for a test')\n"
+        "    return real(self, room, width)\n"
+        "LiveState.lines = lines; sys.argv = ['toolrest']\n"
+        "from toolrest.cli.entry import main; main()\n"
+    )
+    with Screen([sys.executable, "-c", broken], cwd=desk.workspace) as screen:
+        screen.sees("toolrest · gpt-5.5")
+        says(screen, "hello")
+        assert screen.ends() == 2
+        assert "toolrest resume" in screen.text
+        assert "ZeroDivisionError: for a test" in screen.text
+        assert "Traceback" not in screen.text
+        assert settings(screen)[3] & termios.ECHO
+
+
+# Other ways to talk and to look
+
+
+def test_the_plain_chat_redraws_nothing(chat: Any, desk: Any) -> None:
+    """For screen readers (claude-code#11002): lines only, labels in words."""
+    screen = chat(["one answer", "another"])
+    with Screen([TOOLREST, "chat", "--plain"], cwd=desk.workspace) as plain:
+        plain.sees("you:")
+        plain.types("hello\n")
+        plain.sees("one answer", "tokens in")
+        plain.types("again\n")
+        plain.sees("another")
+        plain.types("/quit\n")
+        assert plain.ends() == 0
+        assert b"\x1b[" not in plain.raw
+    screen.types(CTRL_D)
+
+
+@pytest.mark.needs("sandbox")
+def test_the_plain_chat_asks(chat: Any, desk: Any) -> None:
+    arguments = {"cmd": "true", "login": False, "sandbox_permissions": "require_escalated"}
+    call = Call("exec_command", arguments | {"justification": "May I?"})
+    chat([call, "then not"])
+    with Screen([TOOLREST, "chat", "--plain", "go"], cwd=desk.workspace) as plain:
+        plain.sees("Run it?")
+        plain.types("n\n")
+        plain.sees("failed: denied", "then not")
+
+
+@pytest.mark.needs("sandbox")
+def test_a_session_is_replayed_without_running_anything(chat: Any, desk: Any) -> None:
+    call = Call("exec_command", {"cmd": "echo once >> log; cat log", "login": False})
+    screen = chat([call, "the end"], "chat", "-s", "workspace-write")
+    says(screen, "go")
+    screen.sees("the end", "tokens in")
+    screen.types(CTRL_D)
+    assert screen.ends() == 0
+    session = json.loads(desk.run("sessions", "list", "--json").out)["id"]
+    played = desk.run("replay", session, "--speed", "1000").out
+    places = [played.find(text) for text in ("> go", "$ echo once", "  once", "the end")]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert (desk.workspace / "log").read_text() == "once\n"
+
+
+def test_settings_change_in_the_middle(chat: Any) -> None:
+    screen = chat(["one", "two"])
+    says(screen, "hello")
+    screen.sees("tokens in")
+    says(screen, "/model gpt-6")
+    screen.shows("toolrest · gpt-6")
+    says(screen, "/sandbox nonsense")
+    screen.sees("✗ ", "sandbox_mode")
+    says(screen, "/sandbox workspace-write")
+    screen.shows("gpt-6 · workspace-write")
+    says(screen, "still there?")
+    screen.sees("two")
+
+
+def test_prompts_of_ones_own_are_commands(chat: Any, desk: Any) -> None:
+    (desk.home / "prompts").mkdir()
+    (desk.home / "prompts" / "review.md").write_text("Review $ARGUMENTS with care.\n")
+    (desk.home / "prompts" / "odd.md").mkdir()
+    screen = chat(["reviewed"])
+    says(screen, "/odd")
+    screen.sees("Is a directory")
+    says(screen, "/review main.py")
+    screen.sees("> Review main.py with care.", "reviewed")

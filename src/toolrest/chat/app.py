@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
@@ -16,6 +17,7 @@ from toolrest.chat.keys import bindings
 from toolrest.chat.questions import Posed
 from toolrest.chat.screen import ChatScreen
 from toolrest.errors import ToolrestError
+from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, Cell
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from toolrest.chat.commands import Commands
     from toolrest.chat.conversation import Conversation, Open
     from toolrest.chat.questions import Questions
+
+
+class ChatError(ToolrestError):
+    """An error in the chat itself; the session that it showed can be resumed."""
+
 
 _TICK = 0.125
 _RESUMED_CELLS = 20
@@ -69,11 +76,19 @@ class ChatApp:
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled, number)
         try:
+            loop.set_exception_handler(self._failed)
+            # What is logged goes to files; without a handler it would go to the screen.
+            logging.getLogger("toolrest").addHandler(logging.NullHandler())
             await self.screen.app.run_async(
-                pre_run=lambda: self.spawn(self._start()), handle_sigint=False
+                pre_run=lambda: self.spawn(self._start()), set_exception_handler=False
             )
         except EOFError:  # the terminal is gone
             self._code = 129
+        except Exception as error:
+            logging.getLogger("toolrest").exception("the chat failed")
+            raise ChatError(
+                f"the chat failed: {type(error).__name__}: {error}{self._way_back()}"
+            ) from error
         finally:
             if self._open:
                 await self.conversation.close()
@@ -84,6 +99,18 @@ class ChatApp:
     def _signalled(self, number: int) -> None:
         self._code = 128 + number
         self.leave()
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error that nothing caught: one of a key or of the drawing ends the chat."""
+        error = context.get("exception")
+        logging.getLogger("toolrest").error("chat: %s", context.get("message"), exc_info=error)
+        if "handle" in context and error is not None and not self.screen.app.is_done:
+            self.screen.app.exit(exception=error)
+
+    def _way_back(self) -> str:
+        if not self._open:
+            return ""
+        return f"; the session goes on with: toolrest resume {self.conversation.session.thread_id}"
 
     async def _start(self) -> None:
         """Open the session once the screen is there."""
@@ -218,7 +245,8 @@ class ChatApp:
         if asked is not None:
             asked.seen_whole = True
             self.questions.key_pressed()
-            self._page("all of the request", "\n".join(asked.lines))
+            choices = [f"  [{key}] {sentence}" for key, sentence in offered(asked.request)]
+            self._page("all of the request", "\n".join([*asked.lines, *choices]))
 
     def paste(self, data: str) -> None:
         """A paste: text, whatever it says."""

@@ -7,16 +7,21 @@ import os
 COMMANDS = {
     "help": "the commands and keys",
     "status": "model, sandbox, approvals, tokens, session",
+    "model": "another model from here on: /model NAME",
+    "approvals": "when to ask from here on: /approvals on-request|untrusted|never|…",
+    "sandbox": "what may be written from here on: /sandbox read-only|workspace-write",
     "new": "a new session in this folder",
     "resume": "go on with another session: /resume [ID]",
     "fork": "go on with a copy of this session",
     "undo": "take back what the last turn changed",
     "diff": "what this session's last turn changed",
     "output": "the last output, whole (Ctrl-O)",
+    "ps": "commands that run in the background; /ps kill ID ends one",
+    "init": "let the model write an AGENTS.md for this folder",
     "tools": "the tools on offer",
     "mcp": "MCP servers and their state",
     "permissions": "what is granted, and what is asked about",
-    "export": "write this session as Markdown: /export FILE",
+    "export": "this session as Markdown, in the pager",
     "quit": "leave (Ctrl-D)",
 }
 

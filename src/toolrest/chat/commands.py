@@ -9,10 +9,13 @@ from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
 from toolrest.chat.command_names import COMMANDS, known_commands, own_prompts
 from toolrest.chat.pager import page
+from toolrest.errors import ToolrestError
 from toolrest.timeline.stored import markdown, stored_cells
+from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
     from toolrest.chat.app import ChatApp
+    from toolrest.running.runner import Runner
 
 _KEYS = """\
 Enter sends, or adds to the running turn; Tab queues for after it
@@ -20,6 +23,11 @@ Alt-Enter, Ctrl-J or \\ at the end: a new line; Ctrl-G: $EDITOR
 @ completes file names, / commands; !command runs one and shows it to the model
 Esc interrupts; Ctrl-O shows the last output whole; Ctrl-R searches earlier messages
 Ctrl-C clears or interrupts; Ctrl-Z suspends; Ctrl-D leaves"""
+
+_INIT = """\
+Look around in this folder and write an AGENTS.md for those who work on it with tools like you: what
+it is, how it is built and tested, the layout, the habits of its code. Short, exact, checked by \
+running what you write down. If there is one already, improve it."""
 
 
 class Commands:
@@ -33,7 +41,7 @@ class Commands:
         """Do a command; False when there is none of that name (a path, perhaps)."""
         name, _, rest = text[1:].partition(" ")
         if name in self._own:
-            self._prompt(self._own[name], rest.strip())
+            self._try(lambda: self._prompt(self._own[name], rest.strip()))
             return True
         if name not in COMMANDS:
             if "/" in name or not name:
@@ -41,8 +49,14 @@ class Commands:
             self._chat.conversation.notice(f"there is no command /{name}; see /help", "warning")
             return True
         action: Callable[[str], None] = getattr(self, f"_{name}")
-        action(rest.strip())
+        self._try(lambda: action(rest.strip()))
         return True
+
+    def _try(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except (ToolrestError, OSError) as error:
+            self._chat.conversation.notice(str(error), "error")
 
     def _prompt(self, path: str, rest: str) -> None:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -76,6 +90,43 @@ class Commands:
             f"  used       {total.input:,} tokens in, {total.output:,} out",
             f"  session    {session.thread_id}",
         )
+
+    def _model(self, rest: str) -> None:
+        self._change("model", rest, "name a model: /model NAME; toolrest models lists them")
+
+    def _approvals(self, rest: str) -> None:
+        self._change(
+            "approval_policy", rest, "name a policy: /approvals on-request|untrusted|never"
+        )
+
+    def _sandbox(self, rest: str) -> None:
+        self._change("sandbox_mode", rest, "name a mode: /sandbox read-only|workspace-write")
+
+    def _change(self, key: str, value: str, usage: str) -> None:
+        if value:
+            self._chat.spawn(self._chat.conversation.change(**{key: value}))
+        else:
+            self._say(f"  {usage}")
+
+    def _init(self, rest: str) -> None:
+        self._chat.conversation.say(_INIT)
+
+    def _ps(self, rest: str) -> None:
+        runner = self._chat.conversation.session.rest.gate.services.runner
+        sessions = runner.sessions.list() if runner is not None else ()
+        word, _, number = rest.partition(" ")
+        if word == "kill" and runner is not None and number.isdigit():
+            self._chat.spawn(self._killed(runner, int(number)))
+            return
+        rows = [
+            f"  {each.session_id}  {each.age:.0f} s  {shown(' '.join(each.argv))}"
+            for each in sessions
+        ]
+        self._say(*(rows or ["  no command runs in the background"]))
+
+    async def _killed(self, runner: Runner, number: int) -> None:
+        await runner.sessions.stop(number)
+        self._say(f"  {number} was ended")
 
     def _new(self, rest: str) -> None:
         self._chat.spawn(self._chat.conversation.switch(None))

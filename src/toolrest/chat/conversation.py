@@ -8,21 +8,22 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.history.history import message
+from toolrest.errors import ToolrestError
 from toolrest.events import Event
 from toolrest.items import JSONObject
 from toolrest.timeline.cells import Cell, NoticeCell
 from toolrest.timeline.fold import Timeline
 
-Open: TypeAlias = Callable[["str | None"], AgentSession]
-"""Opens a session: a new one, or the one of this rollout."""
+Open: TypeAlias = Callable[["str | None", Mapping[str, Any]], AgentSession]
+"""Opens a session: a new one, or the one of this rollout; with these settings changed."""
 _IMAGE = re.compile(
     r"(?:^|(?<=\s))@?((?:[^\s\\]|\\ )+\.(?:png|jpe?g|gif|webp))(?=\s|$)", re.IGNORECASE
 )
@@ -53,6 +54,8 @@ class Conversation:
         self._view = view
         self._session: AgentSession | None = None
         self.timeline = Timeline()
+        self.changed_settings: dict[str, Any] = {}
+        """Settings that were changed in the chat, by their dotted names."""
         self.queue: list[str] = []
         self._ran: list[JSONObject] = []
         """What the person ran, for the model to read with the next message."""
@@ -73,24 +76,41 @@ class Conversation:
 
     def start(self, rollout: str | None = None) -> None:
         """Open the first session."""
-        self._session = self._open(rollout)
-        self.timeline = Timeline()
-        self._unsubscribe = self._session.rest.subscribe(self._event)
-        self._view.opened()
+        self._use(self._open(rollout, self.changed_settings))
 
     async def switch(self, rollout: str | None) -> None:
         """End this session and open another; the old one stays if that one cannot be opened."""
         await self.interrupt()
-        opened = self._open(rollout)
-        old, self._session = self._session, opened
-        if self._unsubscribe is not None:
-            self._unsubscribe()
+        opened = self._open(rollout, self.changed_settings)
+        await self._end_session()
         self.queue.clear()
         self._ran.clear()
+        self._use(opened)
+
+    async def change(self, **settings: Any) -> None:
+        """Go on with the same session and other settings; with the old ones if that fails."""
+        path = self.session.journal.path
+        before = dict(self.changed_settings)
+        await self.interrupt()
+        await self._end_session()
+        self.changed_settings.update(settings)
+        try:
+            opened = self._open(path, self.changed_settings)
+        except ToolrestError:
+            self.changed_settings = before
+            self._use(self._open(path, before))
+            raise
+        self._use(opened)
+
+    async def _end_session(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        await self.session.aclose()
+
+    def _use(self, session: AgentSession) -> None:
+        self._session = session
         self.timeline = Timeline()
-        self._unsubscribe = opened.rest.subscribe(self._event)
-        if old is not None:
-            await old.aclose()
+        self._unsubscribe = session.rest.subscribe(self._event)
         self._view.opened()
 
     async def close(self) -> None:

@@ -18,6 +18,8 @@ from toolrest.timeline.text import block, rows, shown, text_width
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MESSAGE_ROWS = 6
 _PLAN_ROWS = 8
+_NARROW = 24
+"""Columns that are too few to show a request whole, row by row."""
 
 
 class LiveState(Struct, eq=False):
@@ -109,11 +111,12 @@ class LiveState(Struct, eq=False):
             return [clipped([("yellow", text)], width)]
         body = [row for line in asked.lines for row in rows(line, width)]
         approving = self._choices(asked, width, approving=True)
-        if len(body) + len(approving) <= room:
+        fits = width > _NARROW and all(text_width(row) <= width for row in body)
+        if fits and len(body) + len(approving) <= room:
             asked.seen_whole = True
         choices = approving if asked.seen_whole else self._choices(asked, width, approving=False)
         space = max(room - len(choices), 1)
-        if len(body) > space:
+        if len(body) > space or not fits:
             note = "" if asked.seen_whole else " before you can approve it"
             cut = f"  … {len(body) - space + 1} more rows: press e to see all of it{note}"
             body = [*body[: space - 1], cut]
@@ -155,10 +158,12 @@ def clip(text: str, width: int) -> str:
     """A text no wider than `width` columns."""
     if text_width(text) <= width:
         return text
-    used, kept = 0, []
+    if width < text_width("…"):
+        return ""
+    used, kept = text_width("…"), []
     for char in text:
         used += text_width(char)
-        if used > width - 1:
+        if used > width:
             break
         kept.append(char)
     return "".join(kept) + "…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,20 +17,31 @@ if TYPE_CHECKING:
     from toolrest.events import Event
 
 
+_MARK = re.compile("^( *)([✔✗▸·])", re.MULTILINE)
+_WORDS = {"✔": "done:", "✗": "failed:", "▸": "now:", "·": "later:"}
+
+
 class PlainPrinter:
     """A listener that prints cells as they end, by default to stderr.
 
     The last message is held back when `keeps_answer`: it is the answer, and the caller prints it.
-    While it is `paused` (a question stands on the terminal) nothing is printed.
+    While it is `paused` (a question stands on the terminal) nothing is printed. With `words`
+    marks are words, for screen readers.
     """
 
     def __init__(
-        self, out: TextIO | None = None, *, workspace: str = "", keeps_answer: bool = True
+        self,
+        out: TextIO | None = None,
+        *,
+        workspace: str = "",
+        keeps_answer: bool = True,
+        words: bool = False,
     ) -> None:
         self._out: TextIO | None = out if out is not None else sys.stderr  # None: closed at start
         self._timeline = Timeline()
         self._drawing = Drawing(columns(self._out), workspace)
-        self._colour = has_colour(self._out)
+        self._colour = has_colour(self._out) and not words
+        self._words = words
         self._keeps_answer = keeps_answer
         self._held: MessageCell | None = None
         self._open: CallCell | None = None
@@ -97,6 +109,8 @@ class PlainPrinter:
             self._waiting += lines
             return
         text = "".join(styled(line, self._colour) + "\n" for line in lines)
+        if self._words:
+            text = _MARK.sub(lambda found: found[1] + _WORDS[found[2]], text)
         # A reader that has seen enough closes the pipe; the work goes on.
         with suppress(BrokenPipeError, ValueError):
             if self._out is not None:

@@ -7,12 +7,13 @@ import itertools
 import os
 import sys
 import time
-from functools import partial
+from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from toolrest.agent.path_policy import default_workspace
+from toolrest.cli.interrupts import interruptible
 from toolrest.cli.options import Choices, session_options
 from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError
@@ -22,23 +23,25 @@ if TYPE_CHECKING:
     from toolrest.chat.conversation import Open
     from toolrest.chat.questions import Questions
     from toolrest.config import Config
+    from toolrest.gate.approval.approvals import OnAsk
 
 _LISTED = 10
 _ASKED: set[str] = set()
 """Folders that were asked about in this run: no answer is not asked for again."""
-_WITHOUT = "the chat needs: pip install 'toolrest[chat]'"
+_WITHOUT = "toolrest: this is the plain chat; for the other one: pip install 'toolrest[chat]'"
 
 
 @click.command("chat")
 @session_options
 @click.option("-m", "--model", metavar="NAME", help="The model to talk to.")
+@click.option("--plain", is_flag=True, help="Line by line, nothing redrawn: for screen readers.")
 @click.argument("prompt", metavar="[PROMPT]", required=False)
-def command(choices: Choices, model: str | None, prompt: str | None) -> None:
+def command(choices: Choices, model: str | None, plain: bool, prompt: str | None) -> None:
     """Talk with a model about this folder; PROMPT is the first message.
 
     What needs approval is asked about. /help in the chat lists commands and keys.
     """
-    _chat(choices, model, prompt, None)
+    _chat(choices, model, prompt, None, plain)
 
 
 @click.command("resume")
@@ -51,41 +54,74 @@ def resume_command(choices: Choices, model: str | None, last: bool, session: str
     _chat(choices, model, None, session or ("--last" if last else ""))
 
 
-def _chat(choices: Choices, model: str | None, prompt: str | None, resume: str | None) -> None:
-    files = (sys.stdin, sys.stdout)
+def _chat(
+    choices: Choices,
+    model: str | None,
+    prompt: str | None,
+    resume: str | None,
+    plain: bool = False,
+) -> None:
+    files = (sys.stdin, sys.stderr if plain else sys.stdout)
     if not all(file is not None and file.isatty() for file in files):
         raise click.UsageError("the chat needs a terminal; for scripts there is: toolrest exec")
     from toolrest.cli.startup import quick_start
 
     quick_start()
-    sys.exit(asyncio.run(_run(choices, model, prompt, resume)))
-
-
-async def _run(choices: Choices, model: str | None, prompt: str | None, resume: str | None) -> int:
-    try:
-        # Only for a chat, and an extra.
-        from toolrest.chat.app import ChatApp
-    except ModuleNotFoundError as error:
-        if error.name != "prompt_toolkit":
-            raise
-        raise ConfigError(_WITHOUT) from None
-
+    if not plain and find_spec("prompt_toolkit") is None:
+        click.echo(_WITHOUT, err=True)
+        plain = True
     flags: dict[str, Any] = {"model": model}
+    sys.exit(asyncio.run((_run_plain if plain else _run)(choices, flags, prompt, resume)))
+
+
+async def _run_plain(
+    choices: Choices, flags: dict[str, Any], prompt: str | None, resume: str | None
+) -> int:
+    # Only for this kind of chat.
+    from toolrest.cli.terminal.plain_chat import plain_chat
+
+    rollout = None if resume is None else await _picked(choices, resume)
+    while _missing(config := choices.load(flags)) is not None:
+        await _ask_first(config)
+    interruptible()
+    return await plain_chat(
+        lambda approver: _opened(choices, config, approver, rollout),
+        config.workspace or "",
+        prompt,
+    )
+
+
+async def _run(
+    choices: Choices, flags: dict[str, Any], prompt: str | None, resume: str | None
+) -> int:
+    # Only for a chat, and an extra.
+    from toolrest.chat.app import ChatApp
+
     rollout = None if resume is None else await _picked(choices, resume)
 
     def prepare(questions: Questions) -> tuple[Open, str | None] | None:
         config = choices.load(flags)
         if _missing(config) is not None:
             return None
-        return partial(_opened, choices, config, questions), rollout
 
-    home, workspace = toolrest_home(None, os.environ), default_workspace(choices.folder)
+        def open_(path: str | None, changed: Mapping[str, Any]) -> AgentSession:
+            used = choices.load({**flags, **changed}) if changed else config
+            return _opened(choices, used, questions, path)
+
+        return open_, rollout
+
+    home = toolrest_home(None, os.environ)
     while True:
-        app = ChatApp(prepare, home=home, workspace=workspace, prompt=prompt)
+        app = ChatApp(prepare, home=home, workspace=_folder(choices), prompt=prompt)
         code = await app.run()
         if code is not None:
             return code
         await _ask_first(choices.load(flags))
+
+
+def _folder(choices: Choices) -> str:
+    """The workspace by its name alone; whether it is a folder is found out with the settings."""
+    return os.path.realpath(choices.folder or ".")
 
 
 def _missing(config: Config) -> Literal["model", "trust"] | None:
@@ -119,7 +155,7 @@ async def _ask_first(config: Config) -> None:
 
 
 def _opened(
-    choices: Choices, config: Config, questions: Questions, rollout: str | None
+    choices: Choices, config: Config, questions: OnAsk, rollout: str | None
 ) -> AgentSession:
     from toolrest.agent.open_session import open_session
     from toolrest.agent.setup.tools import add_user_tools

@@ -25,6 +25,7 @@ from toolrest.errors import ConfigError
 from toolrest.policy.paths.named_files import write_named
 from toolrest.timeline.draw import Drawing, safe_lines
 from toolrest.timeline.plain import columns, has_colour, styled
+from toolrest.timeline.replay import timed_cells
 from toolrest.timeline.stored import markdown, stored_cells
 
 _SHOWN_LINES = 20
@@ -153,3 +154,22 @@ def resume_command(
     given.pop("skip_git_repo_check")
     text = task_text(prompt, wait=given.pop("wait_stdin"))
     sys.exit(run_task(Task(choices, text, images, resume=session, last=last, **given)))
+
+
+@click.command("replay")
+@click.argument("session", metavar="ID")
+@click.option("--speed", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True)
+@click.option("--pause", type=click.FloatRange(0), default=3.0, show_default=True, help="Longest.")
+def replay_command(session: str, speed: float, pause: float) -> None:
+    """Play a recorded session at its own or another speed. Nothing is run."""
+    stored = find_session(_home(), session)
+    folder = str(read_rollout(stored.path).meta.get("cwd") or "")
+    drawing, colour = Drawing(columns(sys.stdout), folder), has_colour(sys.stdout)
+    before: float | None = None
+    with open(stored.path, "rb") as file:
+        for now, cell in timed_cells(file):
+            if before is not None:
+                time.sleep(min(max(now - before, 0.0) / speed, pause))
+            before = now
+            lines = [styled(line, colour) for line in drawing.lines(cell)]
+            click.echo("\n".join(["", *lines]), color=colour)

@@ -45,12 +45,14 @@ class Terminal:
         for row in rows(text, _columns(out)):
             print(row, file=out, flush=True)
 
-    async def line(self, prompt: str, *, secret: bool = False) -> str | None:
+    async def line(self, prompt: str, *, secret: bool = False, early: bool = False) -> str | None:
         """What the person types next, without the newline; None at the end of input.
 
-        What was typed before the question could be read does not count as an answer to it.
+        What was typed before the question could be read does not count as an answer to it, unless
+        `early` does.
         """
-        termios.tcflush(self._fd, termios.TCIFLUSH)
+        if not early:
+            termios.tcflush(self._fd, termios.TCIFLUSH)
         out = self._out or sys.stderr
         out.write(prompt)
         out.flush()

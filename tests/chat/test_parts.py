@@ -1,0 +1,285 @@
+"""The parts of the chat as data: the live part's room, Markdown, questions, pastes, file names."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolrest import ApprovalRequest, Risk
+from toolrest.chat import questions as module
+from toolrest.chat.composer import Pastes, PrivateHistory
+from toolrest.chat.files import FileNames
+from toolrest.chat.live import LiveState
+from toolrest.chat.markdown import MarkdownLines
+from toolrest.chat.questions import Asked, Questions
+from toolrest.gate.approval.request import Choice, Review
+from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
+from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, PlanStep, ReasoningCell
+from toolrest.timeline.text import text_width
+
+
+def request(command: str = "make", risk: Risk = Risk.EXECUTE) -> ApprovalRequest:
+    made = ApprovalRequest("c", "exec_command", "{}", "it runs a program", risk)
+    made.command, made.cwd = ("bash", "-lc", command), "/ws"
+    made.choices = (Choice("once", "this call only"), Choice("session", "until it ends"))
+    return made
+
+
+# The live part
+
+TEXTS = st.text(max_size=200)
+
+
+@given(TEXTS, TEXTS, st.lists(TEXTS, max_size=5), st.integers(1, 40), st.integers(10, 100))
+def test_the_live_part_never_has_more_rows_or_columns_than_there_are(
+    one: str, other: str, queue: list[str], room: int, width: int
+) -> None:
+    state = LiveState(Questions(lambda: None), queue=queue, began=monotonic())
+    cell = CallCell(call_id="c", tool=one, command=other, state="running")
+    cell.output.feed(one * 20)
+    state.running = [cell, cell]
+    state.message = MessageCell(text=other, done=False)
+    state.reasoning = ReasoningCell(text=one, done=False)
+    state.plan = PlanCell(steps=tuple(PlanStep(text, "pending") for text in (one, other, *queue)))
+    assert fits(state, room, width)
+    state.questions._waiting.append(Asked(request(other), None))  # type: ignore[arg-type]
+    assert fits(state, room, width)
+
+
+def fits(state: LiveState, room: int, width: int) -> bool:
+    lines = state.lines(room, width)
+    texts = ["".join(text for _, text in line) for line in lines]
+    assert all(text.isprintable() for text in texts)
+    return len(lines) <= room and all(text_width(text) <= width for text in texts)
+
+
+@given(st.text(min_size=1, max_size=400), st.integers(3, 30), st.integers(10, 80))
+def test_what_can_be_approved_was_shown_whole(command: str, room: int, width: int) -> None:
+    state = LiveState(Questions(lambda: None))
+    asked = Asked(request(command), None)  # type: ignore[arg-type]
+    state.questions._waiting.append(asked)
+    lines = ["".join(text for _, text in line) for line in state.lines(room, width)]
+    if asked.seen_whole:
+        assert any("[y]" in line for line in lines)
+        shown = "".join(line.removeprefix("  | ") for line in lines if line.startswith("  | "))
+        expected = "".join(line.removeprefix("  | ") for line in asked.lines if line[:4] == "  | ")
+        assert shown == expected
+    else:
+        assert not any("[y]" in line for line in lines)
+
+
+# Questions
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "monotonic", made)
+    monkeypatch.setattr(module, "ALONE", 0.0)
+    return made
+
+
+async def waiting(questions: Questions, **more: Any) -> asyncio.Task[Review]:
+    task = asyncio.ensure_future(questions(request(**more)))
+    await asyncio.sleep(0)
+    asked = questions.approval
+    assert asked is not None
+    asked.seen_whole = True
+    return task
+
+
+async def test_a_question_is_inert_until_the_keyboard_was_quiet(clock: Clock) -> None:
+    questions = Questions(lambda: None)
+    task = await waiting(questions)
+    for _ in range(10):
+        assert not questions.key("y")
+        clock.now += module.QUIET * 0.9
+    assert not questions.key("y")
+    clock.now += module.QUIET
+    assert questions.key("y")
+    assert (await task).answer == "approved"
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [("y", "approved"), ("s", "approved_for_session"), ("n", "denied"), ("q", "abort")],
+)
+async def test_keys_choose_what_is_offered(clock: Clock, key: str, answer: str) -> None:
+    questions = Questions(lambda: None)
+    task = await waiting(questions)
+    clock.now += 1
+    assert not questions.key("a"), "not offered"
+    clock.now += 1
+    assert questions.key(key)
+    assert (await task).answer == answer
+
+
+async def test_a_key_that_another_follows_is_text(clock: Clock) -> None:
+    module.ALONE = 10.0
+    questions = Questions(lambda: None)
+    task = await waiting(questions)
+    clock.now += 1
+    assert questions.key("y")
+    assert questions.take_back() == "y"
+    assert questions.take_back() == ""
+    assert not questions.key("y"), "inert again"
+    task.cancel()
+
+
+async def test_what_was_not_seen_cannot_be_approved(clock: Clock) -> None:
+    questions = Questions(lambda: None)
+    task = await waiting(questions)
+    asked = questions.approval
+    assert asked is not None
+    asked.seen_whole = False
+    clock.now += 1
+    assert not questions.key("y")
+    clock.now += 1
+    assert questions.key("n")
+    assert (await task).answer == "denied"
+
+
+async def test_the_next_question_is_inert_as_well(clock: Clock) -> None:
+    questions = Questions(lambda: None)
+    first = await waiting(questions)
+    second = asyncio.ensure_future(questions(request("other")))
+    await asyncio.sleep(0)
+    assert questions.others == 1
+    clock.now += 1
+    assert questions.key("y")
+    assert (await first).approves
+    await asyncio.sleep(0)
+    asked = questions.approval
+    assert asked is not None
+    assert asked.request.command[2] == "other"
+    asked.seen_whole = True
+    assert not questions.key("y"), "a second y in a row is not for the next question"
+    second.cancel()
+
+
+async def test_a_critical_call_wants_a_word(clock: Clock) -> None:
+    questions = Questions(lambda: None)
+    task = await waiting(questions, risk=Risk.CRITICAL)
+    clock.now += 1
+    assert not questions.key("y")
+    clock.now += 1
+    assert questions.key("w")
+    questions.written("y")
+    assert not task.done()
+    clock.now += 1
+    assert questions.key("w")
+    questions.written("yes")
+    assert (await task).answer == "approved"
+
+
+async def test_the_models_questions_are_answered_in_words() -> None:
+    questions = Questions(lambda: None)
+    options = (UserOption("Blue"), UserOption("Red"))
+    asked = UserQuestions(
+        "c", "t", (UserQuestion("a", "A", "Which?", options), UserQuestion("b", "B", "Why?"))
+    )
+    task = asyncio.ensure_future(questions.ask_user(asked))
+    await asyncio.sleep(0)
+    questions.written("")
+    questions.written("2, 1")
+    await asyncio.sleep(0)
+    questions.written("because")
+    assert await task == {"a": ("Red", "Blue"), "b": ("because",)}
+
+
+# Markdown
+
+MARKDOWN = """\
+# Title
+Some **bold**, *soft* and `code` text.
+- a bullet
+> a quote
+```python
+# not a title **not bold**
+```
+| a | b |
+|---|---|
+| 1 | `two` |
+after"""
+
+
+def rendered(text: str) -> list[list[tuple[str, str]]]:
+    lines = MarkdownLines()
+    found = [drawn for line in text.split("\n") for drawn in lines.feed(line)]
+    return [*found, *lines.flush()]
+
+
+def test_markdown_is_drawn_line_by_line() -> None:
+    lines = rendered(MARKDOWN)
+    texts = ["".join(text for _, text in line).rstrip() for line in lines]
+    assert texts == [
+        "Title",
+        "Some bold, soft and code text.",
+        "• a bullet",
+        "│ a quote",
+        "```python",
+        "# not a title **not bold**",
+        "```",
+        "a  b",
+        "─  ───",
+        "1  two",
+        "after",
+    ]
+    assert lines[0] == [("bold", "Title")]
+    assert ("cyan", "code") in lines[1]
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=300))
+def test_no_word_of_markdown_is_lost(text: str) -> None:
+    shown = "".join(part for line in rendered(text) for _, part in line)
+    assert all(word in shown for word in re.findall(r"[A-Za-z0-9]+", text) if text.isascii())
+
+
+# The composer's helpers
+
+
+@given(st.lists(st.text(min_size=1, max_size=3000), max_size=4))
+def test_pastes_come_back_whole(pastes: list[str]) -> None:
+    folded = Pastes()
+    text = " then ".join(folded.fold(paste) for paste in pastes)
+    whole = [paste.replace("\r\n", "\n").replace("\r", "\n") for paste in pastes]
+    if not any("[paste " in paste for paste in pastes):
+        assert folded.unfold(text) == " then ".join(whole)
+
+
+def test_history_is_private_and_survives_a_cut_line(tmp_path: Path) -> None:
+    history = PrivateHistory(str(tmp_path))
+    for text in ("one", "two\nlines", "three ünï"):
+        history.store_string(text)
+    file = tmp_path / "chat" / "history.jsonl"
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_bytes(file.read_bytes() + b'"cut')
+    assert list(history.load_history_strings()) == ["three ünï", "two\nlines", "one"]
+
+
+def test_file_names_match_fuzzily_the_best_first(tmp_path: Path) -> None:
+    for name in ("src/window.py", "src/deep/wide_node.py", "docs/window.md", "node_modules/w.js"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "src")
+    names = FileNames(str(tmp_path))
+    assert names.matching("window") == ["src/window.py", "docs/window.md"]
+    assert names.matching("wnpy") == ["src/window.py", "src/deep/wide_node.py"]
+    assert names.matching("SRC/WIN")[0] == "src/window.py"
+    assert names.matching("(") == []
+    assert "link" in names.matching("", most=10)
