@@ -48,6 +48,8 @@ PUBLIC = [
     "RespondToModel",
     "Review",
     "Risk",
+    "Sandbox",
+    "SandboxResult",
     "TaskComplete",
     "Text",
     "TokenCount",

@@ -601,7 +601,7 @@ async def test_a_capability_is_switched_off_with_all_its_forms(
 
 async def test_a_form_that_is_enabled_by_name_stays(tmp_path: Path) -> None:
     settings = {"tools.enabled": ["*", "write_file"], "tools.disabled": ["apply_patch"]}
-    async with Toolrest(tmp_path, settings=settings) as rest:
+    async with Toolrest(tmp_path, tools=["all"], settings=settings) as rest:
         assert "write_file" in {tool.name for tool in rest.tools}
         assert (await rest.call("write_file", {"file_path": "a", "content": "x"})).failure is None
         gone = await rest.call("apply_patch", PATCHES["apply_patch"])
@@ -610,13 +610,13 @@ async def test_a_form_that_is_enabled_by_name_stays(tmp_path: Path) -> None:
 
 
 def test_groups_can_be_named(tmp_path: Path) -> None:
-    only = Toolrest(tmp_path, settings={"tools.enabled": ["files", "shell"]})
+    only = Toolrest(tmp_path, tools=["all"], settings={"tools.enabled": ["files", "shell"]})
     names = {tool.name for tool in only.tools}
     assert names == {
         *("exec_command", "write_stdin"),
         *("glob_files", "grep_files", "list_dir", "read_file"),
     }
-    without = Toolrest(tmp_path, settings={"tools.disabled": ["files", "memory"]})
+    without = Toolrest(tmp_path, tools=["all"], settings={"tools.disabled": ["files", "memory"]})
     assert not {tool.group for tool in without.tools} & {"files", "memory"}
 
 
@@ -754,14 +754,23 @@ async def test_a_session_may_be_limited_in_calls(tmp_path: Path) -> None:
     assert "max_calls_per_session" in outputs[2].text
 
 
-async def test_the_third_same_result_nudges_and_the_fifth_call_is_not_run(tmp_path: Path) -> None:
-    async with Toolrest(workspace=tmp_path, tools=[echo]) as rest:
-        outputs = [await rest.call("echo", {"text": "again"}) for _ in range(5)]
-    assert [output.text for output in outputs[:2]] == ["again", "again"]
-    assert outputs[2].text.splitlines()[1].startswith("[toolrest] the same call")
-    assert outputs[3].text == "again"
-    assert outputs[4].failure is not None
-    assert outputs[4].failure.kind == "policy_denied"
+async def test_the_third_same_result_nudges_and_the_fifth_change_is_not_run(
+    tmp_path: Path,
+) -> None:
+    @tool(mutating=True)
+    def push(text: str) -> str:
+        return text
+
+    async with Toolrest(workspace=tmp_path, tools=[echo, push], on_ask=lambda _: True) as rest:
+        looked = [await rest.call("echo", {"text": "again"}) for _ in range(5)]
+        pushed = [await rest.call("push", {"text": "again"}) for _ in range(5)]
+    for outputs in (looked, pushed):
+        assert [output.text for output in outputs[:2]] == ["again", "again"]
+        assert outputs[2].text.splitlines()[1].startswith("[toolrest] the same call")
+    assert looked[4].success
+    assert "5 times. Use the earlier result" in looked[4].text
+    assert pushed[4].failure is not None
+    assert pushed[4].failure.kind == "policy_denied"
 
 
 async def test_redaction_reaches_output_events_and_audit(

@@ -149,9 +149,8 @@ class ScriptedServer:
         path = target.split("?")[0]
         wire = next((w for end, w in _WIRES.items() if path.endswith(end)), None)
         body = _decoded(raw)
-        self.requests.append(
-            Recorded(target, headers, body or {}, len(raw), wire if method == "POST" else None)
-        )
+        if method == "POST":  # not those for the list of models
+            self.requests.append(Recorded(target, headers, body or {}, len(raw), wire))
         refusal = self._refusal(method, path, headers, body, wire)
         if refusal is not None:
             writer.write(_document(*refusal))
