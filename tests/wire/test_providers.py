@@ -157,7 +157,7 @@ async def test_models_are_listed() -> None:
         assert found == [("b", None), ("gpt-5.5", 272_000)]
         claude = Provider("x", server.url, "anthropic", key="k1234567")
         assert len(await list_models(claude)) == 2
-        assert server.requests[1].headers["x-api-key"] == "k1234567"
+        assert server.listings[1].headers["x-api-key"] == "k1234567"
         with pytest.raises(ModelError) as caught:
             await list_models(Provider("x", server.url))
     assert caught.value.kind == "auth"

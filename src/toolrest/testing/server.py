@@ -69,6 +69,8 @@ class ScriptedServer:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.requests: list[Recorded] = []
+        self.listings: list[Recorded] = []
+        """Requests for the list of models."""
         self.refused: list[str] = []
         self.port = 0
         self._key = key
@@ -149,8 +151,10 @@ class ScriptedServer:
         path = target.split("?")[0]
         wire = next((w for end, w in _WIRES.items() if path.endswith(end)), None)
         body = _decoded(raw)
-        if method == "POST":  # not those for the list of models
-            self.requests.append(Recorded(target, headers, body or {}, len(raw), wire))
+        asked = self.requests if method == "POST" else self.listings
+        asked.append(
+            Recorded(target, headers, body or {}, len(raw), wire if method == "POST" else None)
+        )
         refusal = self._refusal(method, path, headers, body, wire)
         if refusal is not None:
             writer.write(_document(*refusal))
