@@ -21,7 +21,9 @@ $(BIN)/python:
 	@if [ -n "$(UV)" ]; then $(UV) venv -q --allow-existing --python $(PYTHON) $(VENV); \
 	else $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install -q --upgrade 'pip>=25.1'; fi
 
-$(STAMP): pyproject.toml | $(BIN)/python
+$(STAMP): pyproject.toml binaries.lock | $(BIN)/python
+	@if [ -n "$(UV)" ]; then $(UV) pip install -q --python $(BIN)/python --require-hashes --no-deps -r binaries.lock; \
+	else $(BIN)/python -m pip install -q --require-hashes --no-deps -r binaries.lock; fi
 	@if [ -n "$(UV)" ]; then $(UV) pip install -q --python $(BIN)/python -e '.[all]'; \
 	else $(BIN)/python -m pip install -q -e '.[all]'; fi
 	@touch $@

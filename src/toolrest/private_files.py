@@ -3,6 +3,9 @@
 Everything goes through directory descriptors: a name is created exclusively and never through
 a symlink, so what another user plants in a shared place is refused, not followed. A lock marks a
 file that a process works on, and ends with the process.
+
+Placeholders: while a sandboxed command runs, an entry of ours stands for each protected name that
+a project lacks (`sandbox/guard`). Its time of change tells it from what the user has made.
 """
 
 from __future__ import annotations
@@ -176,3 +179,38 @@ def is_locked(path: str) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+_SECOND = 10**9
+_FIRST_TIME = 1_000_000_000
+PLACEHOLDER_TIMES = 1 << 20
+"""How many times of change mean a placeholder; each home has one of them."""
+
+
+def placeholder_time(number: int) -> int:
+    """The number-th time of change of placeholders, in ns.
+
+    In whole seconds, and an even number of them, which every file system can store.
+    """
+    return (_FIRST_TIME + 2 * number) * _SECOND
+
+
+def is_placeholder(path: str) -> bool:
+    """Whether a placeholder of any session's sandbox is at this path, unchanged since."""
+    try:
+        return is_placeholder_entry(path, os.lstat(path))
+    except OSError:
+        return False
+
+
+def is_placeholder_entry(path: str, info: os.stat_result) -> bool:
+    """The same, for an entry whose status is known."""
+    number, odd = divmod(info.st_mtime_ns - _FIRST_TIME * _SECOND, 2 * _SECOND)
+    if odd or not 0 <= number < PLACEHOLDER_TIMES:
+        return False
+    return not os.listdir(path) if stat.S_ISDIR(info.st_mode) else info.st_size == 0
+
+
+def project_has(path: str) -> bool:
+    """Whether an entry is there that is the user's, and not a placeholder."""
+    return os.path.lexists(path) and not is_placeholder(path)

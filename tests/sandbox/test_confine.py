@@ -39,7 +39,7 @@ def command(policy: SandboxPolicy) -> Command:
 @pytest.fixture
 def bwrap(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The bubblewraps that are found; a test may change the list."""
-    found = backends.bwrap_programs(())
+    found = list(backends.bwrap_programs(()))
     monkeypatch.setattr(confine, "bwrap_programs", lambda roots: found)
     return found
 

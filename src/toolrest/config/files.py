@@ -39,6 +39,11 @@ def config_file(home: str) -> str:
     return os.path.join(home, "config.toml")
 
 
+def placeholder_records(home: str) -> str:
+    """The folder in which sandboxes record the placeholders that they make in other folders."""
+    return os.path.join(home, "run", "mountpoints")
+
+
 def real_path(path: str | os.PathLike[str]) -> str:
     """The canonical path; ConfigError for a text that cannot be a path."""
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.config.files import config_file, read_toml, real_path, toolrest_home
 from toolrest.config.layer_check import LayerSource, check_layer
 from toolrest.errors import ConfigError
+from toolrest.private_files import project_has
 
 if TYPE_CHECKING:
     from toolrest.config.schema.types import TrustLevel
@@ -21,7 +22,7 @@ def git_root(folder: str) -> str | None:
     trusted.
     """
     for candidate in _upwards(folder):
-        if os.path.lexists(os.path.join(candidate, ".git")):
+        if project_has(os.path.join(candidate, ".git")):
             return candidate
     return None
 

@@ -18,6 +18,7 @@ from toolrest.config.schema.validate import check_table
 from toolrest.config.secrets import PROVIDER_KEYS
 from toolrest.errors import ConfigError
 from toolrest.mcp.errors import McpError
+from toolrest.private_files import project_has
 
 FILES = (".mcp.json", "mcp.json")
 # Approval, network and writable folders only the user may set, not a folder's file.
@@ -30,7 +31,7 @@ def project_servers(
 ) -> Iterator[tuple[str, McpServer, str]]:
     """The servers of a folder's files, if it is trusted; errors become warnings."""
     for file in (os.path.join(folder, name) for name in FILES):
-        if not os.path.lexists(file):
+        if not project_has(file):
             continue
         if not trusted:
             warnings.append(

@@ -14,6 +14,7 @@ from toolrest.config.keys import looks_secret
 from toolrest.config.secrets import key_variables
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.json_files import expand, project_servers, variables_in
+from toolrest.private_files import project_has
 from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _uses(row: McpServer) -> frozenset[str]:
 
 
 def _may_have_file(workspace: str) -> bool:
-    return any(os.path.lexists(os.path.join(workspace, name)) for name in (".mcp.json", "mcp.json"))
+    return any(project_has(os.path.join(workspace, name)) for name in (".mcp.json", "mcp.json"))
 
 
 def _choose(

@@ -35,6 +35,13 @@ class Command(Struct, frozen=True):
     a mount namespace of its own the child finds each a second time, at `copy_of`, and a mount on
     each of those in it there: none can be removed or replaced through that copy.
 
+    `masks` are mounts to make in the child's own mount namespace, outer ones first: a path, and the
+    path of what is shown there ("" for itself). They are made when the child writes to descriptor
+    `wire.MASKS_FD`, and it reads a line from there when all are made; else it is ended.
+
+    `held` are descriptors that stay open until the whole tree has ended, whatever becomes of this
+    process: for the locks on them. The child does not see them.
+
     With `own_pid_namespace` the first process is a launcher whose death ends the tree: signals
     meant for the command are not sent to it.
 
@@ -56,6 +63,8 @@ class Command(Struct, frozen=True):
     seccomp: bytes | None = None
     limits: tuple[tuple[int, int, int], ...] = ()
     linked: Linked = ()
+    masks: tuple[tuple[str, str], ...] = ()
+    held: tuple[int, ...] = ()
     own_pid_namespace: bool = False
     ready: Callable[[], None] | None = None
 

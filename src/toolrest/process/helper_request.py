@@ -24,7 +24,7 @@ def unfit(command: Command) -> str:
         return f"argument {index} of the command contains a NUL character"
     if "\0" in command.cwd:
         return "the working directory contains a NUL character"
-    if len(command.fds) + 8 > wire.MAX_FDS:
+    if len(command.fds) + len(command.held) + 8 > wire.MAX_FDS:
         return f"{len(command.fds)} descriptors are too many for one command"
     return _unfit_environment(tuple(command.env.items()))
 
@@ -87,6 +87,8 @@ def payload(command: Command, plan: Plan) -> bytes:
             command.seccomp,
             command.limits,
             command.linked_bytes(),
+            tuple((os.fsencode(path), os.fsencode(shown)) for path, shown in command.masks),
+            len(command.held),
             command.own_pid_namespace,
         )
     )

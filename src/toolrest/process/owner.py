@@ -38,14 +38,22 @@ class Owner:
 
     Where a control group can be made, the session gets one; `cgroup_limits` (file name to value,
     such as `pids.max`) are written to it, and `limits` names those that the kernel took.
+
+    `records` is the folder in which placeholders are recorded: the helper, which lives in a session
+    of its own, removes what a dead session left of them, when it starts and when it ends.
     """
 
     def __init__(
-        self, *, cgroup: bool = True, cgroup_limits: Mapping[str, str] | None = None
+        self,
+        *,
+        cgroup: bool = True,
+        cgroup_limits: Mapping[str, str] | None = None,
+        records: str | None = None,
     ) -> None:
         self.cgroup: str | None = None
         self.limits: frozenset[str] = frozenset()
         self._wants_cgroup = cgroup
+        self._records = records
         self._cgroup_limits = cgroup_limits or {}
         self.children: set[Child] = set()
         self.pid = 0
@@ -91,7 +99,7 @@ class Owner:
             if len(payload) > wire.INLINE:
                 sent.insert(1, request.memory_file(payload))
                 payload = wire.ELSEWHERE
-            await self._send(payload, [*sent, *(fd for _, fd in command.fds)])
+            await self._send(payload, [*sent, *(fd for _, fd in command.fds), *command.held])
         except BaseException as error:
             if link is not None:
                 link.close()
@@ -184,7 +192,7 @@ class Owner:
             self._loop = loop
             if self._wants_cgroup:
                 self.cgroup, self.limits = cgroup.create(self._cgroup_limits)
-            self._link, self.pid = _spawn_helper(self.cgroup)
+            self._link, self.pid = _spawn_helper(self.cgroup, self._records)
             self._dispose = weakref.finalize(
                 self, _end, self._link, self.pid, os.getpid(), self.cgroup
             )
@@ -222,7 +230,7 @@ async def _killed(child: Child) -> None:
     await child.kill()
 
 
-def _spawn_helper(group: str | None) -> tuple[socket.socket, int]:
+def _spawn_helper(group: str | None, records: str | None) -> tuple[socket.socket, int]:
     if not sys.executable or not sys.platform.startswith("linux"):
         raise ToolrestError("running commands needs Linux and a Python interpreter to run a helper")
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -232,7 +240,7 @@ def _spawn_helper(group: str | None) -> tuple[socket.socket, int]:
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", _MAIN, str(os.getpid()), group or ""],
+            [sys.executable, "-I", "-S", _MAIN, str(os.getpid()), group or "", records or ""],
             _libraries(),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),

@@ -64,7 +64,7 @@ class Runner:
         self._environ = dict(environ)
         self._thread_id = thread_id
         self._tally = tally or CommandCount()
-        self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup())
+        self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup(), records=registry)
         self.sessions = Sessions(self._owner)
         self.searches = Searches(self.enclosure, self._owner)
         self._stops = ContainerStops(self._owner)
@@ -220,6 +220,7 @@ class Runner:
 
     async def _prepare(self, shell: Shell, launch: Launch, outside: bool) -> LoginStart:
         """Arguments and environment of a login shell's line; reading a profile is a command too."""
+        await self._owner.prepare()
         await self.enclosure.open_network()
         try:
             return await self._login[outside].prepare(
@@ -351,8 +352,9 @@ class Runner:
         return 1 if ran.result.exit_code is None else ran.result.exit_code
 
     async def _confined(self, command: Command, outside: bool) -> Confined:
-        if self.confinement.limits:
-            await self._owner.prepare()  # then the limits that the control group took are known
+        # Before anything is made in the workspace: the helper outlives us and would remove it.
+        await self._owner.prepare()
+        if self.confinement.limits:  # which of them the control group takes is known by now
             limits = self.confinement.limits.for_process(self._owner.limits)
             command = replace(command, limits=limits)
         return await self.enclosure.enter(command, outside=outside)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from toolrest.config.files import toolrest_home
+from toolrest.config.files import placeholder_records, toolrest_home
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
 from toolrest.sandbox.backends.bubblewrap import Proxy
@@ -157,4 +157,4 @@ class Sandbox:
 
 def default_registry() -> str:
     """Where all sessions of this user record their mount points."""
-    return os.path.join(toolrest_home(None, os.environ), "run", "mountpoints")
+    return placeholder_records(toolrest_home(None, os.environ))

@@ -21,7 +21,13 @@ from toolrest.sandbox.confine import default_registry
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
-from toolrest.sandbox.programs import bundled_bwrap, own_files_in
+from toolrest.sandbox.programs import (
+    bundled_bwrap,
+    bundled_rg,
+    own_files_in,
+    rg_programs,
+    version_of,
+)
 
 _MOST_ENTRIES = 200_000
 
@@ -51,6 +57,8 @@ class Report(Struct, frozen=True):
     """Files in the writable roots that have another name, perhaps outside; -1: too many to look."""
     why_none: tuple[str, ...] = ()
     """Why a session would use nothing: a reason for each backend that it would have tried."""
+    searches: tuple[str, ...] = ()
+    """The ripgreps that are there, the one that is used first."""
 
 
 HARD_LINK = {"hardlink_preexisting": landlock.OPEN["hardlink_preexisting"]}
@@ -87,7 +95,15 @@ def examine(
         tuple(_hints(findings)),
         count_hard_links(policy.roots),
         () if chosen else tuple(_why_none(tried, policy)),
+        tuple(_named(path, bundled_rg(policy.roots)) for path in rg_programs(policy.roots)),
     )
+
+
+def _named(program: str, bundled: str | None) -> str:
+    """Where a program lies, where it comes from and its version."""
+    origin = "installed with Toolrest" if program == bundled else "the system's"
+    version = ".".join(map(str, version_of(program))) or "unknown"
+    return f"{program}, {origin}, version {version}"
 
 
 def _lacking(finding: Finding, policy: SandboxPolicy) -> list[str]:
@@ -117,7 +133,8 @@ def _bubblewraps(policy: SandboxPolicy, registry: str) -> list[Finding]:
                 probe, stops = Probe("bubblewrap", False, str(error), program), True
             if probe.works or stops:
                 break
-        detail = program if probe.works else f"{program}: {probe.detail}"
+        detail = _named(program, bundled_bwrap())
+        detail += "" if probe.works else f": {probe.detail}"
         findings.append(
             Finding(
                 f"bubblewrap ({kind})",
@@ -281,6 +298,7 @@ def lines(report: Report) -> list[str]:
             out += [f"  broken: {row}: {text}" for row, text in finding.broken.items()]
         if finding.remedy:
             out.append(f"  to do: {finding.remedy}")
+    out += [f"ripgrep: {name}" for name in report.searches or ("not installed",)]
     out.append(f"a session uses: {report.chosen or 'nothing; commands are refused'}")
     out += [f"  because of {reason}" for reason in report.why_none]
     if report.hard_links:

@@ -68,6 +68,8 @@ def confined_env(
             if not _writable(result.get(name), policy):
                 result[name] = os.path.join(policy.cache_dir, folder)
         result.setdefault("UV_LINK_MODE", "copy")  # the cache is another mount: no hard links
+    # A root below the top of its repository is another mount than that top.
+    result.setdefault("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1")
     result["TOOLREST_SANDBOX"] = backend
     if policy.network == "off":
         result["TOOLREST_SANDBOX_NETWORK_DISABLED"] = "1"

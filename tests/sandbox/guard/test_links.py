@@ -322,14 +322,14 @@ def test_where_none_can_be_held_nothing_runs_not_even_with_less(
 def test_a_view_that_cannot_be_shown_is_no_reason_for_a_weaker_backend(workspace: Path) -> None:
     names = [workspace / f".env.{number}" for number in range(3100)]
     for name in names:
-        name.touch()
+        name.mkdir()
     sandbox = opened(workspace, None, hidden=[str(name) for name in names])
     with pytest.raises(SandboxUnavailable, match="works here, but cannot show this workspace"):
         confined(sandbox)
     report = examine(sandbox.policy, sandbox.registry)
     assert report.chosen == ""
     for name in names[100:]:
-        name.unlink()
+        name.rmdir()
     sandbox = opened(workspace, None, hidden=[str(name) for name in names[:100]])
     command = confined(sandbox)
     command.release()

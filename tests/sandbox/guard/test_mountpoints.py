@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from toolrest.process.helper import litter
 from toolrest.sandbox.guard import placeholders as mountpoints
 from toolrest.sandbox.guard.placeholder_folders import FolderPool
 from toolrest.sandbox.guard.placeholders import MountPoints
@@ -109,8 +111,8 @@ def test_a_broken_record_is_survived(root: Path, registry: str) -> None:
     points = MountPoints(registry, str(root))
     points.acquire([f"{root}/a"], {})
     points.release()
-    (record,) = Path(registry).glob("*.json")
-    record.write_text('[["x"], 3, {}]')
+    (record,) = Path(registry).glob("*.record")
+    record.write_bytes(b"x\0 3\0004 y\0005")
     points.acquire([f"{root}/a"], {})
     points.release()
     assert names(root) == set()
@@ -169,9 +171,22 @@ def test_which_placeholder_for_which_name(root: Path) -> None:
         f"{root}/{n}" for n in (".codex", ".mcp.json", ".bashrc", "there", "a/b/c", "there/d")
     ]
     missing, there = at_depth(wanted, str(root))
-    folders = dict.fromkeys(f"{root}/{n}" for n in (".codex", ".mcp.json", "a", "there/d"))
-    assert missing == {**folders, f"{root}/.bashrc": b""}
+    folders = dict.fromkeys(f"{root}/{n}" for n in (".codex", "a", "there/d"))
+    assert missing == {**folders, f"{root}/.mcp.json": b"", f"{root}/.bashrc": b""}
     assert there == {f"{root}/there": None}
+
+
+def test_nothing_is_made_in_a_placeholder(root: Path, registry: str) -> None:
+    """Another session's, which would no longer be known as one."""
+    one, other = MountPoints(registry, str(root)), MountPoints(registry, str(root))
+    one.acquire([f"{root}/.config"], {})
+    missing, _ = at_depth([f"{root}/.config/fish"], str(root))
+    assert missing == {f"{root}/.config": None}
+    other.acquire([], missing)
+    one.release()
+    assert names(root) == {".config"}
+    other.release()
+    assert names(root) == set()
 
 
 def test_what_is_put_into_a_kept_folder_is_never_taken_away(root: Path, registry: str) -> None:
@@ -251,28 +266,143 @@ def test_the_names_right_in_the_root_need_no_look(root: Path) -> None:
     assert deeper == (f"{root}/.config/fish",)
 
 
-UNRECORDED = """
+KILLED = """
 import os, sys
-from toolrest.sandbox.guard.placeholders import MountPoints
-registry, root = sys.argv[1:]
-points = MountPoints(registry, root)
-points._save = lambda entries: os._exit(1)
-points.acquire([f"{root}/a", f"{root}/b"], {f"{root}/f": b".\\n"})
+from toolrest.process.helper import litter
+from toolrest.sandbox.guard import placeholder_folders, placeholders
+registry, root, step = sys.argv[1:]
+files = {module.__file__ for module in (litter, placeholder_folders, placeholders)}
+
+def steps(frame, event, argument):
+    if frame.f_code.co_filename not in files:
+        return None
+    left[0] -= 1
+    if left[0] == 0:
+        os._exit(9)
+    return steps
+
+def session():
+    points = placeholders.MountPoints(registry, root)
+    for _ in range(2):  # the second time the folders come from the kept ones
+        wanted = {f"{root}/f": b".", f"{root}/.envrc": b""}
+        points.acquire([f"{root}/a", f"{root}/b"], wanted, {f"{root}/mine": None})
+        points.release()
+
+number, status = 0, 9
+while status == 9:
+    number += int(step)
+    left = [number]
+    pid = os.fork()
+    if pid == 0:
+        sys.settrace(steps)
+        session()
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert litter.sweep(registry)
+    found = sorted(os.listdir(root))
+    assert found == ["mine"] and os.listdir(f"{root}/mine") == [], (number, found)
+assert status == 0
+print(number)
 """
 
 
-def test_what_a_session_had_no_time_to_record_is_known_again(root: Path, registry: str) -> None:
-    """Killed between making the placeholders and writing them down."""
-    for fresh in (True, False):  # the second time the folders come from the kept ones
-        subprocess.run([sys.executable, "-c", UNRECORDED, registry, str(root)])
-        assert names(root) == {"a", "b", "f"}, fresh
-        (root / "b/mine").write_text("kept")
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_wherever_a_session_is_killed_nothing_of_it_stays_failed_before(
+    root: Path, elsewhere: bool, full: bool
+) -> None:
+    """After each line in turn; the records may lie on another file system than the folder."""
+    (root / "mine").mkdir()
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if elsewhere else root.parent) as registry:
+        argv = [sys.executable, "-c", KILLED, registry, str(root), "1" if full else "43"]
+        ran = subprocess.run(argv, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) > 1000
+
+
+@pytest.mark.parametrize("name", [".vscode", ".envrc", ".bashrc"])
+def test_what_a_user_makes_in_place_of_a_placeholder_stays_failed_before(
+    root: Path, registry: str, name: str
+) -> None:
+    """It may have the same inode, size and kind; the session is killed, and the next one looks."""
+    place = root / name
+    content = None if name == ".vscode" else b""
+    code = f"""
+import os, sys
+from toolrest.sandbox.guard.placeholders import MountPoints
+MountPoints({registry!r}, {str(root)!r}).acquire([], {{{str(place)!r}: {content!r}}})
+os._exit(9)
+"""
+    for _ in range(20):
+        subprocess.run([sys.executable, "-c", code])
+        before = place.lstat()
+        if content is None:
+            place.rmdir()
+            place.mkdir()
+        else:
+            place.unlink()
+            place.touch()
+        if place.lstat().st_ino == before.st_ino:
+            break
+    assert litter.sweep(registry)
+    assert names(root) == {name}
+    points = MountPoints(registry, str(root))
+    points.acquire([], {}, {str(place): content})
+    points.release()
+    assert names(root) == {name}
+
+
+def test_a_folder_that_a_user_makes_while_a_command_runs_stays_failed_before(
+    root: Path, registry: str
+) -> None:
+    """Also where it gets the inode of the placeholder that was removed."""
+    place = root / ".vscode"
+    for _ in range(20):
         points = MountPoints(registry, str(root))
-        made = points.acquire([f"{root}/a"], {f"{root}/f": b".\n"}, {f"{root}/b": None})
-        assert set(made) == {f"{root}/a", f"{root}/f"}
+        points.acquire([str(place)], {})
+        before = place.stat()
+        place.rmdir()
+        clock = Path(registry, "clock")
+        while not clock.exists() or clock.stat().st_mtime_ns <= before.st_ctime_ns:
+            clock.touch()
+        place.mkdir()
         points.release()
-        assert names(root) == {"b", "b/mine"}
-        shutil.rmtree(root / "b")
+        assert names(root) == {".vscode"}
+        if place.stat().st_ino == before.st_ino:
+            break
+        place.rmdir()
+
+
+def test_a_file_that_comes_the_moment_before_its_placeholder_is_removed_stays_failed_before(
+    root: Path, registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saved by an editor, which renames it into place."""
+    points = MountPoints(registry, str(root))
+    points.acquire([], {f"{root}/.envrc": b""})
+    move = os.rename
+
+    def rename(source: bytes, target: bytes) -> None:
+        (root / "new").write_text("mine")
+        move(root / "new", root / ".envrc")
+        move(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    points.release()
+    assert (root / ".envrc").read_text() == "mine"
+    assert names(root) == {".envrc"}
+
+
+def test_a_record_of_which_only_a_part_was_written_names_the_rest(
+    root: Path, registry: str
+) -> None:
+    other = MountPoints(registry, str(root))
+    other.acquire([f"{root}/a"], {})
+    (record,) = Path(registry).glob("*.record")
+    record.write_bytes(record.read_bytes() + b"1234 /w")
+    other.acquire([f"{root}/b"], {})
+    other.release()
+    assert names(root) == {"a", "b"}
+    other.release()
+    assert names(root) == set()
 
 
 def test_placeholders_of_another_session_are_not_taken_for_lost(root: Path, registry: str) -> None:

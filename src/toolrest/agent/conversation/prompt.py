@@ -17,6 +17,7 @@ from toolrest.agent.history.history import History, message
 from toolrest.errors import ConfigError, Rejected
 from toolrest.items import JSONObject
 from toolrest.policy.paths.policy import PathPolicy
+from toolrest.private_files import project_has
 from toolrest.process.shells.shells import Shells
 from toolrest.tools.images.pictures import format_of
 
@@ -98,7 +99,7 @@ def _folders(cwd: str, markers: Sequence[str]) -> list[str]:
     folders = [cwd]
     while markers:
         here = folders[-1]
-        if any(os.path.lexists(os.path.join(here, marker)) for marker in markers):
+        if any(project_has(os.path.join(here, marker)) for marker in markers):
             return folders[::-1]
         parent = os.path.dirname(here)
         if parent == here:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolrest.agent.path_policy import shared_tmp
 from toolrest.agent.user_rules import kept_from_writing
+from toolrest.config.files import placeholder_records
 from toolrest.mcp.definitions import digest
 from toolrest.mcp.errors import McpUnavailable
 from toolrest.mcp.launch import command_of, with_own_byte_code
@@ -79,7 +80,7 @@ class ServerBoxes:
             backend=None
             if settings.sandbox_policy in ("docker", "vm")
             else settings.sandbox_policy,
-            registry=os.path.join(self._config.home, "run", "mountpoints"),
+            registry=placeholder_records(self._config.home),
             proxy=proxy.for_sandbox() if proxy is not None else None,
             rootfs=settings.sandbox.rootfs,
         )

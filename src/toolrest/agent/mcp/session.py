@@ -13,6 +13,7 @@ from toolrest.agent.mcp.confine import ServerBoxes
 from toolrest.agent.mcp.offered import OfferedTools
 from toolrest.agent.mcp.server_requests import ServerQuestions
 from toolrest.agent.mcp.trust import Trust
+from toolrest.config.files import placeholder_records
 from toolrest.errors import ToolrestError
 from toolrest.events import Event, McpServerState
 from toolrest.mcp.definitions import Definition
@@ -118,7 +119,7 @@ class McpSession:
     def _own(self) -> Owner:
         """The owner of the servers' processes: a helper of their own, started with the first."""
         if self._owner is None:
-            self._owner = Owner()
+            self._owner = Owner(records=placeholder_records(self._config.home))
         return self._owner
 
     def _may_connect(self, server: Server) -> str | None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from toolrest.private_files import project_has
+
 if TYPE_CHECKING:
     from toolrest.agent.mcp.server_requests import Sampler
     from toolrest.agent.mcp.session import McpSession
@@ -25,7 +27,7 @@ def mcp_servers(
 ) -> McpServers | None:
     """The session's servers, or None; `ctx.mcp` works either way."""
     workspace = services.files.workspace
-    brought = any(os.path.lexists(os.path.join(workspace, name)) for name in _FILES)
+    brought = any(project_has(os.path.join(workspace, name)) for name in _FILES)
     if not config.value.mcp_servers and not brought:
         services.make_mcp = _no_servers
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from toolrest.agent.path_policy import network_of, path_policy, shared_tmp
+from toolrest.config.files import placeholder_records
 from toolrest.config.secrets import key_variables
 from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
@@ -50,7 +51,7 @@ def session_runner(
         confinement,
         environ,
         cache_dir=os.path.join(config.home, "cache"),
-        registry=os.path.join(config.home, "run", "mountpoints"),
+        registry=placeholder_records(config.home),
         thread_id=session_id,
         on_blocked=blocked,
         tally=tally,

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from toolrest.private_files import project_has
+
 _LONGEST = 1 << 20
 _MOST_PATTERNS = 5_000
 
@@ -59,7 +61,7 @@ class Rules:
 
         And where that top is; None when there is no repository.
         """
-        found = (at for at, entry in _way_up(workspace) if _is_there(entry))
+        found = (at for at, entry in _way_up(workspace) if project_has(entry))
         folder = next(found, None)
         if folder is None:
             return cls(), None
@@ -100,10 +102,6 @@ def _way_up(folder: str) -> tuple[tuple[str, str], ...]:
         folder = parent
         found.append((folder, os.path.join(folder, ".git")))
     return tuple(found)
-
-
-def _is_there(path: str) -> bool:
-    return os.access(path, os.F_OK, follow_symlinks=False)
 
 
 def _names(path: str) -> list[str]:

@@ -26,7 +26,7 @@ from toolrest.agent.undo.records import (
     split,
 )
 from toolrest.policy.paths.protected import NAMES
-from toolrest.sandbox.guard.placeholder_folders import is_marked
+from toolrest.private_files import is_placeholder_entry
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -174,7 +174,7 @@ class Scan(Struct):
         path = join(folder.path, name)
         if name == ".git" or os.path.join(self.root, path) == self.skip:
             return False
-        if name in NAMES and is_marked(status) and not os.listdir(os.path.join(self.root, path)):
+        if name in NAMES and is_placeholder_entry(os.path.join(self.root, path), status):
             return False  # stands there while a command runs, and goes by itself
         if status.st_dev != device:
             self._mounts.append(path)

@@ -14,7 +14,7 @@ import click
 from toolrest.cli.terminal.terminal import Terminal
 from toolrest.config.schema.families import no_family
 from toolrest.config.trust import distrust, git_root, trust, trust_of
-from toolrest.private_files import is_first_time
+from toolrest.private_files import is_first_time, project_has
 from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def unanswered(workspace: str) -> tuple[str, list[str]] | None:
         return None
     places = dict.fromkeys((folder, workspace))
     brings = [os.path.join(place, name) for place in places for name in BRINGS]
-    found = [path for path in brings if os.path.lexists(path)]
+    found = [path for path in brings if project_has(path)]
     return (folder, found) if found else None
 
 

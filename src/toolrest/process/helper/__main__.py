@@ -10,7 +10,7 @@ def start() -> None:
     package = type(sys)("owner")
     package.__path__ = [__file__.rpartition("/")[0]]
     sys.modules["owner"] = package
-    __import__("owner.serve", fromlist=["main"]).main(int(sys.argv[1]), sys.argv[2])
+    __import__("owner.serve", fromlist=["main"]).main(int(sys.argv[1]), *sys.argv[2:])
 
 
 if __name__ == "__main__":

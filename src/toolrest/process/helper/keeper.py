@@ -48,14 +48,19 @@ class Keeper:
         self.watched.register(self.wake, select.POLLIN)
         self.watched.register(self.life, 0)
         self.starting: _socket.socket | None = None
+        self.masking: _socket.socket | None = None
         self.ending = False
         self.mounts: list[int] = []
+        self.held: list[int] = []
+        """Descriptors whose locks say that the command is still running, should the host die."""
 
     def serve(self) -> None:
         """Run commands to their end, one after the other, until enough other keepers are idle."""
         while self._take():
             self._attend()
             self.host.close()
+            while self.held:
+                os.close(self.held.pop())
             if self.ending or self.board[:].count(wire.IDLE) >= _IDLE_ENOUGH:
                 return
             self._mark(wire.IDLE)
@@ -96,6 +101,13 @@ class Keeper:
         self.launcher = request[-1]
         self.childless = False
         self.child = 0
+        self.held = [fds.pop() for _ in range(request[-2])]
+        self.masks = request[-3]
+        if self.masks:
+            self.masking, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+            fds.append(theirs.detach())
+            request = launch.with_descriptor(request, wire.MASKS_FD, len(fds) - 1)
+            self.watched.register(self.masking.fileno(), select.POLLIN)
         try:
             if launch.needs_fork(request):
                 self.child, self.starting = launch.fork(request, fds, self.me)
@@ -142,9 +154,27 @@ class Keeper:
                 break
             if self.starting is not None and self.starting.fileno() in ready:
                 self._note_start(self.starting)
+            if self.masking is not None and self.masking.fileno() in ready:
+                self._mask(self.masking)
             if self.host.fileno() in ready:
                 self._obey()
         self.watched.unregister(self.host.fileno())
+        if self.masking is not None:
+            self._end_masking(self.masking)
+
+    def _mask(self, child: _socket.socket) -> None:
+        """The child's namespace is ready: mount its masks, then let it go on; else end it."""
+        asked = child.recv(1)
+        if asked and launch.mask(tree.children(self.child)[0], self.masks):
+            child.send(b"\n", _socket.MSG_NOSIGNAL)
+        elif asked:
+            self._end_all(0)
+        self._end_masking(child)
+
+    def _end_masking(self, child: _socket.socket) -> None:
+        self.watched.unregister(child.fileno())
+        child.close()
+        self.masking = None
 
     def _hold_mounts(self) -> int:
         """Keep the launcher's mounts until there is time to take them down, which takes a while.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import stat
 
@@ -18,6 +19,7 @@ _SECCOMP_MODE_FILTER = 2
 _CLOSE_RANGE = 436
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
+_GET_OWNER = 0xB701  # NS_GET_USERNS
 _HERE = -100  # AT_FDCWD
 _ITSELF, _BY_FD = 0x100, 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 _CLONE, _RECURSIVE = 1, 0x8000
@@ -156,6 +158,19 @@ def _leave_mounts() -> None:
             os.write(fd, text.encode())
             os.close(fd)
     _mount(None, b"/", None, _SLAVES)
+
+
+def enter_mounts(pid: int) -> None:
+    """Go into the mount namespace of a process of this user, with the rights of its owner."""
+    mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    owner = fcntl.ioctl(mounts, _GET_OWNER)
+    _checked(_libc.setns(owner, _NEW_USER))
+    _checked(_libc.setns(mounts, _NEW_MOUNTS))
+
+
+def show_at(source: bytes, target: bytes) -> None:
+    """Mount what is at one path on another; the flags are those of the source."""
+    _show_again(source, target, _ITSELF | _RECURSIVE, 0)
 
 
 def no_new_privileges() -> None:

@@ -35,6 +35,8 @@ Request = tuple[
     bytes | None,  # seccomp program
     tuple[tuple[int, int, int], ...],  # limits
     kernel.Linked,  # what must not be replaced
+    tuple[tuple[bytes, bytes], ...],  # masks
+    int,  # how many of the descriptors, the last ones, are for the keeper to hold
     bool,  # the command is a launcher with a pid namespace of its own
 ]
 
@@ -75,9 +77,29 @@ def decode(payload: bytes) -> Request:
 
 def needs_fork(request: Request) -> bool:
     """Whether the child has to confine itself before exec, which takes a fork."""
-    _, _, _, terminal, _, _, rules, _, scoped, program, limits, linked, _ = request
+    _, _, _, terminal, _, _, rules, _, scoped, program, limits, linked, *_ = request
     confined = rules is not None or bool(scoped) or program is not None
     return terminal or confined or bool(limits) or bool(linked)
+
+
+def with_descriptor(request: Request, target: int, index: int) -> Request:
+    """The same request with one more descriptor for the child, the index-th that was sent."""
+    return (*request[:4], (*request[4], (target, index)), *request[5:])
+
+
+def mask(pid: int, masks: tuple[tuple[bytes, bytes], ...]) -> bool:
+    """Make mounts in the namespace of another process; False when one of them failed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            signals.forget()
+            kernel.enter_mounts(pid)
+            for path, shown in masks:
+                kernel.show_at(shown or path, path)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def spawn(request: Request, fds: list[int]) -> int:
@@ -164,7 +186,7 @@ def _become(request: Request, fds: list[int], keeper: _socket.socket, parent: in
 
 
 def _prepare(request: Request, fds: list[int], step: list[int]) -> None:
-    _, cwd, _, terminal, plan, files, rules, net, scoped, program, limits, linked, _ = request
+    _, cwd, _, terminal, plan, files, rules, net, scoped, program, limits, linked, *_ = request
 
     _enter(step, "descriptors")
     for target, source in _placed(plan, files, fds, [], _memory):

@@ -9,10 +9,11 @@ import resource
 import select
 from mmap import mmap
 
-from . import keeper, kernel, launch, signals, tree, wire
+from . import keeper, kernel, launch, litter, signals, tree, wire
 
 _RETRY_MS = 10
 _GIVE_UP = 10.0
+_DYING_MS = 5000
 _BROKEN = 70
 _AGAIN = 11
 _PLACES = 4096
@@ -50,9 +51,11 @@ class ProcessRoot:
         self.watched.register(fd, select.POLLIN)
         return fd
 
-    def serve(self) -> None:
+    def serve(self, records: str) -> None:
         """Serve until the host closes its end or dies."""
         self._fork_keeper()
+        if records:  # a keeper sees to commands meanwhile
+            litter.sweep(records)
         while True:
             ready = dict(self.watched.poll())
             if self.host in ready or signals.drain(self.wake):
@@ -168,8 +171,11 @@ class ProcessRoot:
             signals.drain(self.wake)
 
 
-def main(host: int, group: str) -> None:
-    """Set this process up as the owner, in its control group if any, and serve its host."""
+def main(host: int, group: str, records: str) -> None:
+    """Set this process up as the owner, in its control group if any, and serve its host.
+
+    `records` is where placeholders are recorded, if anywhere.
+    """
     kernel.close_from(wire.SOCKET_FD + 1)
     os.set_inheritable(wire.SOCKET_FD, False)
     os.chdir("/")
@@ -182,12 +188,30 @@ def main(host: int, group: str) -> None:
     gc.disable()
     gc.freeze()
     try:
-        owner.serve()
+        owner.serve(records)
     finally:
         owner.end()
+        is_clean = not records or litter.sweep(records)
         _join(group.rpartition("/")[0])
         _remove(group)
+        if not is_clean:
+            os.close(wire.SOCKET_FD)  # with what the host sent last, and the locks in it
+            if os.fork() == 0:
+                _sweep_later(records, owner.host)
         os._exit(0)
+
+
+def _sweep_later(records: str, host: int) -> None:
+    """Sweep again when the host is gone: its socket closes before its locks.
+
+    In a process of its own, since a host that lives waits for this one's end. It removes its own
+    placeholders; those that are in use then are another session's, which has a helper, too.
+    """
+    gone = select.poll()
+    if host >= 0:
+        gone.register(host, select.POLLIN)
+    gone.poll(_DYING_MS)
+    litter.sweep(records)
 
 
 def _no_core_dumps() -> None:

@@ -40,6 +40,9 @@ STEPS = (
 COPIES = "/dev/shm"  # noqa: S108 - a place to mount on, in a namespace of one's own
 """Folder of the numbered copies of `linked` folders; every Linux has it, no sandbox shows it."""
 
+MASKS_FD = 9
+"""Where a child says that its namespace is ready for masks; a shell knows descriptors up to 9."""
+
 NULL = -1
 """In a request's descriptor plan: the null device instead of a descriptor that was sent."""
 

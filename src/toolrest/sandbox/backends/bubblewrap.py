@@ -20,7 +20,9 @@ from toolrest.process.command import Command, Linked
 from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
 from toolrest.sandbox.backends.bubblewrap_args import (
     Blanks,
+    Masks,
     environment,
+    loaded_settings,
     namespaces,
     packed,
     view_arguments,
@@ -32,6 +34,7 @@ from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Show, View
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.guard.changes import FileKindCache, NewlyHidden
+from toolrest.sandbox.guard.excludes import GitExcludes
 from toolrest.sandbox.guard.guard import NameGuard, let_go
 from toolrest.sandbox.guard.placeholders import MountPoints
 from toolrest.sandbox.guard.symlinks import by_folder, check, linked
@@ -89,6 +92,7 @@ class BubblewrapEngine:
         deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
         self._kinds = FileKindCache((*self._hidden, *deeper, *policy.exceptions))
         self._newly_hidden = NewlyHidden(policy)
+        self._excludes = GitExcludes(policy.session_dir)
         self._mounts = Mounts()
         self._overlaid = Overlays([], [])
         self._variables: tuple[tuple[tuple[str, str], ...] | None, bytes] = (None, b"")
@@ -101,6 +105,7 @@ class BubblewrapEngine:
         self._guarded = NameGuard(policy, registry)
         self._links = self._guarded.links()
         self._linked: Linked = ()
+        self._masks: Masks = ()
         for path in own_files_around(policy.roots):
             raise SandboxUnavailable(
                 f"sandbox: a writable root lies in Toolrest's own files ({path}).",
@@ -134,15 +139,19 @@ class BubblewrapEngine:
         if late:
             pair = ArgumentPipe()
             room = pair.room - 2 * (len(self._arguments) + len(variables))  # it may have grown
-            if room > 0 and not self._links.held:  # which the launcher itself must know
+            # What the helper has to know from the start must not come up on the way.
+            settled = not (self._links.held or self._masks) and self._guarded.is_settled()
+            if room > 0 and settled:
                 return self._confine_late(command, variables, pair)
             pair.close()
         return self._confine_now(command, variables)
 
     def _confine_now(self, command: Command, variables: bytes) -> PreparedCommand:
-        arguments, links, held = self._join(variables)
+        arguments, links, masks, held = self._join(variables)
         try:
-            wrapped = self._wrap(command, arguments, links)
+            loaded = loaded_settings(self._env_of(command)) if masks else ()
+            arguments += packed([f"--unsetenv\0{name.partition('=')[0]}" for name in loaded])
+            wrapped = self._wrap(command, arguments, links, masks, loaded)
         except BaseException:
             self._release(held)
             raise
@@ -152,11 +161,13 @@ class BubblewrapEngine:
         self, command: Command, variables: bytes, late: ArgumentPipe
     ) -> PreparedCommand:
         held: list[MountPoints] | None = None
+        records = self._guarded.records()  # the keeper holds their locks from the start
 
         def ready() -> None:
             nonlocal held
-            arguments, links, held = self._join(variables)
-            if links or not late.send(arguments):
+            arguments, links, masks, held = self._join(variables)
+            grown = self._guarded.records() != records
+            if links or masks or grown or not late.send(arguments):
                 raise SandboxBusy(
                     "sandbox: what the command may see changed while it was starting, so nothing"
                     " was run.",
@@ -175,7 +186,7 @@ class BubblewrapEngine:
             late.close()
             raise
 
-    def _join(self, variables: bytes) -> tuple[bytes, Linked, list[MountPoints]]:
+    def _join(self, variables: bytes) -> tuple[bytes, Linked, Masks, list[MountPoints]]:
         """One more command runs: what bubblewrap is told, which links stay, what to let go."""
         with self._mutex:
             looked = self._guarded.refresh_and_claim if self._running == 0 else self._guarded.hold
@@ -189,23 +200,27 @@ class BubblewrapEngine:
                 let_go(held)
                 raise
             self._running += 1
-            return self._arguments + variables, self._linked, held
+            return self._arguments + variables, self._linked, self._masks, held
 
     def _variables_of(self, command: Command) -> bytes:
         outside = tuple(command.env.items())
         known, variables = self._variables  # as one: several threads may be here
         if outside != known:  # the same variables come with nearly every command
-            env = confined_env(command.env, self.policy, self.name, TMP)
-            env |= self.proxy.env if self.proxy is not None else {}
-            variables = environment(env)
+            variables = environment(self._env_of(command))
             self._variables = (outside, variables)
         return variables
+
+    def _env_of(self, command: Command) -> dict[str, str]:
+        env = confined_env(command.env, self.policy, self.name, TMP)
+        return env | (self.proxy.env if self.proxy is not None else {})
 
     def _wrap(
         self,
         command: Command,
         arguments: bytes | ArgumentPipe,
         links: Linked = (),
+        masks: Masks = (),
+        loaded: tuple[str, ...] = (),
         ready: Callable[[], None] | None = None,
     ) -> Command:
         return wrap(
@@ -217,6 +232,9 @@ class BubblewrapEngine:
             inner=self.proxy.inner if self.proxy is not None else (),
             scoped=self.scopes,
             linked=links,
+            masks=masks,
+            loaded=loaded,
+            held=self._guarded.records(),
             ready=ready,
         )
 
@@ -235,10 +253,14 @@ class BubblewrapEngine:
         kinds, links = self._guarded.look(present)
         check(links, self.policy.roots, present)
         hidden = self._newly_hidden.look(present)
-        seen = (present, sockets, kinds, links, hidden, self._kinds.snapshot(), self._mounts.points)
+        state = (self._kinds.snapshot(), self._mounts.points)
+        excludes = self._excludes.stamps(self._guarded.roots)
+        seen = (present, sockets, kinds, links, hidden, excludes, *state)
         if seen != self._seen:
             self._seen = None
-            self._arguments, self._linked = self._build(present, sockets, hidden, links)
+            self._arguments, self._linked, self._masks = self._build(
+                present, sockets, hidden, links
+            )
             self._links, self._seen = links, seen
             self._covered = (*present, *hidden)
 
@@ -263,9 +285,9 @@ class BubblewrapEngine:
         sockets: tuple[str, ...],
         hidden: tuple[str, ...],
         links: Links,
-    ) -> tuple[bytes, Linked]:
+    ) -> tuple[bytes, Linked, Masks]:
         policy = self.policy
-        view = View(policy)
+        view = View(policy, may_mask=self.rootfs is None and not self._is_setuid)
         view.private_places(self._tmp, own_prefixes())
         if policy.read_roots is None:
             view.overlay(self._overlaid.chosen)
@@ -273,7 +295,8 @@ class BubblewrapEngine:
             view.put(policy.workspace, Show.READ)
         if policy.cache_dir is not None:
             view.put(policy.cache_dir, Show.WRITE)
-        view.git([root.git for root in self._guarded.roots], present)
+        roots = self._guarded.roots
+        view.git([root.git for root in roots], present, self._excludes.shown(roots))
         for root in self._guarded.roots:
             view.read_only(root.protected)
         found = by_folder(links, self._guarded.writable())
@@ -290,7 +313,7 @@ class BubblewrapEngine:
         mounts = view.settle()
         self._claim_tmp([mount.path for mount in mounts])
         arguments = view_arguments(policy, mounts, self._blanks, self.rootfs)
-        return packed(arguments), linked(found, view.pinned)
+        return packed(arguments), linked(found, view.pinned), tuple(view.masks.items())
 
     def _claim_tmp(self, paths: list[str]) -> None:
         """Mount points in the private `/tmp` exist before any command could put a link there."""

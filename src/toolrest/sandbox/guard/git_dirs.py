@@ -46,6 +46,8 @@ class GitPlan(Struct):
     """Where git is sent by what its files say, as it is written there."""
     watched: list[str] = field(default_factory=list)
     """What a plan depends on besides `.git` itself: made again when one of these changes."""
+    info: str = ""
+    """The folder in which git looks for `exclude`, if there is a repository."""
     refusal: str | None = None
     """Why nothing may run in this root."""
 
@@ -143,6 +145,8 @@ def _folder(plan: GitPlan, folder: str) -> str | None:
 
     Returns what is wrong with it, if it must not be used like this.
     """
+    if not plan.info:  # the root's own, which comes before the nested ones
+        plan.info = os.path.join(folder, "info")
     for name in ("hooks", "info"):
         path = os.path.join(folder, name)
         if kind(path) is None:
@@ -233,3 +237,14 @@ def _link(path: str) -> str:
         f"{path} is a symbolic link: where git then looks for its parts is not known;"
         " put the real folder there, or a `gitdir:` file as `git worktree` does"
     )
+
+
+def info_above(root: str) -> tuple[str, str]:
+    """The `info` folder of the repository that a root lies in, and the root's path in that one."""
+    folder = os.path.dirname(root)
+    while folder != "/":
+        info = os.path.join(folder, ".git", "info")
+        if os.path.isfile(os.path.join(info, "exclude")):
+            return info, os.path.relpath(root, folder) + "/"
+        folder = os.path.dirname(folder)
+    return "", ""

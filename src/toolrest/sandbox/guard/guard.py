@@ -15,6 +15,8 @@ from toolrest.sandbox.guard.placeholders import MountPoints
 from toolrest.sandbox.guard.root import Root
 from toolrest.sandbox.policy import SandboxPolicy
 
+_MOST_RECORDS = 64
+
 
 class NameGuard:
     """The protected names of all roots: holds the missing ones, and looks at the others."""
@@ -96,6 +98,17 @@ class NameGuard:
         if points is None:
             points = self._points[folder] = MountPoints(self._registry, root.path, folder)
         return points
+
+    def is_settled(self) -> bool:
+        """Whether the next command needs placeholders only in folders that have had some."""
+        return all(
+            not root.is_stale() and self._points.keys() >= root.wanted().keys()
+            for root in self.roots
+        )
+
+    def records(self) -> tuple[int, ...]:
+        """Descriptors whose locks say that commands run on placeholders; as many as may be sent."""
+        return tuple(points.record for points in self._points.values())[:_MOST_RECORDS]
 
     def look(self, present: tuple[str, ...]) -> tuple[tuple[int, ...], Links]:
         """What kind the names are that were not made just now, and the links that lead to any."""

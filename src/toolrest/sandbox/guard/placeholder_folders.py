@@ -19,47 +19,36 @@ import ctypes
 import os
 import secrets
 from collections.abc import Callable
+from errno import EXDEV
 from functools import cache
 from itertools import count
 from secrets import token_hex
 from typing import NamedTuple
 
-from toolrest.private_files import make_private
+from toolrest.private_files import PLACEHOLDER_TIMES, make_private, placeholder_time
 
-_FIRST = 1_000_000_000
-_COUNT = 1 << 20
-_SECOND = 10**9
 _FILE = "mark"
 
 
 @cache
 def placeholder_mtime(registry: str) -> int:
-    """The time by which placeholders of the sessions that share this folder are known.
-
-    In whole seconds, and an even number of them, which every file system can store.
-    """
+    """The time by which placeholders of the sessions that share this folder are known."""
     path = os.path.join(registry, _FILE)
     with contextlib.suppress(FileExistsError):
         draft = f"{path}-{secrets.token_hex(8)}"
         try:
             with open(draft, "x") as file:
-                file.write(str(secrets.randbelow(_COUNT)))
+                file.write(str(secrets.randbelow(PLACEHOLDER_TIMES)))
             os.link(draft, path)
         finally:
             os.unlink(draft)
     with open(path) as file:
         text = file.read(16)
-    number = int(text) % _COUNT if text.isascii() and text.isdigit() else 0
-    return (_FIRST + 2 * number) * _SECOND
+    number = int(text) % PLACEHOLDER_TIMES if text.isascii() and text.isdigit() else 0
+    return placeholder_time(number)
 
 
-def is_marked(info: os.stat_result) -> bool:
-    """Whether this is a placeholder of any session, unchanged since it was made or kept."""
-    seconds, rest = divmod(info.st_mtime_ns, _SECOND)
-    return rest == 0 and seconds % 2 == 0 and _FIRST <= seconds < _FIRST + 2 * _COUNT
-
-
-def mark(file: int | bytes, time: int) -> None:
+def mark(file: int | bytes | str, time: int) -> None:
     """Set the time of change by which a placeholder is known, where the file system takes it."""
     with contextlib.suppress(OSError):
         os.utime(file, ns=(time, time))
@@ -67,6 +56,7 @@ def mark(file: int | bytes, time: int) -> None:
 
 _AT_FDCWD = -100
 _NO_REPLACE = 1
+_NOT_FOLLOWED, _BIRTH = 0x100, 0x800
 
 Identity = tuple[int, int]
 
@@ -76,6 +66,8 @@ class PooledFolder(NamedTuple):
 
     place: bytes
     identity: Identity
+    born: bytes
+    """A folder that a user makes in place of a removed one may get its number."""
 
 
 class FolderPool:
@@ -89,48 +81,56 @@ class FolderPool:
         self._free = [os.path.join(self._home, name) for name in os.listdir(self._home)]
         self._used: dict[str, PooledFolder] = {}
         """By path: the folder that was there last, which goes there again."""
-        self._rename = _renamer()
+        self._rename = renamer()
         self._names = (f"/{token_hex(4)}-{number}".encode() for number in count())
 
-    def place(self, folder: int, path: str, name: str) -> Identity | None:
-        """An empty folder of this name; FileExistsError when the name is taken.
+    def place(self, folder: int, path: str) -> None:
+        """Put an empty folder there; FileExistsError when the name is taken.
 
-        Its identity where that is known without looking.
+        Another OSError where none can be moved there.
         """
-        target = os.fsencode(name)
+        target = os.fsencode(os.path.basename(path))
         kept = self._used.get(path)
         if kept is not None:
             try:
                 self._rename(kept.place, folder, target)
-                return kept.identity
+                return
             except FileExistsError:
                 raise
             except OSError:
                 del self._used[path]  # another session was faster, for one
-        if os.fstat(folder).st_dev == self._device and self._put_any(folder, path, target):
-            return self._used[path].identity
-        os.mkdir(name, 0o755, dir_fd=folder)
-        self._marked(b"/proc/self/fd/%d/%s" % (folder, target))
-        return None
+        if os.fstat(folder).st_dev != self._device:
+            raise OSError(EXDEV, os.strerror(EXDEV), path)
+        self._put_any(folder, path, target)
 
-    def _put_any(self, folder: int, path: str, target: bytes) -> bool:
-        while self._free:
-            place = self._free.pop()
+    def knows(self, path: str, info: os.stat_result) -> bool:
+        """Whether this is the folder that was put there last."""
+        kept = self._used.get(path)
+        same = kept is not None and kept.identity == (info.st_dev, info.st_ino)
+        return same and kept is not None and kept.born == birth_time(os.fsencode(path))
+
+    def _put_any(self, folder: int, path: str, target: bytes) -> None:
+        while True:
+            place = self._free.pop() if self._free else self._new()
             try:
                 info = os.lstat(place)
                 if os.listdir(place) or not (self._is_ours(info) or self._marked(place)):
                     continue  # what somebody lost in there is not for others to see
+                born = birth_time(place)
                 self._rename(place, folder, target)
             except FileNotFoundError:
                 continue  # another session was faster
             except FileExistsError:
                 self._free.append(place)
                 raise
-            except OSError:
-                break
-            self._used[path] = PooledFolder(place, (info.st_dev, info.st_ino))
-            return True
-        return False
+            self._used[path] = PooledFolder(place, (info.st_dev, info.st_ino), born)
+            return
+
+    def _new(self) -> bytes:
+        """One more kept folder: it appears in its place marked, or not at all."""
+        place = self._home + next(self._names)
+        os.mkdir(place, 0o755)
+        return place
 
     def reclaim(self, path: str, seen: os.stat_result) -> None:
         """Remove an empty folder; one that is in use stays where it is."""
@@ -142,7 +142,8 @@ class FolderPool:
         identity = (seen.st_dev, seen.st_ino)
         kept = self._used.get(path)
         if kept is None or kept.identity != identity:
-            kept = PooledFolder(self._home + next(self._names), identity)
+            born = birth_time(os.fsencode(path))
+            kept = PooledFolder(self._home + next(self._names), identity, born)
         source = os.fsencode(path)
         try:
             self._rename(source, _AT_FDCWD, kept.place)
@@ -179,9 +180,18 @@ class FolderPool:
         return False
 
 
+def birth_time(path: bytes) -> bytes:
+    """When an entry was made, as the kernel writes it; the same for all where it does not know."""
+    status = ctypes.create_string_buffer(256)
+    statx = getattr(ctypes.CDLL(None), "statx", None)
+    if statx is not None:
+        statx(_AT_FDCWD, path, _NOT_FOLLOWED, _BIRTH, status)
+    return status.raw[80:92]
+
+
 @cache
-def _renamer() -> Callable[[bytes, int, bytes], None]:
-    """rename() that never replaces anything; os.rename would take an empty folder's place."""
+def renamer() -> Callable[[bytes, int, bytes], None]:
+    """A rename() that never replaces anything; os.rename would take an empty folder's place."""
     system_call = ctypes.CDLL(None, use_errno=True).renameat2
 
     def rename(source: bytes, folder: int, target: bytes) -> None:

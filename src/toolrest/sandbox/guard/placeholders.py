@@ -1,46 +1,41 @@
 """Placeholders: they keep a name that does not exist from being created.
 
 That takes a mount on it, and a mount needs something to sit on. So while commands run, each missing
-protected name is an empty folder (git does not even notice those), made and recorded here and
-removed when the last command has ended. Sessions on the same root share the record through file
-locks: a mount point that another session still uses is left alone, since removing it would take
-the mount away from under a running command. What a crashed session left behind is removed by
-the next one.
+protected name is a placeholder, recorded and made here and removed when the last command has ended:
+an empty folder, or for a file an unbound socket, since git lists neither of them. Inside the
+sandbox an empty file is mounted on the socket. Sessions on the same root share the record through
+file locks: a mount point that another session still uses is left alone: removing it would take
+the mount away from under a running command. What a session that died left behind is removed by its
+helper, or by the next session (`process/helper/litter.py`).
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import stat
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from errno import ETIMEDOUT
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from errno import EINVAL, ETIMEDOUT
 from hashlib import sha256
-from typing import NamedTuple
+from secrets import token_hex
 
 from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private
-from toolrest.sandbox.guard.placeholder_folders import FolderPool, mark, placeholder_mtime
+from toolrest.process.helper import litter
+from toolrest.process.helper.litter import Entry, lock
+from toolrest.sandbox.guard.placeholder_folders import FolderPool, mark, placeholder_mtime, renamer
 
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATIENCE = 5.0
-_REMEMBERED = 8
 _NOTHING: Mapping[str, bytes | None] = {}
+UNLISTED = (".mcp.json", ".envrc")
+"""Files of a project for which a socket stands: git would list, and add, an empty file."""
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class PlaceholderEntry(NamedTuple):
-    """A placeholder that we made, and how to know it again."""
-
-    path: str
-    device: int
-    inode: int
-    size: int
+_NAMELESS = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 
 
 class MountPoints:
@@ -54,22 +49,26 @@ class MountPoints:
         make_private(registry)
         name = sha256(os.fsencode(folder or root)).hexdigest()[:32]
         self._root = root
+        self._registry = registry
         self._mark = placeholder_mtime(registry)
         self._pool = FolderPool(os.path.join(registry, "spare"), self._mark)
-        self._guard_path = os.path.join(registry, f"{name}.lock")
-        self._record_path = os.path.join(registry, f"{name}.json")
+        self._socket = os.path.join(registry, "socket")
+        self._draft = litter.DRAFT + token_hex(8)
+        self._guard_path = os.path.join(registry, name + litter.GUARD)
+        self._record_path = os.path.join(registry, name + litter.RECORD)
         self._record = -1
         self._guard = -1
-        self._read: dict[bytes, list[PlaceholderEntry]] = {}
-        self._written: tuple[list[PlaceholderEntry], bytes] = ([], b"[]")
         self._taken: set[str] = set()
         """Names that existed when they were last asked for: looked at before anything is made."""
-        self._size = 0
-        """Of the record, as it was when it was last read."""
-        self._before: list[PlaceholderEntry] = []
-        """The record as it was when the names of one command were about to be taken."""
         self._users = 0
         self._mutex = threading.Lock()
+
+    @property
+    def record(self) -> int:
+        """The descriptor of the record; its lock is held while commands run on the placeholders."""
+        if self._record < 0:
+            self._record = self._opened(self._record_path)
+        return self._record
 
     @property
     def in_use(self) -> bool:
@@ -91,21 +90,23 @@ class MountPoints:
         """
         wanted = {**dict.fromkeys(folders), **files}
         with self._mutex, self._guarded():
-            before = self._before = self._open() if self._users == 0 else self._load()
+            if self._users == 0:
+                self._open()
             self._users += 1
-            made: list[PlaceholderEntry] = []
+            made: list[str] = []
+            free = {**unless_there, **wanted}
+            for path in self._taken.intersection(free):
+                if os.path.lexists(path):
+                    del free[path]
             try:
-                self._make_all({**unless_there, **wanted}, made)
+                self._note((self._mark, os.fsencode(path)) for path in free)
+                self._make_all(free, made)
             except OSError:
                 self._users -= 1
-                raise
-            finally:
-                if made:
-                    self._save([*before, *made])
                 if self._users == 0:
                     self._close()
-        ours = [entry.path for entry in made]
-        return (*ours, *(path for path in wanted if path not in ours and os.path.lexists(path)))
+                raise
+        return (*made, *(path for path in wanted if path not in made and os.path.lexists(path)))
 
     def release(self) -> None:
         """One command has ended; the last one of the last session cleans up."""
@@ -116,23 +117,19 @@ class MountPoints:
             if self._users == 0:
                 self._close()
 
-    def _open(self) -> list[PlaceholderEntry]:
+    def _open(self) -> None:
         """Join the users of the record; the first one removes what a crash left behind."""
-        if self._record < 0:
-            self._record = self._opened(self._record_path)
-        entries = self._load()
-        if _lock(self._record, fcntl.LOCK_EX):
-            entries = self._sweep(entries)
-        fcntl.flock(self._record, fcntl.LOCK_SH)
-        return entries
+        if lock(self.record, fcntl.LOCK_EX):
+            self._sweep()
+        fcntl.flock(self.record, fcntl.LOCK_SH)
 
     def _close(self) -> None:
         """Leave the users of the record; the last one removes the placeholders."""
         try:
-            if _lock(self._record, fcntl.LOCK_EX):
-                self._sweep(self._load())
+            if lock(self.record, fcntl.LOCK_EX):
+                self._sweep()
         finally:  # others wait for it
-            fcntl.flock(self._record, fcntl.LOCK_UN)
+            fcntl.flock(self.record, fcntl.LOCK_UN)
 
     def _opened(self, path: str) -> int:
         """A file of the registry, open as long as this object lives."""
@@ -140,36 +137,20 @@ class MountPoints:
         weakref.finalize(self, os.close, fd)
         return fd
 
-    def _sweep(self, entries: list[PlaceholderEntry]) -> list[PlaceholderEntry]:
-        for entry in reversed(entries):
+    def _sweep(self) -> None:
+        data = litter.read(self.record)
+        for entry in reversed(litter.parse(data)):
             self._remove(entry)
-        if entries:
-            self._save([])
-        return []
+        # Never shortened: freeing blocks is slow on some disks.
+        os.pwrite(self.record, bytes(len(data)), 0)
 
-    def _load(self) -> list[PlaceholderEntry]:
-        self._size = os.fstat(self._record).st_size
-        data = os.pread(self._record, self._size, 0)
-        found = self._read.get(data)
-        if found is None:
-            try:
-                found = [
-                    PlaceholderEntry(str(p), int(d), int(i), int(n))
-                    for p, d, i, n in json.loads(data)
-                ]
-            except (ValueError, TypeError):
-                found = []
-            if len(self._read) > _REMEMBERED:
-                self._read.clear()
-            self._read[data] = found
-        return found
-
-    def _save(self, entries: list[PlaceholderEntry]) -> None:
-        """Overwritten in place and never shortened: freeing blocks is slow on some disks."""
-        if entries and entries != self._written[0]:
-            self._written = (entries, json.dumps(entries).encode())
-        data = (self._written[1] if entries else b"[]").ljust(self._size)
-        os.pwrite(self._record, data, 0)
+    def _note(self, entries: Iterable[Entry]) -> None:
+        """Write down what will be made: whatever a kill interrupts is known to the next sweep."""
+        data = litter.read(self.record).rstrip(b"\0")
+        data += b"\0" if data else b""
+        new = b"".join(line for line in map(litter.line, entries) if line not in data)
+        if new:
+            os.pwrite(self.record, new, len(data))
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -177,7 +158,7 @@ class MountPoints:
         if self._guard < 0:
             self._guard = self._opened(self._guard_path)
         until = time.monotonic() + _PATIENCE
-        while not _lock(self._guard, fcntl.LOCK_EX):
+        while not lock(self._guard, fcntl.LOCK_EX):
             if time.monotonic() > until:
                 raise TimeoutError(ETIMEDOUT, "another session holds the lock", self._guard_path)
             time.sleep(0.002)
@@ -186,7 +167,7 @@ class MountPoints:
         finally:
             fcntl.flock(self._guard, fcntl.LOCK_UN)
 
-    def _make_all(self, wanted: Mapping[str, bytes | None], made: list[PlaceholderEntry]) -> None:
+    def _make_all(self, wanted: Mapping[str, bytes | None], made: list[str]) -> None:
         """Folders, and files with their content; nothing where a name is taken.
 
         The way there is walked without following links: a command may have put one anywhere it
@@ -195,94 +176,126 @@ class MountPoints:
         folder, fd = "", -1
         try:
             for path, content in wanted.items():
-                if path in self._taken and os.path.lexists(path):
-                    continue
-                parent, name = os.path.split(path)
+                parent = os.path.dirname(path)
                 if parent != folder or fd < 0:
                     if fd >= 0:
                         os.close(fd)
                         fd = -1
                     folder, fd = parent, _walk(self._root, parent)
-                entry = self._make(fd, path, name, content)
-                if entry is not None:
-                    made.append(entry)
+                if self._make(fd, path, content):
+                    made.append(path)
                     self._taken.discard(path)
         finally:
             if fd >= 0:
                 os.close(fd)
 
-    def _make(
-        self, folder: int, path: str, name: str, content: bytes | None
-    ) -> PlaceholderEntry | None:
+    def _make(self, folder: int, path: str, content: bytes | None) -> bool:
         try:
             try:
-                known = self._create(folder, path, name, content)
+                self._create(folder, path, content)
             except PermissionError:
                 with _writable(folder):
-                    known = self._create(folder, path, name, content)
-            if known is None:
-                info = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                known = (info.st_dev, info.st_ino)
+                    self._create(folder, path, content)
         except FileExistsError:
-            orphan = self._orphan(folder, path, name, content)
-            if orphan is None:
-                self._taken.add(path)
-            return orphan
+            self._taken.add(path)
+            return False
         except OSError:
             if _beyond_reach(folder):
-                return None
+                return False
             raise
-        return PlaceholderEntry(path, *known, 0 if content is None else len(content))
+        return True
 
-    def _create(
-        self, folder: int, path: str, name: str, content: bytes | None
-    ) -> tuple[int, int] | None:
-        if content is None:
-            return self._pool.place(folder, path, name)
-        fd = os.open(name, _NEW_FLAGS, 0o644, dir_fd=folder)
+    def _create(self, folder: int, path: str, content: bytes | None) -> None:
+        """A placeholder appears in its place marked, or not at all."""
+        try:
+            if content is None:
+                self._pool.place(folder, path)
+            elif os.path.basename(path) in UNLISTED:
+                self._link_socket(folder, path)
+            else:
+                self._link_file(folder, path, content)
+        except FileExistsError:
+            raise
+        except OSError:  # the registry is on another file system, for one
+            self._create_beside(folder, path, content)
+
+    def _link_socket(self, folder: int, path: str) -> None:
+        """One more name for a socket of ours, to which nothing can be written."""
+        if not _is_marked_socket(self._socket, self._mark):
+            draft = f"{self._socket}-{token_hex(8)}"
+            os.mknod(draft, stat.S_IFSOCK | 0o644)
+            mark(draft, self._mark)
+            os.rename(draft, self._socket)
+        name = os.path.basename(path)
+        os.link(self._socket, name, dst_dir_fd=folder, follow_symlinks=False)
+
+    def _link_file(self, folder: int, path: str, content: bytes) -> None:
+        """A file that has no name until it is complete."""
+        fd = os.open(".", _NAMELESS, 0o644, dir_fd=folder)
         try:
             os.write(fd, content)
             mark(fd, self._mark)
+            os.link(f"/proc/self/fd/{fd}", os.path.basename(path), dst_dir_fd=folder)
         finally:
             os.close(fd)
-        return None
 
-    def _orphan(
-        self, folder: int, path: str, name: str, content: bytes | None
-    ) -> PlaceholderEntry | None:
-        """A placeholder that a session of ours made and, killed in that moment, did not record."""
+    def _create_beside(self, folder: int, path: str, content: bytes | None) -> None:
+        """Make a draft, of which the record has the name, and rename that."""
+        parent, name = os.path.split(path)
+        self._note([(litter.BY_NAME, os.fsencode(os.path.join(parent, self._draft)))])
+        draft = f"/proc/self/fd/{folder}/{self._draft}"
         try:
-            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            return None
-        if info.st_mtime_ns != self._mark or any(entry.path == path for entry in self._before):
-            return None
-        size = 0 if content is None else len(content)
-        if stat.S_ISDIR(info.st_mode):
-            ours = content is None and not os.listdir(path)
-        else:
-            ours = stat.S_ISREG(info.st_mode) and content is not None and info.st_size == size
-        return PlaceholderEntry(path, info.st_dev, info.st_ino, size) if ours else None
+            self._make_new(folder, self._draft, path, content)
+            renamer()(os.fsencode(draft), folder, os.fsencode(name))
+        except OSError as error:
+            with suppress(OSError):
+                (os.rmdir if content is None else os.unlink)(draft)
+            if error.errno != EINVAL:
+                raise
+            self._make_new(folder, name, path, content)  # it cannot rename without replacing
 
-    def _remove(self, entry: PlaceholderEntry) -> None:
+    def _make_new(self, folder: int, name: str, path: str, content: bytes | None) -> None:
+        if content is None:
+            os.mkdir(name, 0o755, dir_fd=folder)
+        elif os.path.basename(path) not in UNLISTED or not _make_socket(folder, name):
+            fd = os.open(name, _NEW_FLAGS, 0o644, dir_fd=folder)
+            os.write(fd, content)
+            os.close(fd)
+        with suppress(OSError):
+            os.utime(name, ns=(self._mark, self._mark), dir_fd=folder, follow_symlinks=False)
+        at = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns
+        if at != self._mark:  # the file system does not keep such times
+            self._note([(at, os.fsencode(path))])
+
+    def _remove(self, entry: Entry) -> None:
         """Take a placeholder away if it is still the one we made and nothing was put into it."""
+        at, path = entry[0], os.fsdecode(entry[1])
         try:
-            info = os.lstat(entry.path)
-            if (info.st_dev, info.st_ino) != (entry.device, entry.inode):
-                return
-            if stat.S_ISDIR(info.st_mode):
-                self._pool.reclaim(entry.path, info)
-            elif info.st_size == entry.size:
-                os.unlink(entry.path)
+            info = os.lstat(path)
+            known = info.st_mtime_ns == at or self._pool.knows(path, info)
+            if stat.S_ISDIR(info.st_mode) and known:
+                self._pool.reclaim(path, info)
+            else:
+                litter.remove(entry, self._registry)
         except OSError:
             return
 
 
-def _lock(fd: int, how: int) -> bool:
+def _is_marked_socket(path: str, at: int) -> bool:
     try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
-    except BlockingIOError:
+        info = os.lstat(path)
+    except FileNotFoundError:
         return False
+    return stat.S_ISSOCK(info.st_mode) and info.st_mtime_ns == at
+
+
+def _make_socket(folder: int, name: str) -> bool:
+    try:
+        os.mknod(name, stat.S_IFSOCK | 0o644, dir_fd=folder)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False  # a file system without sockets
     return True
 
 

@@ -1,8 +1,7 @@
 """Protected names of one writable root, and the placeholders for those that do not exist.
 
-A folder, for a name in a project: git does not list empty folders, so none is committed. A file
-for a shell's start-up file, written so that a shell which starts meanwhile outside behaves as if
-the file were not there.
+A placeholder is a folder or a file as the name is. A shell's start-up file has a content: a shell
+that starts meanwhile outside behaves as if the file were not there.
 """
 
 from __future__ import annotations
@@ -13,11 +12,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from toolrest.policy.paths.names import inside
+from toolrest.private_files import project_has
 from toolrest.sandbox.errors import SandboxUnavailable, unseen
-from toolrest.sandbox.guard.git_dirs import GitPlan, git_plan, only
+from toolrest.sandbox.guard.git_dirs import GitPlan, git_plan, info_above, only
 
 _SH = b"[ -r ~/.profile ] && . ~/.profile\n"
 _FILES: dict[str, bytes] = {
+    ".mcp.json": b"",
+    ".envrc": b"",
     ".bash_login": _SH,
     ".bash_logout": b"",
     ".bash_profile": b"if [ -r ~/.bash_login ]; then . ~/.bash_login\nelse " + _SH + b"fi\n",
@@ -75,8 +77,9 @@ def at_depth(
 
 
 def _outermost_missing(path: str, root: str) -> str:
+    """Nothing is made in another session's placeholder, which would no longer be known as one."""
     parent = os.path.dirname(path)
-    while len(parent) > len(root) and not os.path.lexists(parent):
+    while len(parent) > len(root) and not project_has(parent):
         path, parent = parent, os.path.dirname(parent)
     return path
 
@@ -100,6 +103,11 @@ class Root:
         self._names = names
         self._identity = _identity(path)
         self._protect(git_plan(path))
+
+    def is_stale(self) -> bool:
+        """Whether `.git` has changed since it was planned."""
+        changed = _identity(self.path) != self._identity
+        return changed or self._stamps != tuple(map(_stamp, self.git.watched))
 
     def look(self, *, again: bool = False) -> None:
         """Plan again if `.git` was replaced from outside since the last command, or has changed."""
@@ -125,6 +133,8 @@ class Root:
         self.top |= self.git.there
         self.missing = {**dict.fromkeys(self.git.missing_folders), **self.git.missing_files}
         self._known = _by_folder(self.missing, self.top)
+        self.git_info = (git.info, "") if git.info else info_above(self.path)
+        """Git's `info` folder for this root, and the root's path in the repository."""
 
     def wanted(self) -> dict[str, Wanted]:
         """What to take before a command, by the folder that it is in."""

@@ -21,7 +21,7 @@ from toolrest.gate.context import Context
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.process.child import StartFailed
 from toolrest.sandbox.denial import launcher_problem
-from toolrest.sandbox.programs import bundled_rg, find_program
+from toolrest.sandbox.programs import rg_programs
 from toolrest.tools.files.list_dir import one_line
 
 SECONDS = 30.0
@@ -34,8 +34,8 @@ _KEPT_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "PATH", "TMPDIR")
 
 
 def find_rg(roots: Sequence[str] = ()) -> str | None:
-    """The one that was installed with Toolrest, else the first on PATH outside writable roots."""
-    return bundled_rg(roots) or find_program("rg", roots)
+    """The system's, unless the one that was installed with Toolrest is newer."""
+    return next(iter(rg_programs(roots)), None)
 
 
 class SearchEnd(Struct, frozen=True):
