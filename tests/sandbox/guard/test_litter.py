@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import time
@@ -104,7 +105,7 @@ def inside_runs(process: subprocess.Popen[str]) -> bool:
 
 
 @pytest.mark.parametrize("whole_group", [False, True])
-def test_a_session_killed_while_a_command_runs_leaves_nothing(
+def test_a_session_killed_while_a_command_runs_leaves_nothing_failed_before(
     work: Path, start: Start, whole_group: bool
 ) -> None:
     before = entries(work)
@@ -124,21 +125,44 @@ def test_a_session_killed_between_commands_leaves_nothing(work: Path, start: Sta
     until(lambda: entries(work) == before)
 
 
-@pytest.mark.parametrize("milliseconds", [0, 1, 2, 4, 8, 16, 32, 64])
-def test_nor_one_that_is_killed_soon_after_its_first_placeholder(
-    work: Path, start: Start, milliseconds: int
+def test_a_session_killed_at_any_moment_leaves_nothing_failed_before(
+    work: Path, start: Start, full: bool
 ) -> None:
     """While the sandbox is tried out, while a command starts, runs or ends."""
     before = entries(work)
-    session = start(*["true"] * 20)
-    until(lambda: entries(work) != before)
-    time.sleep(milliseconds / 1000)
+    for milliseconds in (0, 1, 2, 4, 8, 16, 32, 64) * (8 if full else 1):
+        session = start(*["true"] * 20)
+        until(lambda: entries(work) != before)
+        time.sleep(random.uniform(0.5, 1) * milliseconds / 1000)
+        session.kill()
+        session.wait()
+        until(lambda: entries(work) == before)
+
+
+def test_what_the_user_makes_meanwhile_stays_when_the_session_is_killed(
+    work: Path, start: Start
+) -> None:
+    session = start(WAITS)
+    until(lambda: inside_runs(session) and held(work))
+    before = entries(work)
+    (work / ".vscode/settings.json").touch()
+    (work / ".agents").rmdir()
+    (work / ".agents").mkdir()
+    for name in (".envrc", ".mcp.json"):
+        (work / name).unlink()
+        (work / name).touch()
+    (work / ".mcp.json").write_text("{}")
+    mine = {".vscode", ".vscode/settings.json", ".agents", ".envrc", ".mcp.json"}
+    gone = {str(work / name) for name in NAMES - mine}
     session.kill()
     session.wait()
-    until(lambda: entries(work) == before)
+    kept = {str(work / name) for name in mine}
+    until(lambda: not gone & entries(work))
+    assert entries(work) & {*kept, *gone} == kept
+    assert {path for path in before - entries(work) if "/.git/" not in path} == gone
 
 
-def test_what_is_left_when_the_helper_was_killed_too_goes_with_the_next_session(
+def test_what_is_left_when_the_helper_was_killed_too_goes_with_the_next_session_failed_before(
     work: Path, start: Start
 ) -> None:
     before = entries(work)
@@ -177,7 +201,9 @@ def test_of_two_sessions_in_a_folder_the_living_one_keeps_its_placeholders(
     until(lambda: entries(work) == before)
 
 
-def test_two_sessions_killed_in_one_folder_leave_nothing(work: Path, start: Start) -> None:
+def test_two_sessions_killed_in_one_folder_leave_nothing_failed_before(
+    work: Path, start: Start
+) -> None:
     before = entries(work)
     sessions = [start(WAITS), start(WAITS)]
     until(lambda: all(map(inside_runs, sessions)) and held(work))
@@ -216,7 +242,9 @@ def test_git_status_inside_and_outside_is_what_it_was(
     assert text.partition("Output:\n")[2].split() == before.split(), text
 
 
-def test_placeholders_have_the_kind_of_what_they_stand_for(work: Path, start: Start) -> None:
+def test_placeholders_have_the_kind_of_what_they_stand_for_failed_before(
+    work: Path, start: Start
+) -> None:
     names = " ".join(sorted(NAMES))
     session = start(f"stat -c '%n %F' {names}; cat .mcp.json .envrc; echo x >> .envrc")
     assert session.stdout is not None
@@ -230,7 +258,7 @@ def test_placeholders_have_the_kind_of_what_they_stand_for(work: Path, start: St
     assert "Read-only file system" in text
 
 
-def test_our_own_code_takes_no_placeholder_for_the_projects_own(
+def test_our_own_code_takes_no_placeholder_for_the_projects_own_failed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLREST_HOME", str(tmp_path / "home"))
