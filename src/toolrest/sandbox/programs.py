@@ -71,8 +71,7 @@ def bundled_rg(roots: Sequence[str] = ()) -> str | None:
 @cache
 def version_of(program: str) -> tuple[int, ...]:
     """The version that a program prints, such as (0, 11, 0); empty when it prints none."""
-    from re import match
-    from subprocess import DEVNULL, TimeoutExpired, run
+    from re import match  # rarely needed: only where there are two of a program
 
     try:
         env = {"PATH": os.defpath}

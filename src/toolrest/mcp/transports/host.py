@@ -78,8 +78,10 @@ def _stdio(server: Server, host: Host) -> AbstractAsyncContextManager[Wire]:
 
     @asynccontextmanager
     async def opened() -> Any:
+        owner = host.owner()
+        await owner.prepare()  # a helper is there before anything is made in the workspace
         confined = await host.confine(server)
-        async with stdio_wire(host.owner(), confined) as wire:
+        async with stdio_wire(owner, confined) as wire:
             yield wire
 
     return opened()
