@@ -139,6 +139,19 @@ def test_a_session_killed_at_any_moment_leaves_nothing_failed_before(
         until(lambda: entries(work) == before)
 
 
+def test_nor_one_of_which_a_forked_copy_lives_on_for_a_while_failed_before(
+    work: Path, start: Start
+) -> None:
+    """It has the locks, as has each child that is yet to exec."""
+    before = entries(work)
+    session = start("fork", WAITS)
+    assert session.stdout is not None
+    assert session.stdout.readline() == "forked\n"
+    session.kill()
+    session.wait()
+    until(lambda: entries(work) == before)
+
+
 def test_what_the_user_makes_meanwhile_stays_when_the_session_is_killed(
     work: Path, start: Start
 ) -> None:

@@ -13,7 +13,9 @@ from . import keeper, kernel, launch, litter, signals, tree, wire
 
 _RETRY_MS = 10
 _GIVE_UP = 10.0
-_DYING_MS = 5000
+_CLOSING_MS = 5000
+_DYING = 60.0
+_LOOK_MS = 50
 _BROKEN = 70
 _AGAIN = 11
 _PLACES = 4096
@@ -202,16 +204,21 @@ def main(host: int, group: str, records: str) -> None:
 
 
 def _sweep_later(records: str, host: int) -> None:
-    """Sweep again when the host is gone: its socket closes before its locks.
+    """Sweep when the last of the host's locks is gone: its socket closes before them.
 
-    In a process of its own, since a host that lives waits for this one's end. It removes its own
-    placeholders; those that are in use then are another session's, which has a helper, too.
+    A child that it forked this moment has them until it execs. In a process of its own, since a
+    host that lives waits for this one's end. What is in use for longer is another session's, which
+    has a helper, too.
     """
+    until = tree.deadline(_DYING)
     gone = select.poll()
     if host >= 0:
         gone.register(host, select.POLLIN)
-    gone.poll(_DYING_MS)
-    litter.sweep(records)
+        if not gone.poll(_CLOSING_MS):
+            return  # it lives, and removes its own
+        gone.unregister(host)
+    while not litter.sweep(records) and tree.left(until):
+        gone.poll(_LOOK_MS)
 
 
 def _no_core_dumps() -> None:

@@ -19,7 +19,7 @@ import ctypes
 import os
 import secrets
 from collections.abc import Callable
-from errno import EXDEV
+from errno import ENOTSUP, EXDEV
 from functools import cache
 from itertools import count
 from secrets import token_hex
@@ -116,6 +116,8 @@ class FolderPool:
                 info = os.lstat(place)
                 if os.listdir(place) or not (self._is_ours(info) or self._marked(place)):
                     continue  # what somebody lost in there is not for others to see
+                if not self._is_ours(os.lstat(place)):
+                    raise OSError(ENOTSUP, os.strerror(ENOTSUP))
                 born = birth_time(place)
                 self._rename(place, folder, target)
             except FileNotFoundError:

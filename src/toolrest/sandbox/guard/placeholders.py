@@ -19,7 +19,7 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from errno import EINVAL, ETIMEDOUT
+from errno import EINVAL, ENOTSUP, ETIMEDOUT
 from hashlib import sha256
 from secrets import token_hex
 
@@ -53,7 +53,6 @@ class MountPoints:
         self._mark = placeholder_mtime(registry)
         self._pool = FolderPool(os.path.join(registry, "spare"), self._mark)
         self._socket = os.path.join(registry, "socket")
-        self._draft = litter.DRAFT + token_hex(8)
         self._guard_path = os.path.join(registry, name + litter.GUARD)
         self._record_path = os.path.join(registry, name + litter.RECORD)
         self._record = -1
@@ -141,8 +140,8 @@ class MountPoints:
         data = litter.read(self.record)
         for entry in reversed(litter.parse(data)):
             self._remove(entry)
-        # Never shortened: freeing blocks is slow on some disks.
-        os.pwrite(self.record, bytes(len(data)), 0)
+        if data.strip(b"\0"):  # never shortened: freeing blocks is slow on some disks
+            os.pwrite(self.record, bytes(len(data)), 0)
 
     def _note(self, entries: Iterable[Entry]) -> None:
         """Write down what will be made: whatever a kill interrupts is known to the next sweep."""
@@ -225,6 +224,7 @@ class MountPoints:
             draft = f"{self._socket}-{token_hex(8)}"
             os.mknod(draft, stat.S_IFSOCK | 0o644)
             mark(draft, self._mark)
+            _check_marked(os.lstat(draft), self._mark)
             os.rename(draft, self._socket)
         name = os.path.basename(path)
         os.link(self._socket, name, dst_dir_fd=folder, follow_symlinks=False)
@@ -235,6 +235,7 @@ class MountPoints:
         try:
             os.write(fd, content)
             mark(fd, self._mark)
+            _check_marked(os.fstat(fd), self._mark)
             os.link(f"/proc/self/fd/{fd}", os.path.basename(path), dst_dir_fd=folder)
         finally:
             os.close(fd)
@@ -242,14 +243,15 @@ class MountPoints:
     def _create_beside(self, folder: int, path: str, content: bytes | None) -> None:
         """Make a draft, of which the record has the name, and rename that."""
         parent, name = os.path.split(path)
-        self._note([(litter.BY_NAME, os.fsencode(os.path.join(parent, self._draft)))])
-        draft = f"/proc/self/fd/{folder}/{self._draft}"
+        draft = litter.DRAFT + token_hex(8)
+        self._note([(litter.BY_NAME, os.fsencode(os.path.join(parent, draft)))])
+        place = f"/proc/self/fd/{folder}/{draft}"
         try:
-            self._make_new(folder, self._draft, path, content)
-            renamer()(os.fsencode(draft), folder, os.fsencode(name))
+            self._make_new(folder, draft, path, content)
+            renamer()(os.fsencode(place), folder, os.fsencode(name))
         except OSError as error:
             with suppress(OSError):
-                (os.rmdir if content is None else os.unlink)(draft)
+                (os.rmdir if content is None else os.unlink)(place)
             if error.errno != EINVAL:
                 raise
             self._make_new(folder, name, path, content)  # it cannot rename without replacing
@@ -287,6 +289,11 @@ def _is_marked_socket(path: str, at: int) -> bool:
     except FileNotFoundError:
         return False
     return stat.S_ISSOCK(info.st_mode) and info.st_mtime_ns == at
+
+
+def _check_marked(info: os.stat_result, at: int) -> None:
+    if info.st_mtime_ns != at:
+        raise OSError(ENOTSUP, os.strerror(ENOTSUP))
 
 
 def _make_socket(folder: int, name: str) -> bool:
