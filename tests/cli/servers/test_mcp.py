@@ -242,3 +242,18 @@ def test_add_is_the_approval_and_the_first_exec_offers_the_tools(
     assert "mcp_servers.fs.default_tools_approval_mode" in said
     assert run("mcp", "remove", "fs").exit_code == 0
     assert "fs" not in json.dumps(json.loads((toolrest_home / "mcp" / "pins.json").read_text()))
+
+
+def test_serve_at_a_terminal_says_what_it_does_and_how_to_connect(workspace: Path) -> None:
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [TOOLREST, "mcp", "serve"], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        os.close(follower)
+        os.write(leader, b"\x04")
+        out, err = process.communicate(timeout=60)
+    os.close(leader)
+    assert (process.returncode, out) == (0, b"")
+    assert b"this is an MCP server on standard input" in err
+    assert f"claude mcp add toolrest -- toolrest mcp serve -C {workspace}".encode() in err
+    assert b'"mcpServers"' in err
