@@ -45,7 +45,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for file in each.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not (packages / top).exists():
-                (packages / top).symlink_to(each.locate_file(top))
+                (packages / top).symlink_to(str(each.locate_file(top)))
     (site,) = (base / "venv" / "lib").glob("python*/site-packages")
     (site / "core.pth").write_text(f"{ROOT / 'src'}\n{packages}\n")
     return base / "venv" / "bin" / "python"
