@@ -11,7 +11,7 @@ UV := $(shell command -v uv 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal -o cache_dir=$(CACHE)/pytest
 CONTAINER := $(BIN)/python tests/plain_container.py
 
-.PHONY: install demo test test-full test-container lint bench clean
+.PHONY: install demo test test-full test-container mutants lint bench clean
 
 install: $(STAMP)
 
@@ -57,6 +57,10 @@ test-container: $(DEV)
 	@echo "plain container: no namespaces, no mounts, no Landlock"
 	@$(CONTAINER) --no-landlock -- $(BIN)/toolrest demo
 	@$(CONTAINER) --no-landlock -- $(PYTEST)
+
+# One change of the source for each row of docs/internals/mission.md: its test must fail.
+mutants: $(DEV)
+	@$(BIN)/python tests/mutants.py
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py

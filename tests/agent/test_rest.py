@@ -36,6 +36,7 @@ from toolrest.events import (
     ToolCallProgress,
     TurnEnded,
 )
+from toolrest.items import FunctionCall
 
 
 @tool(mutating=False)
@@ -202,9 +203,15 @@ async def test_abort_answers_the_call_and_ends_the_turn(tmp_path: Path) -> None:
     async with Toolrest(workspace=tmp_path, tools=[changes], on_ask=lambda _: "abort") as rest:
         ended: list[TurnEnded] = []
         rest.subscribe(lambda e: ended.append(e) if isinstance(e, TurnEnded) else None)
-        output = await rest.call("changes")
-        assert output.failure is not None
-        assert output.failure.kind == "approval_denied"
+        async with rest.turn() as turn:
+            calls = [turn.start(FunctionCall(name, "changes", {})) for name in ("first", "second")]
+            first, second = [await call.output() for call in calls]
+            assert turn.failure is not None
+        assert first.failure is not None
+        assert first.failure.kind == "approval_denied"
+        # Its sibling, which waited for its turn, is answered as well, and was not run.
+        assert second.failure is not None
+        assert "ran" not in (first.text, second.text)
         assert [event.reason for event in ended] == ["failed"]
 
 

@@ -136,3 +136,33 @@ async def test_no_two_tools_are_offered_under_one_name(tmp_path: Path) -> None:
     ) as rest:
         names = [spec["function"]["name"] for spec in rest.specs("chat")]
     assert len(names) == len(set(names))
+
+
+FAMILIES = {
+    # model: may call in parallel; characters shown of an output of 100,000
+    "gpt-5": (False, 12_000),
+    "gpt-5.5": (True, 48_000),
+    "gpt-5.1-codex": (False, 48_000),
+    "claude-sonnet": (True, 12_000),
+    "qwen3-coder": (False, 12_000),
+    "mystery": (False, 12_000),
+}
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+async def test_a_familys_row_is_what_a_session_does(tmp_path: Path, model: str) -> None:
+    from toolrest.agent.open_session import open_session
+    from toolrest.config.loader import default_config
+    from toolrest.testing import Call, ScriptedModel
+
+    parallel, shown = FAMILIES[model]
+    (tmp_path / "long.txt").write_text(("x" * 99 + "\n") * 1000)
+    scripted = ScriptedModel([[Call("read_file", {"file_path": "long.txt", "limit": 1000})], "ok"])
+    config = default_config({"model": model}, workspace=tmp_path)
+    session = open_session(config, scripted, ephemeral=True)
+    await session.run("go")
+    await session.aclose()
+    first, second = scripted.requests
+    assert first.parallel_tool_calls is parallel
+    output = next(item for item in second.items if item["type"] == "function_call_output")["output"]
+    assert shown <= len(output) <= shown + 700

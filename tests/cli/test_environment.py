@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from toolrest.testing import Call, Pause
+
 PREFIXES = ["TOOLREST_", "MEMO_"]
 
 
@@ -58,10 +60,25 @@ def test_how_much_of_a_result_is_shown(desk: Any, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_how_many_agents_may_work_at_once(desk: Any, prefix: str) -> None:
-    assert desk.run("config", "get", "agents.max_agents").out.split()[0] == "4"
-    more = desk.run("config", "get", "agents.max_agents", env={f"{prefix}SUBAGENT_MAX_AGENTS": "9"})
-    assert more.out.split()[0] == "9"
+@pytest.mark.parametrize(("most", "refused"), [(None, 1), ("2", 3), ("9", 0)])
+def test_how_many_agents_may_work_at_once(
+    desk: Any, serve: Any, prefix: str, most: str | None, refused: int
+) -> None:
+    spawns = [Call("spawn_agent", {"message": f"task {n}"}, f"c{n}") for n in range(5)]
+
+    def answer(request: Any) -> Any:
+        last = request["input"][-1]
+        if last.get("type") == "function_call_output":
+            return "enough"
+        mine = "spawn five" in json.dumps(last)
+        return spawns if mine else [Pause(60), "a child that works on"]
+
+    server = serve([answer] * 20)
+    env = {} if most is None else {f"{prefix}SUBAGENT_MAX_AGENTS": most}
+    assert desk.run("exec", "spawn five", env=env).code == 0
+    bodies = [json.dumps(request.body) for request in server.requests]
+    said = next(body for body in bodies if "function_call_output" in body)
+    assert said.count(f"agent thread limit reached (max {most or 4})") == refused
 
 
 def test_a_bad_value_is_named_before_anything_runs(desk: Any) -> None:

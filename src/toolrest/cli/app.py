@@ -61,6 +61,16 @@ COMMANDS = {
 }
 
 
+_EXTRAS = {
+    "acp": "acp",
+    "html_to_markdown": "web",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
+    "PIL": "images",
+    "prompt_toolkit": "chat",
+}
+"""Packages that a core install does not have, and the extra that brings each."""
+
 _OWN_SIGNALS = ("chat", "exec", "resume")
 """Commands that load most of their code after they began, and handle signals before that."""
 
@@ -155,6 +165,12 @@ def run() -> None:
         sys.exit(error.exit_code)
     except ToolrestError as error:
         click.echo(f"toolrest: {error}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        click.echo(f"toolrest: this needs more packages: pip install 'toolrest[{extra}]'", err=True)
         sys.exit(2)
     except BrokenPipeError:
         # The reader (head, less) went away. Closing quietly is what a Unix tool does.

@@ -245,6 +245,12 @@ async def test_questions_name_the_child(parent: Make) -> None:
     ]
 
 
+async def test_general_is_the_default_role(parent: Make) -> None:
+    rest = parent([Say("one")])
+    agent_id = await spawn(rest, agent_type="general")
+    assert (await wait(rest, agent_id))["status"] == {agent_id: {"completed": "one"}}
+
+
 async def test_where_nobody_is_asked_a_child_is_refused_what_its_parent_is(
     parent: Make, workspace: Path
 ) -> None:

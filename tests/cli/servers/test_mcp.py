@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from toolrest.cli.app import app
 from toolrest.mcp.errors import McpError
+from toolrest.testing import Call
 
 TOOLREST = str(Path(sys.executable).parent / "toolrest")
 Run = Callable[..., Result]
@@ -115,10 +116,11 @@ def test_list_tells_the_truth(run: Run, workspace: Path) -> None:
 
 
 @pytest.mark.needs("sandbox")
-def test_a_changed_server_is_approved_by_hand(run: Run) -> None:
+def test_a_changed_server_is_approved_by_hand(run: Run, toolrest_home: Path) -> None:
     run("mcp", "add", "fs", "--", sys.executable, "-S", "server.py")
     assert run("mcp", "list").exit_code == 0
-    run("mcp", "add", "--force", "fs", "--", sys.executable, "-S", "server.py", "noisy")
+    file = toolrest_home / "config.toml"  # typing `mcp add --force` would be an approval
+    file.write_text(file.read_text().replace('"server.py"', '"server.py", "noisy"'))
     refused = run("mcp", "list")
     assert refused.exit_code == 1
     assert "toolrest mcp approve fs" in refused.stdout
@@ -210,3 +212,48 @@ def test_exec_waits_for_every_server_when_it_is_told_to(desk: Any, serve: Any, w
     assert (ran.code, ran.out) == (0, "done\n"), ran.err
     tools = {tool.get("name") for tool in model.requests[0].body["tools"]}
     assert ("mcp__fs__echo" in tools) is waits
+    assert ("not waited for MCP servers: fs (--wait-mcp does)" in ran.err) is not waits
+
+
+@pytest.mark.needs("sandbox")
+def test_add_is_the_approval_and_the_first_exec_offers_the_tools(
+    run: Run, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toolrest.cli.run import exec_run
+    from toolrest.testing.server import ScriptedServer
+
+    monkeypatch.setattr(exec_run, "_MCP_PATIENCE", 60.0)  # this machine may be slow
+    with ScriptedServer([[Call("mcp__fs__echo", {"text": "hi"})], "done"]) as server:
+        (toolrest_home / "config.toml").write_text(
+            'model = "gpt-5.5"\nmodel_provider = "p"\n'
+            f'[model_providers.p]\nbase_url = "{server.url}"\n'
+        )
+        added = run("mcp", "add", "fs", "--", sys.executable, "-S", "-E", "server.py")
+        assert added.exit_code == 0, added.output
+        pins = json.loads((toolrest_home / "mcp" / "pins.json").read_text())
+        assert "fs" in json.dumps(pins), "pinned at once"
+        ran = run("exec", "--json", "go")
+        assert ran.exit_code == 0, ran.output
+        first, second = [request.body for request in server.requests]
+    assert "mcp__fs__echo" in {tool.get("name") for tool in first["tools"]}
+    said = json.dumps(second["input"][-1])
+    # It is asked about without any further setting, and the denial names the one that allows it.
+    assert "needs approval" in said
+    assert "mcp_servers.fs.default_tools_approval_mode" in said
+    assert run("mcp", "remove", "fs").exit_code == 0
+    assert "fs" not in json.dumps(json.loads((toolrest_home / "mcp" / "pins.json").read_text()))
+
+
+def test_serve_at_a_terminal_says_what_it_does_and_how_to_connect(workspace: Path) -> None:
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [TOOLREST, "mcp", "serve"], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        os.close(follower)
+        os.write(leader, b"\x04")
+        out, err = process.communicate(timeout=60)
+    os.close(leader)
+    assert (process.returncode, out) == (0, b"")
+    assert b"this is an MCP server on standard input" in err
+    assert f"claude mcp add toolrest -- toolrest mcp serve -C {workspace}".encode() in err
+    assert b'"mcpServers"' in err

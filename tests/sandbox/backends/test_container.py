@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -244,3 +246,43 @@ def test_a_real_container(policy: SandboxPolicy, image: ContainerOptions) -> Non
     assert said("touch /x") != ""
     assert said("cat .env | grep SECRET") != ""
     assert said("wget -T 1 http://1.1.1.1/") != ""
+
+
+ENGINE = """#!{python}
+import json, os, sys
+with open({log!r}, "a") as log:
+    log.write(json.dumps(sys.argv[1:]) + "\\n")
+if "run" in sys.argv:
+    at = sys.argv.index("--")
+    mounts = [word for word in sys.argv if word.startswith("type=bind,source=")]
+    os.chdir(mounts[0].split(",")[1].removeprefix("source="))
+    os.execvp(sys.argv[at + 2], sys.argv[at + 2 :])
+"""
+
+
+@pytest.mark.parametrize(("mode", "readonly"), [("read-only", True), ("workspace-write", False)])
+async def test_a_session_runs_its_commands_in_the_container(
+    tmp_path: Path, mode: str, readonly: bool
+) -> None:
+    """Through the whole product, with a program in the engine's place that runs the command."""
+    work, log, engine = tmp_path / "work", tmp_path / "log", tmp_path / "engine"
+    work.mkdir()
+    engine.write_text(ENGINE.format(python=sys.executable, log=str(log)))
+    engine.chmod(0o755)
+    settings = {
+        "sandbox_policy": "docker",
+        "sandbox.image": "some/image",
+        "sandbox.engine": str(engine),
+        "sandbox_mode": mode,
+    }
+    async with Toolrest(work, settings=settings) as rest:
+        output = await rest.call("shell", {"command": ["ls", "-a"]})
+    assert output.failure is None, output.text
+    assert output.metadata["sandbox"] == "docker"
+    ran = next(argv for argv in map(json.loads, log.read_text().splitlines()) if "ls" in argv)
+    assert ran[ran.index("--") + 1 :] == ["some/image", "ls", "-a"]
+    for words in (["--rm"], ["--read-only"], ["--network", "none"], ["--user"]):
+        at = ran.index(words[0])
+        assert ran[at : at + len(words)] == words
+    (mount,) = [word for word in ran if f"source={work},target=/workspace" in word]
+    assert mount.endswith(",readonly") is readonly

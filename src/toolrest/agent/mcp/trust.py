@@ -33,6 +33,7 @@ from toolrest.policy.terminal_safe import display_safe
 if TYPE_CHECKING:
     from toolrest.gate.context import Services
     from toolrest.mcp.servers import Server
+    from toolrest.policy.paths.policy import PathPolicy
 
 START = "mcp_server_start"
 """The name of a server's start in approvals and the audit log."""
@@ -40,11 +41,31 @@ CHANGED = "mcp_tools_changed"
 """The name of new or changed tools in approvals."""
 
 
+def record_of(server: Server, files: PathPolicy, environ: Mapping[str, str]) -> JSONObject:
+    """The launch record of a server, as its pin holds it."""
+    if not server.argv:
+        return launch_record(server, None)
+    roots = files.writable_roots if files.mode == "workspace-write" else ()
+    try:
+        command = command_of(server, files.workspace, environ, roots)
+    except McpError:
+        return launch_record(server, None)  # starting it will say what is wrong
+    # What another session may write counts too, whatever this one may.
+    written = writable_files(command, files.tool_roots)
+    sources = source_hashes(command, files.tool_roots)
+    return launch_record(server, command.argv[0], written, sources)
+
+
+def pins_in(home: str) -> Pins:
+    """The pins of approved servers."""
+    return Pins(os.path.join(home, "mcp", "pins.json"))
+
+
 class Trust:
     """The pins, and approval of differences from them. One request at a time."""
 
     def __init__(self, home: str, services: Services, environ: Mapping[str, str]) -> None:
-        self._pins = Pins(os.path.join(home, "mcp", "pins.json"))
+        self._pins = pins_in(home)
         self._services = services
         self._environ = environ
         self._turn = asyncio.Lock()
@@ -90,18 +111,7 @@ class Trust:
         )
 
     def _record(self, server: Server) -> JSONObject:
-        if not server.argv:
-            return launch_record(server, None)
-        files = self._services.files
-        roots = files.writable_roots if files.mode == "workspace-write" else ()
-        try:
-            command = command_of(server, files.workspace, self._environ, roots)
-        except McpError:
-            return launch_record(server, None)  # starting it will say what is wrong
-        # What another session may write counts too, whatever this one may.
-        written = writable_files(command, files.tool_roots)
-        sources = source_hashes(command, files.tool_roots)
-        return launch_record(server, command.argv[0], written, sources)
+        return record_of(server, self._services.files, self._environ)
 
     def _note_start(self, server: Server, record: JSONObject, verdict: Answer, rule: str) -> None:
         """Emit the decision on starting a server, for the audit log."""

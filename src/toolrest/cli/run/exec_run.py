@@ -32,6 +32,7 @@ from toolrest.wire.model import ModelError
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession, StopReason
+    from toolrest.agent.rest import Toolrest
     from toolrest.cli.options import Choices
     from toolrest.cli.terminal.approve import TerminalApprover
     from toolrest.config import Config
@@ -41,6 +42,10 @@ _SIGNALS: dict[signal.Signals, StopReason] = {
     signal.SIGINT: "interrupted",
     signal.SIGTERM: "terminated",
 }
+
+
+_MCP_PATIENCE = 1.0
+"""Seconds that the first request waits for servers whose tools are not known yet."""
 
 
 class Task(Struct):
@@ -197,10 +202,30 @@ class _Run:
                         task.timeout, self._stop, session, "timeout"
                     )
                     stack.callback(timer.cancel)
-                if task.wait_mcp:
-                    await session.rest.wait_for_mcp()
+                if session.rest.has_servers:
+                    await self._wait_for_servers(session.rest)
                 result = await session.run(items, output_schema=schema)
         return self._conclude(result, schema)
+
+    async def _wait_for_servers(self, rest: Toolrest) -> None:
+        """Wait for servers: all with --wait-mcp, else a second for those without known tools."""
+        if self.task.wait_mcp:
+            await rest.wait_for_mcp()
+            return
+        pool = rest.mcp
+        offered = {tool.mcp[0] for tool in rest.gate.registry.known() if tool.mcp is not None}
+        fresh = [name for name in pool.connections if name not in offered] if pool else []
+        if pool is None or not fresh:
+            return
+        waiting = asyncio.ensure_future(rest.wait_for_mcp(*fresh))
+        await asyncio.wait({waiting}, timeout=_MCP_PATIENCE)
+        if not waiting.done():
+            waiting.cancel()
+            late = [
+                row.name for row in pool.status() if row.name in fresh and row.state == "starting"
+            ]
+            names = ", ".join(late or fresh)
+            click.echo(f"toolrest: not waited for MCP servers: {names} (--wait-mcp does)", err=True)
 
     def _open(self, config: Config) -> AgentSession:
         task = self.task

@@ -8,11 +8,14 @@ from typing import Any
 
 import click
 
+from toolrest.agent.mcp.trust import pins_in, record_of
+from toolrest.agent.path_policy import default_workspace, path_policy
 from toolrest.config.files import config_file, read_toml, toolrest_home
+from toolrest.config.loader import load
 from toolrest.config.schema.mcp import McpServer
 from toolrest.config.schema.validate import check_table
 from toolrest.config.write import edit_user_file
-from toolrest.mcp.servers import resolve
+from toolrest.mcp.servers import Server, resolve
 
 
 @click.command("add", context_settings={"ignore_unknown_options": False})
@@ -35,6 +38,9 @@ def add_command(
     force: bool,
 ) -> None:
     """Write the server NAME into your settings: a COMMAND after --, or a --url.
+
+    Typing this is the approval: the server is pinned as it is now, and every session from now on
+    starts it. A start that differs from the pin is asked about.
 
     \b
     toolrest mcp add git -- uvx mcp-server-git
@@ -59,19 +65,24 @@ def add_command(
     home = toolrest_home(None, os.environ)
     if name in _stored(home) and not force:
         raise click.UsageError(f"there already is a server {name!r}; --force replaces it")
-    _check(name, row, home)
+    server = _checked(name, row, home)
     file = edit_user_file(home, ("mcp_servers", name), row)
+    config = load(surface="cli", workspace=default_workspace(None))
+    files = path_policy(config, default_workspace(None))
+    pins_in(home).put_launch(server, record_of(server, files, os.environ))
     click.echo(f"{name} is in {file}; try it: toolrest mcp test {name}")
 
 
 @click.command("remove")
 @click.argument("name")
 def remove_command(name: str) -> None:
-    """Take the server NAME out of your settings."""
+    """Take the server NAME out of your settings, and forget that it was approved."""
     home = toolrest_home(None, os.environ)
-    if name not in _stored(home):
+    row = _stored(home).get(name)
+    if row is None:
         raise click.UsageError(f"there is no server {name!r} in your settings")
     file = edit_user_file(home, ("mcp_servers", name), None)
+    pins_in(home).remove(_resolved(name, row, home))
     click.echo(f"{name} is gone from {file}")
 
 
@@ -87,7 +98,12 @@ def _stored(home: str) -> dict[str, Any]:
     return servers if isinstance(servers, dict) else {}
 
 
-def _check(name: str, row: dict[str, Any], home: str) -> None:
-    server = resolve(name, check_table(McpServer, row), "user", config_file(home), os.environ)
+def _checked(name: str, row: dict[str, Any], home: str) -> Server:
+    server = _resolved(name, row, home)
     if server.problem is not None and "not set" not in server.problem:
         raise click.UsageError(server.problem)
+    return server
+
+
+def _resolved(name: str, row: dict[str, Any], home: str) -> Server:
+    return resolve(name, check_table(McpServer, row), "user", config_file(home), os.environ)

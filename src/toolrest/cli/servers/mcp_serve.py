@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shlex
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -44,8 +47,23 @@ def command(choices: Choices, address: str | None) -> None:
     from toolrest.serve.server import ToolServer
     from toolrest.serve.stdio import tools_over_stdio
 
+    if address is None and sys.stdin is not None and sys.stdin.isatty():
+        click.echo(_at_a_terminal(config.workspace or os.getcwd()), err=True)
     tools = ToolServer(config, config.workspace or ".", _open)
     asyncio.run(tools_over_stdio(tools) if address is None else _http(tools, config, address))
+
+
+def _at_a_terminal(workspace: str) -> str:
+    """What a person reads who typed this command."""
+    line = shlex.join(("toolrest", "mcp", "serve", "-C", workspace))
+    row = {"toolrest": {"command": "toolrest", "args": shlex.split(line)[1:]}}
+    return (
+        "toolrest: this is an MCP server on standard input and output, for a client to start; "
+        "typed here it waits for JSON (Ctrl-D ends it).\n"
+        f"  a client that has a command for it:  claude mcp add toolrest -- {line}\n"
+        f"  one with a settings file:            {json.dumps({'mcpServers': row})}\n"
+        "  over HTTP:                           toolrest mcp serve --http 127.0.0.1:8000"
+    )
 
 
 def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
