@@ -331,7 +331,7 @@ class Toolrest:
         The arguments are a mapping or JSON text; a freeform tool, and `apply_patch`, take raw text.
         """
         item = self.item(call_id or f"call-{os.urandom(6).hex()}", name, arguments)
-        async with self.turn() as turn:
+        async with self.turn().of_host() as turn:
             return await turn.start(item).output()
 
     def item(
