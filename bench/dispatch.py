@@ -44,7 +44,9 @@ async def ours(audit: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         env = {"TOOLREST_HOME": f"{folder}/home", "HOME": folder, "OPENAI_API_KEY": "sk-0123456789"}
         settings = {"tool_security.audit_log_enabled": audit}
-        async with Toolrest(folder, tools=[noop], settings=settings, env=env) as rest:
+        async with Toolrest(
+            folder, tools=[noop], settings=settings, env=env, home=env["TOOLREST_HOME"]
+        ) as rest:
             turn = rest.turn()
 
             async def call() -> None:

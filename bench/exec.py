@@ -45,7 +45,14 @@ async def main() -> None:
 
         def session(mode: str, *, place: str = workspace, saves: bool = False) -> Toolrest:
             settings = {"checkpoints": {"enabled": saves}}
-            return Toolrest(place, sandbox_mode=mode, env=env, model="bench", settings=settings)
+            return Toolrest(
+                place,
+                sandbox_mode=mode,
+                env=env,
+                model="bench",
+                settings=settings,
+                home=env["TOOLREST_HOME"],
+            )
 
         async with (
             session("workspace-write") as inside,

@@ -46,7 +46,9 @@ async def main():
         settings[f"mcp_servers.s{n}.args"] = ["-S", script]
     env = {"TOOLREST_HOME": folder + f"/home{count}", "HOME": folder, "PATH": "/usr/bin:/bin"}
     began, used = time.perf_counter(), time.process_time()
-    async with Toolrest(folder, settings=settings, env=env) as rest:
+    async with Toolrest(
+            folder, tools=["all"], settings=settings, env=env, home=env["TOOLREST_HOME"]
+        ) as rest:
         async with rest.turn():
             rest.specs("responses")
         # What a request is: some work of our own, some waiting for the network.
@@ -95,7 +97,9 @@ async def per_call(folder: str, script: str) -> dict[str, float]:
     async with (
         stdio_client(parameters) as (read, write),
         ClientSession(read, write) as session,
-        Toolrest(folder, settings=settings, env=env) as rest,
+        Toolrest(
+            folder, tools=["all"], settings=settings, env=env, home=env["TOOLREST_HOME"]
+        ) as rest,
     ):
         await session.initialize()
         await session.list_tools()

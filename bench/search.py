@@ -95,7 +95,7 @@ async def main() -> None:
         os.environ["TOOLREST_HOME"] = home
         root = Path(os.path.realpath(folder))
         build(root)
-        async with Toolrest(root) as rest:
+        async with Toolrest(root, home=os.environ["TOOLREST_HOME"]) as rest:
             files = {"output_mode": "files", "limit": 2000}
             pairs = {
                 "grep_files, 1,000 of 50,000 match": (
@@ -145,7 +145,7 @@ async def main() -> None:
 
 
 async def small_tree(root: Path) -> None:
-    async with Toolrest(root) as rest:
+    async with Toolrest(root, home=os.environ["TOOLREST_HOME"]) as rest:
         ours = tool(rest, "grep_files", pattern="needle")
         theirs = rg(root, "--files-with-matches", "--regexp=needle")
         await measure({"ours": ours})

@@ -14,7 +14,6 @@ import asyncio
 import collections
 import itertools
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -87,7 +86,7 @@ async def measure(which: str, folder: Path) -> None:
     for name in ("a.txt", "b.txt"):
         (place / name).write_text("one\ntwo\n")
     (folder / "server.py").write_text(SERVER)
-    options: dict[str, Any] = {"env": {**os.environ, "TOOLREST_HOME": f"{folder}/home"}}
+    options: dict[str, Any] = {"home": f"{folder}/home"}
     settings: dict[str, Any] = {}
     if which == "read":
         first = second = reply("read_file", {"file_path": "a.txt"})

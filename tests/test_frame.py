@@ -213,26 +213,6 @@ def test_the_built_wheel_can_be_installed_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "venv" / "bin" / "apply_patch").exists()
 
 
-def blocks(path: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize(
-    "document", ["README.md", "docs/exec.md", "docs/testing.md", "docs/tools.md"]
-)
-def test_the_examples_in_the_documents_run(tmp_path: Path, document: str) -> None:
-    examples = blocks(ROOT / document, "python")
-    assert examples
-    for number, example in enumerate(examples):
-        script = tmp_path / f"example{number}.py"
-        script.write_text(example)
-        (tmp_path / "README.md").write_text("# Title\n\nText.\n")
-        done = subprocess.run(
-            [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-
-
 def test_every_link_between_documents_leads_to_a_file() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     links = {page: re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()) for page in pages}

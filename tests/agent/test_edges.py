@@ -80,7 +80,7 @@ async def test_no_input_position_lets_a_secret_reach_any_sink(
                                       "+y\n*** End Patch"}),
     ]  # fmt: skip
     async with Toolrest(
-        workspace=tmp_path, tools=[odd, asks], on_ask=no, home=toolrest_home
+        workspace=tmp_path, tools=[odd, asks, "all"], on_ask=no, home=toolrest_home
     ) as rest:
         rest.subscribe(seen.append)
         answers = await rest.answer(items)

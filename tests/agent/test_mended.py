@@ -23,7 +23,7 @@ def item(name: str, arguments: dict[str, object], repaired: list[str]) -> dict[s
 
 async def test_a_reader_runs_and_its_output_says_what_was_put_right(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello\n")
-    async with Toolrest(tmp_path) as rest:
+    async with Toolrest(tmp_path, tools=["files"]) as rest:
         call = item("read_file", {"file_path": str(tmp_path / "a.txt")}, ["a comma was dropped"])
         (output,) = await rest.answer(call)
     assert "hello" in output["output"]

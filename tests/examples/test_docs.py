@@ -16,9 +16,9 @@ PAGES = ("README.md", "docs/library.md", "docs/testing.md", "docs/exec.md", "doc
 
 
 def programs(page: str) -> list[str]:
-    """The blocks that are whole programs, and use what they define."""
+    """Every block but fragments, which await without a function around it."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    return [block for block in blocks if block.startswith(("from ", "import "))]
+    return [block for block in blocks if not re.search(r"^(async with|\w.* = await) ", block, re.M)]
 
 
 def reply(body: dict[str, Any]) -> str:

@@ -131,7 +131,7 @@ async def test_closing_and_cancelling_end_the_wait(tmp_path: Path) -> None:
 
 
 async def test_nobody_to_answer(tmp_path: Path) -> None:
-    async with Toolrest(tmp_path) as rest:
+    async with Toolrest(tmp_path, tools=["all"]) as rest:
         with pytest.raises(KeyError, match="no dynamic tools"):
             rest.respond("x", "y")
 

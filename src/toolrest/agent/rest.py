@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from toolrest.agent.conversation.turn import Turn
-from toolrest.agent.offer import NamedTools, Offer, row
+from toolrest.agent.offer import NamedTools, Offer
 from toolrest.agent.path_policy import default_workspace
+from toolrest.agent.reports.session_view import SessionView
 from toolrest.agent.setup.assemble import assemble
 from toolrest.agent.setup.temporary_home import TemporaryHome
 from toolrest.config.loader import default_config
@@ -21,30 +22,25 @@ from toolrest.events import Event
 from toolrest.gate.bus import Listener
 from toolrest.gate.call.turn import RunningCall
 from toolrest.gate.tool.decorator import as_tool
-from toolrest.gate.tool.freeform import takes_raw
 from toolrest.gate.tool.tool import Tool
-from toolrest.items import CustomToolCall, FunctionCall, JSONObject, ToolOutput, Wire
+from toolrest.items import JSONObject, ToolOutput, Wire
 
 if TYPE_CHECKING:
     from toolrest.agent.mcp.server_requests import Sampler
     from toolrest.agent.undo.checkpoints import Undone
-    from toolrest.config import Config, Settings
+    from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.pending import PendingApproval
     from toolrest.gate.approval.request import ReviewDecision
     from toolrest.gate.approval.user_questions import OnQuestion
-    from toolrest.gate.call.explain import Explanation
-    from toolrest.gate.call.walk import Gate
     from toolrest.gate.decision.repeated_calls import LoopWatch
-    from toolrest.gate.hooks.hooks import Hooks
     from toolrest.mcp.pool import Pool
-    from toolrest.policy.rules.rules import Rules
-    from toolrest.tools.catalog import ToolParts, ToolState
+    from toolrest.tools.catalog import ToolState
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
     from toolrest.tools.web.search_services import SearchFunction
 
 
-class Toolrest:
+class Toolrest(SessionView):
     """Tools for one workspace, with their policy, schedule, limits, events and audit.
 
     ```python
@@ -199,31 +195,6 @@ class Toolrest:
         if self._temporary is not None:
             self._temporary.remove()
 
-    @property
-    def gate(self) -> Gate:
-        """The gate that every call passes, for what is built on top: an agent or a server."""
-        return self._gate
-
-    @property
-    def parts(self) -> ToolParts:
-        """The session's parts that the built-in tools are made of."""
-        return self._session.parts
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self.config.value
-
-    @property
-    def tools(self) -> list[Tool]:
-        """Every tool on offer, in the order models see them."""
-        return self._gate.registry.listed()
-
-    @property
-    def quarantined(self) -> dict[str, str]:
-        """Tools that were set aside, and why."""
-        return dict(self._gate.registry.quarantined)
-
     def add_tool(self, value: Any, *, override: bool = False, approved: bool = True) -> None:
         """Offer one more tool; taking the name of another needs `override=True`.
 
@@ -261,31 +232,11 @@ class Toolrest:
         every = (*self._gate.registry.known(), *self._switched_off)
         return [tool for tool in every if tool.group in ("user", "mcp")]
 
-    def wire_name(self, tool: Tool) -> str:
-        """The name under which models see this tool."""
-        return self._gate.registry.wire_name(tool)
-
     def use_search(self, function: SearchFunction) -> None:
         """Let `web_search` ask this function: `(query, limit)` to rows of title, url, snippet."""
         from toolrest.tools.web.web_search import FUNCTION
 
         self._gate.services.state[FUNCTION] = function
-
-    def skills_index(self) -> str:
-        """The index of the skills, for the model; empty when there are none."""
-        skills = self._session.skills
-        return "" if skills is None else skills.index()
-
-    def supports_parallel(self, name: str) -> bool:
-        """Whether a usual call of this tool may run beside others."""
-        tool = self._gate.registry.get(name)
-        if tool is None:
-            raise KeyError(f"no tool named {name}")
-        return tool.parallel
-
-    def table(self) -> list[dict[str, object]]:
-        """One row a tool: name, risk, mutating, parallel, kind and description."""
-        return [row(tool) for tool in self.tools]
 
     def specs(self, wire: Wire) -> list[Any]:
         """The tools in the form that a model API takes; byte-identical between runs.
@@ -297,27 +248,6 @@ class Toolrest:
     def offered(self, wire: Wire) -> list[JSONObject]:
         """The specs without a copy, the same list each time: not to be changed."""
         return self._offer.specs(wire)
-
-    def explain(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Explanation:
-        """The decision on a call and its rule, without running it or asking for approval."""
-        from toolrest.gate.call.explain import explain
-
-        return explain(self._gate, self.item("explain", name, arguments))
-
-    @property
-    def rules(self) -> Rules:
-        """The rules for commands that are in force."""
-        return self._session.known.rules
-
-    def rule_warnings(self) -> tuple[str, ...]:
-        """Warnings about them; usually empty."""
-        return self._session.known.warnings()
-
-    def effective_policy(self) -> dict[str, Any]:
-        """Mode, sandbox, overrides, rules and grants in force, each with where it came from."""
-        from toolrest.agent.reports.policy import effective_policy
-
-        return effective_policy(self.config, self._session)
 
     async def call(
         self,
@@ -331,18 +261,8 @@ class Toolrest:
         The arguments are a mapping or JSON text; a freeform tool, and `apply_patch`, take raw text.
         """
         item = self.item(call_id or f"call-{os.urandom(6).hex()}", name, arguments)
-        async with self.turn() as turn:
+        async with self.turn().of_host() as turn:
             return await turn.start(item).output()
-
-    def item(
-        self, call_id: str, name: str, arguments: Mapping[str, Any] | str | None
-    ) -> FunctionCall | CustomToolCall:
-        """The call of a tool with these arguments, or with this raw text."""
-        if isinstance(arguments, str):
-            tool = self._gate.registry.get(name)
-            if tool is not None and takes_raw(tool, arguments):
-                return CustomToolCall(call_id, name, arguments)
-        return FunctionCall(call_id, name, arguments or {})
 
     async def answer(self, reply: Any) -> list[Any]:
         """Run every tool call in a model's reply and return what to send back, in its own wire.
@@ -403,14 +323,6 @@ class Toolrest:
             if running is not None:
                 return await running.output()
         raise RespondToModel(f"no running call has the id {call_id}")
-
-    @property
-    def hooks(self) -> Hooks:
-        """The user's hooks; a session's start and end run them through this."""
-        from toolrest.gate.hooks.hooks import Hooks
-
-        walks = self._gate.hooks
-        return walks.hooks if walks is not None else Hooks.none()
 
     async def undo(
         self, turn: int | None = None, *, force: bool = False, dry_run: bool = False

@@ -410,6 +410,20 @@ async def test_a_toolrest_without_tools_says_how_to_name_them(tmp_path: Path) ->
         assert (await rest.call("read_file", {"file_path": "a"})).text == "L1: x"
 
 
+async def test_a_model_reaches_only_what_is_offered(tmp_path: Path) -> None:
+    calls = [Call("exec_command", {"cmd": "touch made"}), Call("read_file", {"file_path": "a"})]
+    model = ScriptedModel([calls, "ok"])
+    await Agent(model, tools=["files"], workspace=tmp_path).run("go")
+    assert outputs(model)[0] == "unsupported call: exec_command (not offered here)"
+    assert "not offered" not in outputs(model)[1]
+    assert not (tmp_path / "made").exists()
+    reply = {"type": "function_call", "call_id": "1", "name": "update_plan", "arguments": "{}"}
+    async with Toolrest(tmp_path, tools=[weather]) as rest:
+        [answer] = await rest.answer([reply])
+        assert answer["output"] == "unsupported call: update_plan (not offered here)"
+        assert (await rest.call("update_plan", {"plan": []})).success
+
+
 async def test_the_home_is_private_and_gone_after_closing(tmp_path: Path) -> None:
     async with Toolrest(tmp_path, tools=[weather]) as rest:
         await rest.call("weather", {"city": "Oslo"})

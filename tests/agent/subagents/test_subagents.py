@@ -40,7 +40,7 @@ async def parent(workspace: Path, toolrest_home: Path) -> AsyncIterator[Make]:
         given = {key.replace("__", "."): value for key, value in settings.items()}
         given.setdefault("tool_security.audit_log_enabled", False)
         config = default_config(given, workspace=workspace)
-        rest = Toolrest(workspace, config=config, on_ask=on_ask, tools=tools)
+        rest = Toolrest(workspace, config=config, on_ask=on_ask, tools=["all", *tools])
         models = iter([ScriptedModel(script) for script in scripts])
         agents = delegate(rest, lambda _: next(models), environ={"PATH": "/usr/bin:/bin"})
         made.extend([agents, rest])

@@ -56,7 +56,7 @@ def tree(folder: Path) -> dict[str, tuple[int, str | bytes]]:
 async def test_deleted_files_come_back_and_a_persons_new_one_stays(work: Path) -> None:
     for name in ("a", "b", "c"):
         (work / name).write_text(name)
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, tools=["all"]) as rest:
         await rest.call("exec_command", {"cmd": "rm a b c"})
         assert not any(work.iterdir())
         (work / "mine").write_text("by hand")
@@ -70,7 +70,7 @@ async def test_deleted_files_come_back_and_a_persons_new_one_stays(work: Path) -
 async def test_a_patch_and_a_command_of_one_turn_go_back_together(work: Path) -> None:
     (work / "a.txt").write_text("one\n")
     before = tree(work)
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, tools=["all"]) as rest:
         async with rest.turn() as turn:
             patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch"
             calls = [
@@ -88,7 +88,7 @@ async def test_a_patch_and_a_command_of_one_turn_go_back_together(work: Path) ->
 
 async def test_a_reading_turn_saves_nothing(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("x")
-    async with Toolrest(work, home=toolrest_home) as rest:
+    async with Toolrest(work, tools=["all"], home=toolrest_home) as rest:
         await rest.call("read_file", {"file_path": str(work / "a")})
     assert not (toolrest_home / "checkpoints").exists()
 
@@ -96,7 +96,7 @@ async def test_a_reading_turn_saves_nothing(work: Path, toolrest_home: Path) -> 
 @pytest.mark.usefixtures("any_sandbox")
 async def test_a_command_that_only_looks_saves_nothing(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("x")
-    async with Toolrest(work, home=toolrest_home) as rest:
+    async with Toolrest(work, tools=["all"], home=toolrest_home) as rest:
         assert "x" in (await rest.call("exec_command", {"cmd": "cat a | head -n 1"})).text
         assert not (toolrest_home / "checkpoints").exists()
         async with rest.turn() as turn:
@@ -110,7 +110,7 @@ async def test_a_command_that_only_looks_saves_nothing(work: Path, toolrest_home
 @pytest.mark.usefixtures("any_sandbox")
 async def test_what_a_command_changed_is_in_the_audit(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("x")
-    async with Toolrest(work, home=toolrest_home) as rest:
+    async with Toolrest(work, tools=["all"], home=toolrest_home) as rest:
         await rest.call("exec_command", {"cmd": "echo y > a"})
     [log] = (toolrest_home / "audit").glob("*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -130,13 +130,15 @@ async def test_without_room_for_the_checkpoint_nothing_runs(
 ) -> None:
     (work / "a").write_text("x")
     (toolrest_home / "checkpoints").write_text("in the way")
-    async with Toolrest(work, home=toolrest_home) as rest:
+    async with Toolrest(work, tools=["all"], home=toolrest_home) as rest:
         output = await rest.call("exec_command", {"cmd": "rm a"})
         assert output.failure is not None
         assert "could not be saved" in output.text
         assert "checkpoints.enabled = false" in output.text
         assert (work / "a").exists()
-    async with Toolrest(work, settings={"checkpoints.enabled": False}, home=toolrest_home) as rest:
+    async with Toolrest(
+        work, tools=["all"], settings={"checkpoints.enabled": False}, home=toolrest_home
+    ) as rest:
         assert (await rest.call("exec_command", {"cmd": "rm a"})).success
         with pytest.raises(UndoError, match="enabled is false"):
             await rest.undo()
@@ -343,7 +345,7 @@ def test_contents_are_private(work: Path, saved: Checkpoints, toolrest_home: Pat
 @pytest.mark.needs("sandbox")
 async def test_no_tool_reaches_the_saved_contents(work: Path, toolrest_home: Path) -> None:
     (work / "a").write_text("needle-7311")
-    async with Toolrest(work, home=toolrest_home) as rest:
+    async with Toolrest(work, tools=["all"], home=toolrest_home) as rest:
         await rest.call("exec_command", {"cmd": "echo > b"})
         [pack] = (toolrest_home / "checkpoints").glob("*/packs/*")
         read = await rest.call("read_file", {"file_path": str(pack)})
@@ -446,7 +448,7 @@ async def test_cancelling_a_call_does_not_wait_for_a_slow_checkpoint(
         real(self)
 
     monkeypatch.setattr(Scan, "run", slow)
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, tools=["all"]) as rest:
         async with rest.turn() as turn:
             running = turn.start(FunctionCall("1", "exec_command", {"cmd": "echo > made"}))
             assert await asyncio.to_thread(started.wait, 60)

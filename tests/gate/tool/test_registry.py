@@ -126,7 +126,7 @@ async def test_overriding_shell_leaves_the_hosted_shells_calls_alone(tmp_path: A
     def mine(words: str) -> str:
         return words
 
-    rest = Toolrest(tmp_path, model="codex-mini-latest", tools=[mine], override=True)
+    rest = Toolrest(tmp_path, model="codex-mini-latest", tools=[mine, "all"], override=True)
     async with rest:
         assert (await rest.call("shell", {"words": "mine"})).text == "mine"
         async with rest.turn() as turn:

@@ -49,7 +49,7 @@ async def test_recorded_texts_and_trees(case: dict[str, Any], tmp_path: Path) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
     patch = recorded["patch"].replace("$ROOT", str(root))
-    async with Toolrest(workspace=root, model="gpt-5.5") as rest:
+    async with Toolrest(workspace=root, model="gpt-5.5", tools=["all"]) as rest:
         (answer,) = await rest.answer(
             {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": patch}
         )
@@ -105,6 +105,7 @@ async def test_recorded_decisions(row: dict[str, Any], tmp_path: Path) -> None:
         sandbox_mode=row["sandbox"],
         approval_policy=row["approval"],
         on_ask=decline,
+        tools=["all"],
     ) as rest:
         output = await rest.call("apply_patch", {"input": patch})
     expected = first_decision(row).replace("$CWD", str(work))
@@ -145,7 +146,7 @@ async def test_every_form_whatever_is_advertised(
     tmp_path: Path, model: str, arguments: Any
 ) -> None:
     (tmp_path / "f.txt").write_text("one\ntwo\n")
-    async with Toolrest(workspace=tmp_path, model=model) as rest:
+    async with Toolrest(workspace=tmp_path, model=model, tools=["all"]) as rest:
         if isinstance(arguments, str):
             item = {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch"}
             (answer,) = await rest.answer({**item, "input": arguments})
@@ -157,7 +158,7 @@ async def test_every_form_whatever_is_advertised(
 
 
 async def test_what_is_no_patch_names_all_forms(tmp_path: Path) -> None:
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         output = await rest.call("apply_patch", {"input": "please change the file"})
         empty = await rest.call("apply_patch", {})
     for text in (output.text, empty.text):
@@ -168,7 +169,7 @@ async def test_what_is_no_patch_names_all_forms(tmp_path: Path) -> None:
 
 async def test_an_edit_that_is_not_unique_is_refused_with_the_count(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x\nx\nx\n")
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         arguments = {"file_path": "f", "old_string": "x", "new_string": "$&"}
         refused = await rest.call("apply_patch", arguments)
         assert "3" in refused.text
@@ -186,7 +187,7 @@ async def test_events_and_the_turn_diff(tmp_path: Path) -> None:
         {"type": "function_call", "call_id": "2", "name": "apply_patch",
          "arguments": json.dumps({"file_path": "f.txt", "old_string": "one", "new_string": "1"})},
     ]  # fmt: skip
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         rest.subscribe(seen.append)
         await rest.answer(calls)
     begins = [event for event in seen if isinstance(event, PatchApplyBegin)]
@@ -208,7 +209,7 @@ async def test_patches_of_one_file_in_one_reply_build_on_each_other(tmp_path: Pa
         {"type": "custom_tool_call", "call_id": str(n), "name": "apply_patch", "input": patch(n)}
         for n in range(50)
     ]
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         await rest.answer(items)
     assert (tmp_path / "f").read_text() == "".join(f"line {n}\n" for n in range(50))
 
@@ -220,7 +221,7 @@ async def test_a_secret_in_a_file_does_not_leave_through_events(
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     (tmp_path / "f.txt").write_text(f"one\ntwo\n{secret}\n")
     seen: list[Event] = []
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         rest.subscribe(seen.append)
         output = await rest.call("apply_patch", {"input": CODEX})
     assert output.success
@@ -247,7 +248,7 @@ async def test_a_command_that_is_a_patch_goes_through_the_same_gate(
 ) -> None:
     (tmp_path / "sub").mkdir()
     seen: list[Event] = []
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         rest.subscribe(seen.append)
         output = await rest.call(tool, arguments)
     assert (tmp_path / folder / "new.txt").read_text() == "hi\n"
@@ -263,7 +264,7 @@ async def test_a_patch_in_a_command_obeys_the_path_policy(tmp_path: Path) -> Non
     for folder in (outside, work):
         folder.mkdir()
     command = f"cd {outside} && apply_patch <<'EOF'\n{PATCHED}\nEOF\n"
-    async with Toolrest(workspace=work, approval_policy="never") as rest:
+    async with Toolrest(workspace=work, approval_policy="never", tools=["all"]) as rest:
         output = await rest.call("exec_command", {"cmd": command})
     assert output.text == (
         "patch rejected: writing outside of the project; rejected by user approval settings"
@@ -272,7 +273,7 @@ async def test_a_patch_in_a_command_obeys_the_path_policy(tmp_path: Path) -> Non
 
 
 async def test_a_bare_patch_given_to_a_shell_is_refused(tmp_path: Path) -> None:
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         output = await rest.call("exec_command", {"cmd": PATCHED})
     assert output.text.startswith(
         "apply_patch verification failed: patch detected without explicit call to apply_patch."
@@ -281,6 +282,6 @@ async def test_a_bare_patch_given_to_a_shell_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("any_sandbox")
 async def test_words_about_patches_are_ordinary_commands(tmp_path: Path) -> None:
-    async with Toolrest(workspace=tmp_path) as rest:
+    async with Toolrest(workspace=tmp_path, tools=["all"]) as rest:
         output = await rest.call("exec_command", {"cmd": "echo apply_patch", "login": False})
     assert output.text.endswith("apply_patch\n")

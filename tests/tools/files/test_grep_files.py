@@ -132,7 +132,7 @@ def test_content_finds_the_lines_that_hold_the_text(lines: list[str], needle: st
         with tempfile.TemporaryDirectory() as folder:
             path = Path(os.path.realpath(folder), "f")
             path.write_bytes("\n".join(lines).encode())
-            async with Toolrest(path.parent) as rest:
+            async with Toolrest(path.parent, tools=["all"]) as rest:
                 arguments = {"pattern": re.escape(needle), "output_mode": "content"}
                 return (await rest.call("grep_files", arguments)).text
 
@@ -153,7 +153,7 @@ async def test_hidden_files_are_in_no_result(work: Path, mode: str) -> None:
     (work / "link").symlink_to(work / ".env")
     (work / "keylink").symlink_to(work / "keys")
     os.link(work / "keys/k.pem", work / "hard")
-    async with Toolrest(work, settings={"hidden_paths": ["keys/**"]}) as rest:
+    async with Toolrest(work, settings={"hidden_paths": ["keys/**"]}, tools=["all"]) as rest:
 
         async def grep(**arguments: Any) -> ToolOutput:
             return await rest.call("grep_files", {"output_mode": mode, **arguments})
@@ -190,7 +190,7 @@ async def test_no_swap_shows_what_is_hidden(work: Path, full: bool) -> None:
     swapper.start()
     seen = set()
     try:
-        async with Toolrest(work, settings={"hidden_paths": ["keys/**"]}) as rest:
+        async with Toolrest(work, settings={"hidden_paths": ["keys/**"]}, tools=["all"]) as rest:
             for number in range(2000 if full else 200):
                 arguments = {"pattern": "needle", "output_mode": "content", "number": number}
                 text = (await rest.call("grep_files", arguments)).text
@@ -204,7 +204,9 @@ async def test_no_swap_shows_what_is_hidden(work: Path, full: bool) -> None:
 
 async def test_read_roots_narrow_the_results(work: Path) -> None:
     lay(work, {"in/a": "needle", "out/b": "needle"})
-    async with Toolrest(work / "in", settings={"read_roots": [str(work / "in")]}) as rest:
+    async with Toolrest(
+        work / "in", settings={"read_roots": [str(work / "in")]}, tools=["all"]
+    ) as rest:
         assert (await rest.call("grep_files", {"pattern": "needle"})).text == f"{work}/in/a"
         outside = await rest.call("grep_files", {"pattern": "needle", "path": str(work)})
         assert outside.failure is not None
@@ -214,7 +216,7 @@ async def test_read_roots_narrow_the_results(work: Path) -> None:
 async def test_files_over_the_size_limit_are_not_searched(work: Path) -> None:
     lay(work, {"small": "needle", "large": "needle" * 100})
     limits = {"tool_security.max_file_access_size": 100}
-    async with Toolrest(work, settings=limits) as rest:
+    async with Toolrest(work, settings=limits, tools=["all"]) as rest:
         assert (await rest.call("grep_files", {"pattern": "needle"})).text == f"{work}/small"
 
 
@@ -233,7 +235,7 @@ import asyncio, sys
 from toolrest import Toolrest
 
 async def main():
-    async with Toolrest(sys.argv[1]) as rest:
+    async with Toolrest(sys.argv[1], tools=["all"]) as rest:
         print((await rest.call("grep_files", {"pattern": "needle"})).text)
 
 asyncio.run(main())
@@ -344,7 +346,7 @@ async def test_a_planted_ripgrep_and_its_settings_are_not_used(
     monkeypatch.setenv("PATH", f"{work / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(work / "rc"))
     assert find_rg([str(work)]) != planted
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, tools=["all"]) as rest:
         assert (await rest.call("grep_files", {"pattern": "needle"})).text == f"{work}/a"
     assert not (tmp_path / "ran").exists()
 

@@ -76,7 +76,7 @@ async def test_a_file_swapped_while_asking_is_not_written_through(
 ) -> None:
     workspace, _ = folders
     ask = swapping(workspace, workspace / "other", file=True)
-    async with Toolrest(workspace, approval_policy="untrusted", on_ask=ask) as rest:
+    async with Toolrest(workspace, approval_policy="untrusted", on_ask=ask, tools=["all"]) as rest:
         output = await rest.call(*WRITES[0])
     assert output.failed
     assert (workspace / "other" / "a.txt").read_text() == "x\n"
@@ -90,7 +90,7 @@ async def test_a_yes_to_one_file_outside_is_none_to_another(
     new = tmp_path / "shown.txt"
     patch = f"*** Begin Patch\n{UPDATE}*** Add File: {new}\n+hello\n*** End Patch"
     ask = swapping(workspace, elsewhere, file=file)
-    async with Toolrest(workspace, on_ask=ask) as rest:
+    async with Toolrest(workspace, on_ask=ask, tools=["all"]) as rest:
         output = await rest.call("apply_patch", {"input": patch})
     assert output.failed
     assert (elsewhere / "a.txt").read_text() == "x\n"
@@ -109,7 +109,7 @@ async def test_a_call_before_it_in_the_same_turn_cannot_redirect_it(
         return "approved"
 
     patch = f"*** Begin Patch\n{UPDATE}*** Add File: {tmp_path}/n.txt\n+hello\n*** End Patch"
-    async with Toolrest(workspace, on_ask=ask) as rest, rest.turn() as turn:
+    async with Toolrest(workspace, on_ask=ask, tools=["all"]) as rest, rest.turn() as turn:
         swap = {"cmd": f"mv d moved && ln -s {elsewhere} d"}
         first = turn.start(FunctionCall("1", "exec_command", swap))
         second = turn.start(FunctionCall("2", "apply_patch", {"input": patch}))
@@ -128,7 +128,9 @@ async def test_links_that_stay_what_they_were_are_written_and_removed(
     workspace, _ = folders
     os.symlink("other", workspace / "link")
     os.symlink("d/a.txt", workspace / "name")
-    async with Toolrest(workspace, approval_policy="untrusted", on_ask="allow") as rest:
+    async with Toolrest(
+        workspace, approval_policy="untrusted", on_ask="allow", tools=["all"]
+    ) as rest:
         deep = await rest.call("write_file", {"path": "link/new/deep/b.txt", "content": "b"})
         gone = "*** Begin Patch\n*** Delete File: name\n*** End Patch"
         removed = await rest.call("apply_patch", {"input": gone})

@@ -212,7 +212,7 @@ async def test_hidden_pictures_are_not_shown(work: Path) -> None:
     (work / "secret").mkdir()
     (work / "secret/p.png").write_bytes(picture("PNG"))
     (work / "link.png").symlink_to(work / "secret/p.png")
-    async with Toolrest(work, settings={"hidden_paths": ["secret/**"]}) as rest:
+    async with Toolrest(work, settings={"hidden_paths": ["secret/**"]}, tools=["all"]) as rest:
         for path in ("secret/p.png", "link.png", "a/../secret/p.png", "../../../../etc/shadow"):
             output = await rest.call("view_image", {"path": path})
             assert output.failure is not None
@@ -221,7 +221,9 @@ async def test_hidden_pictures_are_not_shown(work: Path) -> None:
 
 async def test_the_size_limit_counts(work: Path) -> None:
     (work / "p.png").write_bytes(picture("PNG", (500, 500), compress_level=0))
-    async with Toolrest(work, settings={"tool_security.max_file_access_size": 1000}) as rest:
+    async with Toolrest(
+        work, settings={"tool_security.max_file_access_size": 1000}, tools=["all"]
+    ) as rest:
         for name, argument in (("view_image", "path"), ("read_file", "file_path")):
             output = await rest.call(name, {argument: "p.png"})
             assert "tool_security.max_file_access_size is 1,000" in output.text
@@ -236,7 +238,9 @@ async def test_without_pillow(work: Path, call: Call, monkeypatch: pytest.Monkey
 
 async def test_switched_off(work: Path) -> None:
     (work / "p.png").write_bytes(picture("PNG"))
-    async with Toolrest(work, settings={"tools.include_view_image_tool": False}) as rest:
+    async with Toolrest(
+        work, settings={"tools.include_view_image_tool": False}, tools=["all"]
+    ) as rest:
         assert (await rest.call("view_image", {"path": "p.png"})).failure is not None
         output = await rest.call("read_file", {"file_path": "p.png"})
         assert "is not text but a PNG image" in output.text
@@ -245,7 +249,7 @@ async def test_switched_off(work: Path) -> None:
 async def test_the_event(work: Path) -> None:
     (work / "p.png").write_bytes(picture("PNG"))
     seen: list[Event] = []
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, tools=["all"]) as rest:
         rest.subscribe(seen.append)
         await rest.call("view_image", {"path": "p.png"})
     (event,) = [event for event in seen if isinstance(event, ViewImageToolCall)]
@@ -257,7 +261,7 @@ async def test_every_wire(work: Path) -> None:
     (work / "p.png").write_bytes(data)
     url = "data:image/png;base64," + base64.b64encode(data).decode()
     arguments = '{"path": "p.png"}'
-    async with Toolrest(work) as rest:
+    async with Toolrest(work, tools=["all"]) as rest:
         (item,) = await rest.answer(
             {"type": "function_call", "call_id": "c", "name": "view_image", "arguments": arguments}
         )

@@ -149,7 +149,9 @@ async def test_a_patch_is_asked_about_again_when_its_file_changed_meanwhile(
     for name, arguments in (("edit_file", edit), ("apply_patch", {"input": patch})):
         asked.clear()
         file.write_text("one\ntwo\n")
-        async with Toolrest(workspace, approval_policy="untrusted", on_ask=asked) as rest:
+        async with Toolrest(
+            workspace, approval_policy="untrusted", on_ask=asked, tools=["all"]
+        ) as rest:
             output = await rest.call(name, arguments)
         assert output.failed, name
         assert len(asked) == 2, name
@@ -169,7 +171,9 @@ async def test_a_program_is_asked_about_again_when_it_changed_meanwhile(
         return "approved"
 
     asked = Asked(swap_and_approve)
-    async with Toolrest(workspace, approval_policy="untrusted", on_ask=asked) as rest:
+    async with Toolrest(
+        workspace, approval_policy="untrusted", on_ask=asked, tools=["all"]
+    ) as rest:
         output = await rest.call("shell", {"command": ["./tool"]})
         again = await rest.call("shell", {"command": ["./tool"]})
     assert [bool("changed since" in request.reason) for request in asked] == [False, True, False]
@@ -192,7 +196,9 @@ async def test_no_grant_and_no_rule_lets_a_writable_program_out_unasked(
 async def test_abort_stops_the_queued_calls_of_the_same_reply(workspace: Path) -> None:
     """A call that waited for its turn ran although its sibling's question was answered by abort."""
     asked = Asked(lambda request: "abort" if "first" in request.arguments else "approved")
-    async with Toolrest(workspace, approval_policy="untrusted", on_ask=asked) as rest:
+    async with Toolrest(
+        workspace, approval_policy="untrusted", on_ask=asked, tools=["all"]
+    ) as rest:
 
         def touch(name: str) -> dict[str, list[str]]:
             return {"command": ["touch", name]}
@@ -247,7 +253,7 @@ def test_what_is_executed_is_what_the_record_says(
 
 async def _run_and_compare(workspace: Path, env: dict[str, str], spelled: str) -> None:
     options: dict[str, Any] = {"sandbox_mode": "danger-full-access", "approval_policy": "never"}
-    async with Toolrest(workspace, env=env, **options) as rest:
+    async with Toolrest(workspace, tools=["all"], env=env, **options) as rest:
         await rest.call("shell", {"command": ["/bin/true"]})
         runner = rest._gate.services.runner
         assert runner is not None

@@ -72,7 +72,7 @@ async def test_each_service_is_asked_in_its_own_way(tmp_path: Path, service: Ser
         given = settings(service, backend)
         if backend == "tavily":
             given["search.key_env"] = "MY_KEY"
-        async with Toolrest(tmp_path, settings=given, env=env) as rest:
+        async with Toolrest(tmp_path, settings=given, env=env, tools=["all"]) as rest:
             output = await rest.call("web_search", {"query": "a b&c"})
         assert output.success, output.text
         rows = output.structured["results"]
@@ -117,7 +117,7 @@ async def test_results_are_filtered_cut_and_cleaned(tmp_path: Path, service: Ser
             "search.max_results": 4,
         },
     )
-    async with Toolrest(tmp_path, settings=given) as rest:
+    async with Toolrest(tmp_path, settings=given, tools=["all"]) as rest:
         output = await rest.call("web_search", {"query": "q"})
     rows = output.structured["results"]
     assert [row["url"].rpartition("/")[2] for row in rows] == ["1", "2", "7", "8"]
@@ -157,7 +157,7 @@ async def test_odd_answers(
     tmp_path: Path, service: Service, status: int, reply: Any, words: str
 ) -> None:
     service.status, service.reply = status, reply
-    async with Toolrest(tmp_path, settings=settings(service, "searxng")) as rest:
+    async with Toolrest(tmp_path, settings=settings(service, "searxng"), tools=["all"]) as rest:
         assert words in (await rest.call("web_search", {"query": "q"})).text
 
 
@@ -170,7 +170,9 @@ async def test_a_function_of_the_users_own(tmp_path: Path) -> None:
 
     functions: list[Callable[[str, int], Any]] = [sync, asynchronous]
     for function in functions:
-        async with Toolrest(tmp_path, settings=ON, on_ask=lambda request: True) as rest:
+        async with Toolrest(
+            tmp_path, settings=ON, on_ask=lambda request: True, tools=["all"]
+        ) as rest:
             rest.use_search(function)
             output = await rest.call("web_search", {"query": "mine"})
         assert output.structured["results"][0]["title"] == "mine"
@@ -179,15 +181,17 @@ async def test_a_function_of_the_users_own(tmp_path: Path) -> None:
 async def test_the_list_of_hosts_binds_the_service(tmp_path: Path, service: Service) -> None:
     given = settings(service, "searxng")
     given["tool_security.allowed_network_domains"] = ["docs.example"]
-    async with Toolrest(tmp_path, settings=given) as rest:
+    async with Toolrest(tmp_path, settings=given, tools=["all"]) as rest:
         output = await rest.call("web_search", {"query": "q"})
     assert "not in tool_security.allowed_network_domains" in output.text
     given["tool_security.allowed_network_domains"] = []
-    async with Toolrest(tmp_path, settings=given) as rest:
+    async with Toolrest(tmp_path, settings=given, tools=["all"]) as rest:
         assert "network is off" in (await rest.call("web_search", {"query": "q"})).text
     assert service.asked == []
     # The service's address is the user's own choice: a yes is enough, private or not.
-    async with Toolrest(tmp_path, settings=given, on_ask=lambda request: True) as rest:
+    async with Toolrest(
+        tmp_path, settings=given, on_ask=lambda request: True, tools=["all"]
+    ) as rest:
         assert (await rest.call("web_search", {"query": "q"})).success
 
 
@@ -222,7 +226,7 @@ async def test_hosted_on_responses_and_a_function_elsewhere(tmp_path: Path) -> N
 async def test_an_open_web_search_call_is_answered(tmp_path: Path, service: Service) -> None:
     asked = {"type": "web_search_call", "call_id": "w1", "query": "q", "status": "in_progress"}
     done = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {}}
-    async with Toolrest(tmp_path, settings=settings(service, "searxng")) as rest:
+    async with Toolrest(tmp_path, settings=settings(service, "searxng"), tools=["all"]) as rest:
         [answer] = await rest.answer([asked, done])
     assert answer == {
         "type": "web_search_call_output",
@@ -235,7 +239,9 @@ async def test_its_key_reaches_no_child_and_no_text(tmp_path: Path, service: Ser
     service.reply = {"web": {"results": [{"title": "brave-key-123", "url": "https://a.example"}]}}
     env = {"BRAVE_API_KEY": "brave-key-123", "PATH": "/usr/bin:/bin"}
     seen: list[str] = []
-    async with Toolrest(tmp_path, settings=settings(service, "brave"), env=env) as rest:
+    async with Toolrest(
+        tmp_path, settings=settings(service, "brave"), env=env, tools=["all"]
+    ) as rest:
         rest.subscribe(lambda event: seen.append(json.dumps(event.to_json(), default=str)))
         found = await rest.call("web_search", {"query": "q"})
         shown = await rest.call("exec_command", {"cmd": "env"})

@@ -92,7 +92,7 @@ async def fetch(
     work: Path, url: str, listed: Sequence[str] = ("127.0.0.1",), **more: Any
 ) -> ToolOutput:
     settings = {"tool_security.allowed_network_domains": list(listed)} | more.pop("settings", {})
-    async with Toolrest(work, settings=settings) as rest:
+    async with Toolrest(work, settings=settings, tools=["all"]) as rest:
         return await rest.call("webfetch", {"url": url, **more})
 
 
@@ -126,7 +126,7 @@ async def test_long_pages_are_read_in_parts(tmp_path: Path, site: Site) -> None:
     body = "".join(f"{number:05}\n" for number in range(2000))
     site.pages["/"] = (200, TEXT, body.encode())
     settings = {"tool_security.allowed_network_domains": ["127.0.0.1"]}
-    async with Toolrest(tmp_path, settings=settings) as rest:
+    async with Toolrest(tmp_path, settings=settings, tools=["all"]) as rest:
         parts, start = [], 0
         for name in ("max_length", "max_chars", "max_length"):
             output = await rest.call(
@@ -497,7 +497,7 @@ async def test_a_host_that_is_not_listed_is_not_even_asked_about(tmp_path: Path)
         raise AssertionError("asked")
 
     settings = {"tool_security.allowed_network_domains": ["docs.example"]}
-    async with Toolrest(tmp_path, settings=settings, on_ask=never) as rest:
+    async with Toolrest(tmp_path, settings=settings, on_ask=never, tools=["all"]) as rest:
         output = await rest.call("webfetch", {"url": "https://evil-docs.example/"})
     assert "not in tool_security.allowed_network_domains" in output.text
 
@@ -510,7 +510,7 @@ async def test_robots_are_honoured_and_asked_for_once(tmp_path: Path, site: Site
     site.pages["/robots.txt"] = (200, TEXT, rules)
     site.pages["/open"] = site.pages["/private"] = (200, TEXT, b"text")
     settings = {"tool_security.allowed_network_domains": ["127.0.0.1"]}
-    async with Toolrest(tmp_path, settings=settings) as rest:
+    async with Toolrest(tmp_path, settings=settings, tools=["all"]) as rest:
         assert (await rest.call("webfetch", {"url": f"{site.url}/open"})).success
         refused = await rest.call("webfetch", {"url": f"{site.url}/private"})
     assert "robots.txt does not let programs read /private" in refused.text
@@ -551,7 +551,7 @@ async def test_all_three_wires(tmp_path: Path, site: Site) -> None:
         },
     ]
     settings = {"tool_security.allowed_network_domains": ["127.0.0.1"]}
-    async with Toolrest(tmp_path, settings=settings) as rest:
+    async with Toolrest(tmp_path, settings=settings, tools=["all"]) as rest:
         for reply in replies:
             assert "on every wire" in json.dumps(await rest.answer(reply))
 

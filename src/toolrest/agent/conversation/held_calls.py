@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.history import output_item
 from toolrest.events import ApprovalDeferred, Event
 from toolrest.items import Answered, JSONObject, ToolOutput
@@ -43,6 +44,13 @@ class HeldCalls:
         if not self._ids:
             return []
         return [p for p in self._session.rest.pending if p.call_id in self._ids]
+
+    def result(self) -> TurnResult:
+        """The result of a turn that still waits."""
+        total, own = self._session.accounting.total, self._session.thread_id
+        return TurnResult(
+            "pending", "pending", None, None, total, pending=self.pending, session_id=own
+        )
 
     def keeps(self, call: JSONObject, output: ToolOutput) -> bool:
         """Whether a call gets no output yet."""

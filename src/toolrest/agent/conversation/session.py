@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.held_calls import HeldCalls
     from toolrest.agent.rest import Toolrest
     from toolrest.agent.subagents.subagents import SubAgents
-    from toolrest.gate.approval.pending import PendingApproval
     from toolrest.gate.output.redact import Redactor
 
 Prompt: TypeAlias = "str | Sequence[JSONObject]"
@@ -250,11 +249,6 @@ class AgentSession:
             end.status, end.reason, text, error, self.accounting.turn, refused, budget.turns,
             budget.tool_calls,
         )  # fmt: skip
-
-    def pending_result(self, pending: list[PendingApproval]) -> TurnResult:
-        """The result of a turn that still waits for these approvals."""
-        total, own = self.accounting.total, self.thread_id
-        return TurnResult("pending", "pending", None, None, total, pending=pending, session_id=own)
 
     # For the loop
 

@@ -121,7 +121,7 @@ class Conversation(Generic[Out]):
             raise ToolrestError('this session keeps no pending approvals: use on_ask="defer"')
         await held.resume(pending, answer, note)
         if held:
-            return self.session.pending_result(held.pending)
+            return held.result()
         return await self.run([])
 
     def stream(self, prompt: Prompt) -> TurnEvents[Out]:

@@ -78,5 +78,5 @@ async def resume(
         why = f": {review.note}" if review.note else ""
         return ToolOutput.error(f"rejected by user{why}", "approval_denied")
     approvals.admit(pending.call_id, pending.pin, review)
-    async with rest.turn() as turn:
+    async with rest.turn().of_host() as turn:
         return await turn.start(pending.item).output()

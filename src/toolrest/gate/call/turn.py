@@ -115,6 +115,13 @@ class CallTurn:
         self._commit = commit
         self._prepared: asyncio.Future[None] | None = None
         self._aborted = False
+        self.reaches_all = False
+        """Whether calls also reach tools that are not offered: the host program makes them."""
+
+    def of_host(self) -> Self:
+        """The turn, for calls that the host program makes by name and not a model."""
+        self.reaches_all = True
+        return self
 
     async def __aenter__(self) -> Self:
         self._gate.services.bus.bind()

@@ -147,6 +147,11 @@ def _unknown(
     return RespondToModel(f"{phrase}: {name}{hint}", kind="tool_not_found")
 
 
+def not_offered(name: str) -> RespondToModel:
+    """The answer to a model's call of a tool that the host program did not name."""
+    return RespondToModel(f"unsupported call: {name} (not offered here)", kind="tool_not_found")
+
+
 class ResolvedCall(Struct):
     """A call with its tool, typed arguments and effects, ready to be decided."""
 

@@ -26,6 +26,7 @@ from toolrest.gate.call.understand import (
     Route,
     canonical_effects,
     fingerprint_of,
+    not_offered,
     refuse_repaired,
     route,
     with_repair_note,
@@ -185,6 +186,8 @@ class Walk(Struct):
         try:
             self._count()
             found = route(self.item, gate.registry)
+            if not (self.turn.reaches_all or gate.registry.offers(found.tool)):
+                raise not_offered(self.item.name)
             decoded = self._decode(found)
             unknown = decoded.unknown
         except RecursionError:
