@@ -66,13 +66,14 @@ def test_what_can_be_approved_was_shown_whole(command: str, room: int, width: in
     asked = Asked(request(command), None)  # type: ignore[arg-type]
     state.questions._waiting.append(asked)
     lines = ["".join(text for _, text in line) for line in state.lines(room, width)]
+    assert {key for key in "ys" if any(f"[{key}]" in line for line in lines)} == asked.shown
     if asked.seen_whole:
-        assert any("[y]" in line for line in lines)
+        assert "y" in asked.shown
         shown = "".join(line.removeprefix("  | ") for line in lines if line.startswith("  | "))
         expected = "".join(line.removeprefix("  | ") for line in asked.lines if line[:4] == "  | ")
         assert shown == expected
     else:
-        assert not any("[y]" in line for line in lines)
+        assert not asked.shown
 
 
 # Questions
@@ -99,7 +100,7 @@ async def waiting(questions: Questions, **more: Any) -> asyncio.Task[Review]:
     await asyncio.sleep(0)
     asked = questions.approval
     assert asked is not None
-    asked.seen_whole = True
+    asked.see_all()
     return task
 
 
@@ -167,7 +168,7 @@ async def test_the_next_question_is_inert_as_well(clock: Clock) -> None:
     asked = questions.approval
     assert asked is not None
     assert asked.request.command[2] == "other"
-    asked.seen_whole = True
+    asked.see_all()
     assert not questions.key("y"), "a second y in a row is not for the next question"
     second.cancel()
 

@@ -243,7 +243,7 @@ class ChatApp:
     def _show_approval(self) -> None:
         asked = self.questions.approval
         if asked is not None:
-            asked.seen_whole = True
+            asked.see_all()
             self.questions.key_pressed()
             choices = [f"  [{key}] {sentence}" for key, sentence in offered(asked.request)]
             self._page("all of the request", "\n".join([*asked.lines, *choices]))

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable
 from time import monotonic
 
-from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
 from prompt_toolkit.filters import Condition
@@ -27,7 +26,7 @@ from toolrest.chat.composer import ChatCompleter, Pastes, PrivateHistory
 from toolrest.chat.live import LiveState, clip
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Posed, Questions
-from toolrest.chat.quiet_output import quiet_output
+from toolrest.chat.quiet_output import InlineApplication, quiet_output
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
@@ -77,7 +76,7 @@ class ChatScreen:
             complete_while_typing=True,
             enable_history_search=False,
         )
-        self.app: Application[None] = Application(
+        self.app = InlineApplication(
             Layout(self._container(), focused_element=self.buffer),
             key_bindings=bindings,
             full_screen=False,
