@@ -176,6 +176,19 @@ def test_messages_are_remembered_across_sessions(chat: Any, desk: Any) -> None:
     other.shows("› what I said yesterday")
 
 
+def test_earlier_messages_are_searched(chat: Any) -> None:
+    screen = chat(["one", "two", "three"])
+    for text in ("the first message", "another thing"):
+        says(screen, text)
+        screen.sees(f"> {text}")
+    screen.types("\x12first")
+    screen.shows("earlier messages: first", "› the first message")
+    screen.types(ENTER)
+    screen.lacks("earlier messages")
+    screen.types("\x05 again" + ENTER)
+    screen.sees("> the first message again")
+
+
 def test_wide_characters_have_the_cursor_where_it_belongs(chat: Any) -> None:
     """The terminal's own cursor is where an input method draws (claude-code#25186)."""
     screen = chat(["ok"])

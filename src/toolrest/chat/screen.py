@@ -8,7 +8,7 @@ from time import monotonic
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindingsBase
 from prompt_toolkit.layout import (
@@ -18,6 +18,7 @@ from prompt_toolkit.layout import (
     FormattedTextControl,
     HSplit,
     Layout,
+    SearchBufferControl,
     Window,
 )
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
@@ -94,9 +95,12 @@ class ChatScreen:
 
     def _container(self) -> HSplit:
         secret = Condition(self._is_secret)
+        search = SearchBufferControl()
         composer = Window(
             BufferControl(
                 self.buffer,
+                search_buffer_control=search,
+                preview_search=True,
                 input_processors=[ConditionalProcessor(PasswordProcessor(), secret)],
             ),
             wrap_lines=True,
@@ -110,6 +114,14 @@ class ChatScreen:
                     FormattedTextControl(self._live_text), dont_extend_height=True, wrap_lines=False
                 ),
                 composer,
+                ConditionalContainer(
+                    Window(
+                        search,
+                        height=1,
+                        get_line_prefix=lambda number, wraps: "  earlier messages: ",
+                    ),
+                    is_searching,
+                ),
                 ConditionalContainer(
                     Window(FormattedTextControl(self._menu_text), dont_extend_height=True),
                     Condition(lambda: bool(self._menu())),
