@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import termios
@@ -262,6 +263,8 @@ def test_a_session_is_resumed(chat: Any) -> None:
     screen.sees("the first answer", "tokens in")
     screen.types(CTRL_D)
     assert screen.ends() == 0
+    assert re.search(r"this session goes on with: toolrest resume [0-9a-f]{8}", screen.now)
+    assert "/help" not in screen.now, "the live part is gone"
     other = chat.again("resume", "--last")
     other.sees("goes on; the end of it:", "> remember me", "the first answer")
     says(other, "and now?")

@@ -82,6 +82,7 @@ class ChatScreen:
             key_bindings=bindings,
             full_screen=False,
             mouse_support=False,
+            erase_when_done=True,
             output=self.output,
             min_redraw_interval=_REDRAW,
             terminal_size_polling_interval=None,
