@@ -181,6 +181,10 @@ class ChatScreen:
         return found
 
     def _footer_text(self) -> StyleAndTextTuples:
+        asked = self.questions.approval
+        if asked is not None and asked.writes is None and self.buffer.text:
+            text = " keys go to your line: Ctrl-C clears it, Enter sends it; then you can answer"
+            return [(_PTK["yellow"], clip(text, self.size[1] - 1))]
         return [(_PTK["dim"], clip(self.live.hint or self.footer, self.size[1] - 1))]
 
     def _is_secret(self) -> bool:
