@@ -445,3 +445,17 @@ def test_prompts_of_ones_own_are_commands(chat: Any, desk: Any) -> None:
     screen.sees("Is a directory")
     says(screen, "/review main.py")
     screen.sees("> Review main.py with care.", "reviewed")
+
+
+def test_without_its_extra_the_plain_chat_opens(chat: Any, desk: Any) -> None:
+    chat(["one answer"])
+    bare = (
+        "import sys; sys.modules['prompt_toolkit'] = None; sys.argv = ['toolrest']\n"
+        "from toolrest.cli.entry import main; main()\n"
+    )
+    with Screen([sys.executable, "-c", bare], cwd=desk.workspace) as screen:
+        screen.sees("this is the plain chat", "you:")
+        screen.types("hello\n")
+        screen.sees("one answer")
+        screen.types("/quit\n")
+        assert screen.ends() == 0
