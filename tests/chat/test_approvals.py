@@ -108,7 +108,7 @@ def test_words_never_approve(chat: Any, desk: Any) -> None:
     for key in "yes do":
         screen.types(key)
         screen.read(ALONE / 5)
-    screen.shows("› yes do")
+    screen.shows("› yes do", "keys go to your line: Ctrl-C clears it")
     quiet(screen)
     assert not ran(desk)
     screen.types("\x03")

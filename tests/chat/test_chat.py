@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import termios
@@ -176,6 +177,19 @@ def test_messages_are_remembered_across_sessions(chat: Any, desk: Any) -> None:
     other.shows("› what I said yesterday")
 
 
+def test_earlier_messages_are_searched(chat: Any) -> None:
+    screen = chat(["one", "two", "three"])
+    for text in ("the first message", "another thing"):
+        says(screen, text)
+        screen.sees(f"> {text}")
+    screen.types("\x12first")
+    screen.shows("earlier messages: first", "› the first message")
+    screen.types(ENTER)
+    screen.lacks("earlier messages")
+    screen.types("\x05 again" + ENTER)
+    screen.sees("> the first message again")
+
+
 def test_wide_characters_have_the_cursor_where_it_belongs(chat: Any) -> None:
     """The terminal's own cursor is where an input method draws (claude-code#25186)."""
     screen = chat(["ok"])
@@ -249,6 +263,8 @@ def test_a_session_is_resumed(chat: Any) -> None:
     screen.sees("the first answer", "tokens in")
     screen.types(CTRL_D)
     assert screen.ends() == 0
+    assert re.search(r"this session goes on with: toolrest resume [0-9a-f]{8}", screen.now)
+    assert "/help" not in screen.now, "the live part is gone"
     other = chat.again("resume", "--last")
     other.sees("goes on; the end of it:", "> remember me", "the first answer")
     says(other, "and now?")
@@ -429,3 +445,17 @@ def test_prompts_of_ones_own_are_commands(chat: Any, desk: Any) -> None:
     screen.sees("Is a directory")
     says(screen, "/review main.py")
     screen.sees("> Review main.py with care.", "reviewed")
+
+
+def test_without_its_extra_the_plain_chat_opens(chat: Any, desk: Any) -> None:
+    chat(["one answer"])
+    bare = (
+        "import sys; sys.modules['prompt_toolkit'] = None; sys.argv = ['toolrest']\n"
+        "from toolrest.cli.entry import main; main()\n"
+    )
+    with Screen([sys.executable, "-c", bare], cwd=desk.workspace) as screen:
+        screen.sees("this is the plain chat", "you:")
+        screen.types("hello\n")
+        screen.sees("one answer")
+        screen.types("/quit\n")
+        assert screen.ends() == 0

@@ -12,16 +12,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest import ApprovalRequest, Risk
+from toolrest import AgentSession, ApprovalRequest, Risk, Toolrest
+from toolrest.agent.conversation.result import TurnResult
 from toolrest.chat import questions as module
 from toolrest.chat.composer import Pastes, PrivateHistory
+from toolrest.chat.conversation import Conversation
 from toolrest.chat.files import FileNames
 from toolrest.chat.live import LiveState
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Asked, Questions
+from toolrest.events import Event, TurnEnded
 from toolrest.gate.approval.request import Choice, Review
 from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
-from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, PlanStep, ReasoningCell
+from toolrest.testing import ScriptedModel
+from toolrest.timeline.cells import (
+    CallCell,
+    Cell,
+    MessageCell,
+    PlanCell,
+    PlanStep,
+    ReasoningCell,
+    UserCell,
+)
 from toolrest.timeline.text import text_width
 
 
@@ -66,13 +78,14 @@ def test_what_can_be_approved_was_shown_whole(command: str, room: int, width: in
     asked = Asked(request(command), None)  # type: ignore[arg-type]
     state.questions._waiting.append(asked)
     lines = ["".join(text for _, text in line) for line in state.lines(room, width)]
+    assert {key for key in "ys" if any(f"[{key}]" in line for line in lines)} == asked.shown
     if asked.seen_whole:
-        assert any("[y]" in line for line in lines)
+        assert "y" in asked.shown
         shown = "".join(line.removeprefix("  | ") for line in lines if line.startswith("  | "))
         expected = "".join(line.removeprefix("  | ") for line in asked.lines if line[:4] == "  | ")
         assert shown == expected
     else:
-        assert not any("[y]" in line for line in lines)
+        assert not asked.shown
 
 
 # Questions
@@ -99,7 +112,7 @@ async def waiting(questions: Questions, **more: Any) -> asyncio.Task[Review]:
     await asyncio.sleep(0)
     asked = questions.approval
     assert asked is not None
-    asked.seen_whole = True
+    asked.see_all()
     return task
 
 
@@ -167,7 +180,7 @@ async def test_the_next_question_is_inert_as_well(clock: Clock) -> None:
     asked = questions.approval
     assert asked is not None
     assert asked.request.command[2] == "other"
-    asked.seen_whole = True
+    asked.see_all()
     assert not questions.key("y"), "a second y in a row is not for the next question"
     second.cancel()
 
@@ -283,3 +296,50 @@ def test_file_names_match_fuzzily_the_best_first(tmp_path: Path) -> None:
     assert names.matching("SRC/WIN")[0] == "src/window.py"
     assert names.matching("(") == []
     assert "link" in names.matching("", most=10)
+
+
+# Turns
+
+
+class Recorder:
+    """A view that notes when a turn ends."""
+
+    def __init__(self) -> None:
+        self.ends = asyncio.Event()
+        self.said: list[str] = []
+
+    def changed(self, cell: Cell) -> None:
+        if isinstance(cell, UserCell):
+            self.said.append(cell.text)
+
+    def turn_began(self) -> None:
+        self.ends.clear()
+
+    def turn_ended(self, result: TurnResult | None) -> None:
+        self.ends.set()
+
+    def opened(self) -> None:
+        pass
+
+
+async def test_a_message_that_comes_at_the_very_end_of_a_turn_is_not_lost(tmp_path: Path) -> None:
+    """Failed before: it waited for the next message, though the person saw it sent."""
+    view = Recorder()
+    model = ScriptedModel(["one", "two", "three"])
+    rest = Toolrest(tmp_path, tools=["files"])
+    conversation = Conversation(lambda path, changed: AgentSession(rest, model), view)
+    conversation.start()
+    session = conversation.session
+
+    def late(event: Event) -> None:
+        if isinstance(event, TurnEnded) and "late" not in view.said:
+            assert session.running
+            conversation.say("late")
+
+    session.rest.subscribe(late)
+    conversation.say("early")
+    async with asyncio.timeout(20):
+        while view.said != ["early", "late"] or conversation.busy:
+            await asyncio.sleep(0.01)
+    assert len(model.requests) == 2
+    await conversation.close()

@@ -96,6 +96,33 @@ def test_resizes_leave_no_rubbish(tmux: Any) -> None:
     assert sum(row.startswith("›") for row in rows) == 1
 
 
+@pytest.mark.needs("sandbox")
+def test_a_question_is_resized_cleanly(tmux: Any) -> None:
+    """Rows that the terminal wraps anew are found and drawn over."""
+    arguments = {
+        "cmd": "echo " + "long " * 16 + "> ../outside",
+        "login": False,
+        "sandbox_permissions": "require_escalated",
+        "justification": "May I do this? " * 5,
+    }
+    window = tmux([LINES, Call("exec_command", arguments)])
+    window.sees("toolrest · gpt-5.5")
+    window.types("hello", "Enter")
+    window.sees("tokens in")
+    window.types("go", "Enter")
+    window.shows("[y] once")
+    for size in ((70, 24), (45, 24), (100, 24), (60, 24), (100, 24)):
+        window.resizes(*size)
+        window.types("xx")
+        window.shows("› xx")
+        window.types("BSpace", "BSpace")
+        window.until(lambda: "› x" not in window.now, "the x goes")
+    text = window.text
+    assert text.count("exec_command wants to run") == 1
+    assert text.count("[n] deny") == text.count("/help") == 1
+    assert [row for row in text.splitlines() if row.startswith("line ")] == LINES.splitlines()
+
+
 def test_a_copied_paragraph_is_one_line(tmux: Any) -> None:
     words = " ".join(f"word{n}" for n in range(80))
     window = tmux([words])

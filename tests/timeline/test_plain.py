@@ -200,7 +200,7 @@ def test_items_become_the_same_cells() -> None:
 def test_markdown_is_whole_and_fenced() -> None:
     assert markdown(stored_cells(ITEMS)) == [
         "## User\n\nlook",
-        "**exec_command**\n\n```\nls\n```\n\n```\na\nb\n```",
+        "**exec_command**\n\n```\nls\n```\n\n**output of exec_command**\n\n```\na\nb\n```",
         "**apply_patch**\n\n```\n*** Begin\n```",
         "two ```files```",
     ]

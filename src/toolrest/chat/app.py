@@ -243,7 +243,7 @@ class ChatApp:
     def _show_approval(self) -> None:
         asked = self.questions.approval
         if asked is not None:
-            asked.seen_whole = True
+            asked.see_all()
             self.questions.key_pressed()
             choices = [f"  [{key}] {sentence}" for key, sentence in offered(asked.request)]
             self._page("all of the request", "\n".join([*asked.lines, *choices]))
@@ -342,8 +342,11 @@ class ChatApp:
             self.screen.app.invalidate()
 
     def leave(self) -> None:
-        """Leave the chat."""
+        """Leave the chat; the last line says how to come back."""
         self._leaving = True
+        if self._open and self.conversation.timeline.cells:
+            id_ = self.conversation.session.thread_id
+            self.screen.say(f"this session goes on with: toolrest resume {id_[:8]}")
         self.screen.flush()
         with suppress(Exception):  # it may be over already
             self.screen.app.exit()

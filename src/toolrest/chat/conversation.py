@@ -165,16 +165,19 @@ class Conversation:
         self._view.turn_began()
         self._turn = asyncio.ensure_future(work)
 
-    async def _run(self, text: str) -> None:
+    async def _run(self, text: str | None) -> None:
+        """One turn; without a text, for the messages that came too late for the one before."""
         result: TurnResult | None = None
         try:
-            items = [*self._ran, *self._items(text)]
+            items = [*self._ran, *(self._items(text) if text is not None else ())]
             self._ran = []
             result = await self.session.run(items)
         finally:
             self._turn = None
             self._view.turn_ended(result)
-        if result.status == "completed":
+        if result.status == "completed" and self.session.has_pending:
+            self._begin(self._run(None))
+        elif result.status == "completed":
             self._next()
 
     async def _command(self, line: str) -> None:

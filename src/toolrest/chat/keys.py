@@ -7,22 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.key_binding import (
+    ConditionalKeyBindings,
+    KeyBindings,
+    KeyBindingsBase,
+    KeyPressEvent,
+)
 from prompt_toolkit.keys import Keys
 
 if TYPE_CHECKING:
     from toolrest.chat.app import ChatApp
 
 
-def bindings(chat: ChatApp) -> KeyBindings:
-    """All of them."""
+def bindings(chat: ChatApp) -> KeyBindingsBase:
+    """All of them; while earlier messages are searched, keys are for the search."""
     keys = KeyBindings()
     _answering(keys, chat)
     _sending(keys, chat)
     _leaving(keys, chat)
     _looking(keys, chat)
-    return keys
+    return ConditionalKeyBindings(keys, ~is_searching)
 
 
 def _answering(keys: KeyBindings, chat: ChatApp) -> None:

@@ -110,33 +110,50 @@ class LiveState(Struct, eq=False):
                 text = f"This is critical: type {keys} and Enter to approve, Esc goes back"
             return [clipped([("yellow", text)], width)]
         body = [row for line in asked.lines for row in rows(line, width)]
-        approving = self._choices(asked, width, approving=True)
+        denials = self._denials(width)
         fits = width > _NARROW and all(text_width(row) <= width for row in body)
-        if fits and len(body) + len(approving) <= room:
+        ways, left = self._ways(asked, width, room - len(body) - 2) if fits else ([], True)
+        if fits and ways:
             asked.seen_whole = True
-        choices = approving if asked.seen_whole else self._choices(asked, width, approving=False)
-        space = max(room - len(choices), 1)
-        if len(body) > space or not fits:
+        if left:
+            ways = ways or self._keys(asked, width)
             note = "" if asked.seen_whole else " before you can approve it"
-            cut = f"  … {len(body) - space + 1} more rows: press e to see all of it{note}"
-            body = [*body[: space - 1], cut]
+            space = max(room - len(ways) - 1, 1)
+            ways.append([("dim", clip(f"  … press e to see all of it{note}", width))])
+            body = body[: space - 1]
         lines: list[Line] = [
             [("yellow" if n == 0 else "", clip(row, width))] for n, row in enumerate(body)
         ]
-        return [*lines, *choices][-room:]
+        return [*lines, *ways, denials][-room:]
 
-    def _choices(self, asked: Asked, width: int, *, approving: bool) -> list[Line]:
+    def _ways(self, asked: Asked, width: int, room: int) -> tuple[list[Line], bool]:
+        """The ways to approve that fit, each with exactly what is granted; whether some do not."""
+        if asked.is_critical:
+            return self._keys(asked, width, seen=True), False
         found: list[Line] = []
-        if approving and asked.is_critical:
-            found.append([("bold", "  [w]"), ("", " approve by writing a word (it is critical)")])
-        elif approving:
-            for key, sentence in offered(asked.request):
-                first, *rest = rows(f"  [{key}] {sentence}", width)
-                found += [[("bold", first[:5]), ("", first[5:])], *([("", row)] for row in rest)]
+        for key, sentence in offered(asked.request):
+            first, *rest = rows(f"  [{key}] {sentence}", width)
+            if len(found) + 1 + len(rest) > room:
+                return found, True
+            asked.shown.add(key)
+            found += [[("bold", first[:5]), ("", first[5:])], *([("", row)] for row in rest)]
+        return found, False
+
+    def _keys(self, asked: Asked, width: int, *, seen: bool = False) -> list[Line]:
+        """The ways to approve in a row, once the person has seen what each means."""
+        if not (seen or asked.seen_whole):
+            return []
+        if asked.is_critical:
+            text = " approve by writing a word (it is critical)"
+            return [clipped([("bold", "  [w]"), ("", text)], width)]
+        scopes = ((key, way.partition(":")[0]) for key, way in offered(asked.request))
+        keys = "  ".join(f"[{key}] {scope}" for key, scope in scopes if key in asked.shown)
+        return [clipped([("bold", f"  {keys}")], width)]
+
+    def _denials(self, width: int) -> Line:
         more = f" · {self.questions.others} more wait" if self.questions.others else ""
         deny: Line = [("bold", "  [n]"), ("", " deny  "), ("bold", "[d]"), ("", " deny, say why  ")]
-        found.append([*deny, ("bold", "[q]"), ("", f" deny, end the turn{more}")])
-        return [clipped(line, width) for line in found]
+        return clipped([*deny, ("bold", "[q]"), ("", f" deny, end the turn{more}")], width)
 
 
 def _posed(posed: Posed, width: int) -> list[Line]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.gate.approval.user_questions import UserAnswers, UserQuestion, UserQuestions
@@ -34,6 +34,8 @@ class Asked(Struct, eq=False):
     appeared: float = 0.0
     seen_whole: bool = False
     """Everything about it was on the screen, in the pager at least."""
+    shown: set[str] = field(default_factory=set)
+    """Keys of the ways to approve that were on the screen, with exactly what each grants."""
     writes: str | None = None
     """What is being written: `reason` of a denial, or the `word` that a critical call wants."""
 
@@ -41,6 +43,11 @@ class Asked(Struct, eq=False):
     def lines(self) -> list[str]:
         """Everything about it."""
         return list(describe(self.request))
+
+    def see_all(self) -> None:
+        """Note that all of it was shown."""
+        self.seen_whole = True
+        self.shown.update(key for key, _ in offered(self.request))
 
     @property
     def is_critical(self) -> bool:
@@ -144,7 +151,7 @@ class Questions:
             asked.writes = "reason" if key == "d" else "word"
             self._changed()
             return True
-        if not asked.seen_whole or key not in dict(offered(asked.request)):
+        if not asked.seen_whole or key not in asked.shown:
             return False
         return self._choose(asked, key)
 

@@ -1,12 +1,15 @@
-"""A terminal output that does not flicker: everything that belongs together is one write."""
+"""A terminal output that does not flicker, and an application that resizes cleanly on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from prompt_toolkit.data_structures import Size
+from prompt_toolkit.application import Application
+from prompt_toolkit.data_structures import Point, Size
+from prompt_toolkit.layout.screen import Screen
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
@@ -43,6 +46,34 @@ class QuietOutput(Vt100_Output):
         self._buffer.insert(0, _BEGIN)
         self._buffer.append(_END)
         super().flush()
+
+
+class InlineApplication(Application[None]):
+    """An application below the terminal's own text, which may be wrapped anew on a resize."""
+
+    def _on_resize(self) -> None:
+        """Find the first row of what was drawn where the terminal has put it, and draw again."""
+        renderer = self.renderer
+        drawn, cursor = renderer._last_screen, renderer._cursor_pos
+        columns = self.output.get_size().columns
+        if drawn is not None and _wraps_anew(os.environ):
+            above = sum(-(-max(_width(drawn, row), 1) // columns) for row in range(cursor.y))
+            renderer._cursor_pos = Point(x=columns, y=above + cursor.x // columns)
+        super()._on_resize()
+
+
+def _width(screen: Screen, row: int) -> int:
+    """The columns of a row that was drawn."""
+    used = (x + char.width for x, char in screen.data_buffer[row].items() if char.char != " ")
+    return max(used, default=0)
+
+
+_WRAPPING = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "WT_SESSION", "WEZTERM_PANE", "TERM_PROGRAM")
+
+
+def _wraps_anew(env: Mapping[str, str]) -> bool:
+    """Whether the terminal wraps its lines anew when its width changes; xterm cuts them."""
+    return any(env.get(name) for name in _WRAPPING)
 
 
 def quiet_output(out: TextIO) -> QuietOutput:

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterable
 from time import monotonic
 
-from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindingsBase
 from prompt_toolkit.layout import (
@@ -19,6 +18,7 @@ from prompt_toolkit.layout import (
     FormattedTextControl,
     HSplit,
     Layout,
+    SearchBufferControl,
     Window,
 )
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
@@ -27,7 +27,7 @@ from toolrest.chat.composer import ChatCompleter, Pastes, PrivateHistory
 from toolrest.chat.live import LiveState, clip
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Posed, Questions
-from toolrest.chat.quiet_output import quiet_output
+from toolrest.chat.quiet_output import InlineApplication, quiet_output
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
@@ -77,11 +77,12 @@ class ChatScreen:
             complete_while_typing=True,
             enable_history_search=False,
         )
-        self.app: Application[None] = Application(
+        self.app = InlineApplication(
             Layout(self._container(), focused_element=self.buffer),
             key_bindings=bindings,
             full_screen=False,
             mouse_support=False,
+            erase_when_done=True,
             output=self.output,
             min_redraw_interval=_REDRAW,
             terminal_size_polling_interval=None,
@@ -95,9 +96,12 @@ class ChatScreen:
 
     def _container(self) -> HSplit:
         secret = Condition(self._is_secret)
+        search = SearchBufferControl()
         composer = Window(
             BufferControl(
                 self.buffer,
+                search_buffer_control=search,
+                preview_search=True,
                 input_processors=[ConditionalProcessor(PasswordProcessor(), secret)],
             ),
             wrap_lines=True,
@@ -111,6 +115,14 @@ class ChatScreen:
                     FormattedTextControl(self._live_text), dont_extend_height=True, wrap_lines=False
                 ),
                 composer,
+                ConditionalContainer(
+                    Window(
+                        search,
+                        height=1,
+                        get_line_prefix=lambda number, wraps: "  earlier messages: ",
+                    ),
+                    is_searching,
+                ),
                 ConditionalContainer(
                     Window(FormattedTextControl(self._menu_text), dont_extend_height=True),
                     Condition(lambda: bool(self._menu())),
@@ -169,6 +181,10 @@ class ChatScreen:
         return found
 
     def _footer_text(self) -> StyleAndTextTuples:
+        asked = self.questions.approval
+        if asked is not None and asked.writes is None and self.buffer.text:
+            text = " keys go to your line: Ctrl-C clears it, Enter sends it; then you can answer"
+            return [(_PTK["yellow"], clip(text, self.size[1] - 1))]
         return [(_PTK["dim"], clip(self.live.hint or self.footer, self.size[1] - 1))]
 
     def _is_secret(self) -> bool:

@@ -134,3 +134,32 @@ def test_doctor_names_the_command_that_helps(desk: Any, openai: ScriptedServer) 
     env = {"ANTHROPIC_API_KEY": KEY}
     lines = {line.split(":")[0]: line for line in desk.run("doctor", env=env).out.splitlines()}
     assert lines["key"] == "key: Anthropic, from ANTHROPIC_API_KEY"
+
+
+def test_the_first_run_of_the_chat_sets_up_and_goes_on(desk: Any, openai: ScriptedServer) -> None:
+    with Screen([TOOLREST], cwd=desk.workspace, size=(40, 120)) as screen:
+        screen.sees("Provider [1]:")
+        screen.types("\n")
+        screen.sees("Key (not shown):")
+        screen.types(f"{KEY}\n")
+        screen.sees("Model [gpt-5.5]:")
+        screen.types("\n")
+        screen.sees("Do you trust it?")
+        screen.types("y\n")
+        screen.sees("Ready.", "toolrest · gpt-5.5 · workspace-write")
+        screen.types("hello\r")
+        screen.sees("> hello", "tokens in")
+        screen.types("\x04")
+        assert screen.ends() == 0
+
+
+def test_a_folder_with_settings_is_asked_about_before_the_chat(
+    desk: Any, openai: ScriptedServer
+) -> None:
+    (desk.workspace / "AGENTS.md").write_text("Be brief.\n")
+    env = {"OPENAI_API_KEY": KEY}
+    with Screen([TOOLREST], cwd=desk.workspace, size=(40, 120), env=env) as screen:
+        screen.sees("brings settings of its own", "Do you trust this folder?")
+        screen.types("\n")
+        screen.sees("toolrest · gpt-5.5 · read-only")
+    assert trust_of(desk.workspace) is None, "no answer is none"
