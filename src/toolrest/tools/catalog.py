@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolrest.config import Settings
     from toolrest.config.schema.families import Family
     from toolrest.config.schema.tools import Tools
-    from toolrest.tools.shell.command_tool import SandboxDescription
+    from toolrest.tools.shell.sandbox_description import SandboxDescription
     from toolrest.tools.skills import Skills
     from toolrest.tools.web.web_search import SearchOptions
     from toolrest.tools.web.webfetch import WebOptions

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.pending_store import FileApprovals
     from toolrest.gate.approval.user_questions import OnQuestion, Questions
     from toolrest.running.runner import Runner
-    from toolrest.tools.shell.command_tool import SandboxDescription
+    from toolrest.tools.shell.sandbox_description import SandboxDescription
     from toolrest.tools.web.web_search import SearchOptions
     from toolrest.tools.web.webfetch import WebOptions
 
@@ -231,7 +231,7 @@ def _stored(config: Config) -> dict[str, str]:
 
 
 def _surroundings(settings: Settings, files: PathPolicy) -> SandboxDescription:
-    from toolrest.tools.shell.command_tool import SandboxDescription
+    from toolrest.tools.shell.sandbox_description import SandboxDescription
 
     return SandboxDescription(
         settings.sandbox_mode, files.writable_roots, network_of(settings), settings.approval_policy

@@ -1,0 +1,40 @@
+"""The sandbox in words, for the descriptions of the command tools."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class SandboxDescription(Struct, frozen=True):
+    """What the session's sandbox lets commands do, for the descriptions of the tools."""
+
+    mode: str
+    roots: tuple[str, ...]
+    network: str
+    approval: str
+
+    @property
+    def may_escalate(self) -> bool:
+        """Whether asking to run outside the sandbox makes sense here."""
+        return self.approval == "on-request" and self.mode != "danger-full-access"
+
+    def words(self) -> str:
+        """Two or three sentences for a tool's description."""
+        if self.mode == "danger-full-access":
+            return "Commands run without a sandbox, with the user's own rights."
+        writes = (
+            "nothing can be written"
+            if self.mode == "read-only"
+            else "only " + ", ".join(self.roots) + " and the private /tmp can be written"
+        )
+        reach = {
+            "on": "The network can be reached.",
+            "allowlist": "Only the hosts that the user listed can be reached.",
+        }.get(self.network, "There is no network.")
+        ask = (
+            "If that blocks something the task needs, call again with sandbox_permissions "
+            'set to "require_escalated" and a justification; the user is asked.'
+            if self.may_escalate
+            else "Do not ask to leave the sandbox: in this session that is refused."
+        )
+        return f"Commands run in a sandbox: {writes}. {reach} {ask}"
