@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolrest import Toolrest
+from toolrest import Toolrest, events
 from toolrest.agent.undo.checkpoints import Checkpoints
 from toolrest.agent.undo.records import CheckpointError, UndoError
 from toolrest.agent.undo.scan import Limits
@@ -461,3 +461,21 @@ async def test_cancelling_a_call_does_not_wait_for_a_slow_checkpoint(
         assert (await rest.call("exec_command", {"cmd": "echo > made"})).success
         await rest.undo()
     assert not (work / "made").exists()
+
+
+async def test_a_whole_home_is_not_saved_and_the_warning_comes_once(
+    work: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took half a minute and gigabytes."""
+    monkeypatch.setenv("HOME", str(work))
+    seen: list[events.Event] = []
+    async with Toolrest(work, home=toolrest_home, on_ask=lambda _: True) as rest:
+        rest.subscribe(seen.append)
+        for name in ("a", "b"):
+            output = await rest.call("write_file", {"file_path": name, "content": "x"})
+            assert output.success
+    warned = [
+        e.message for e in seen if isinstance(e, events.Warning) and "checkpoints" in e.message
+    ]
+    assert len(warned) == 1
+    assert not Checkpoints(str(toolrest_home), str(work)).turns()

@@ -43,6 +43,17 @@ class Saver(Struct):
     max_file_size: int
     max_size: int
     _made: Checkpoints | None = None
+    _warned: bool = False
+
+    def is_refused(self, bus: Bus) -> bool:
+        """Whether this workspace is too much to save: a whole disk or home; warns once."""
+        if self.workspace not in ("/", os.path.realpath(os.path.expanduser("~"))):
+            return False
+        if not self._warned:
+            self._warned = True
+            text = f"no checkpoints of {self.workspace}, so undo takes nothing back there"
+            bus.emit(WarningEvent(message=f"{text}; work in one of its folders to have them"))
+        return True
 
     def tidy(self) -> None:
         """Forget old turns when what is kept has become too much."""
@@ -78,7 +89,7 @@ class TurnCheckpoint(Struct):
     async def before(self, effects: Effects, label: str) -> None:
         """Return once the state before this call is safe; RespondToModel when it cannot be."""
         acts = effects.writes or effects.runs or effects.calls or effects.is_unknown
-        if effects.looks or not acts:
+        if effects.looks or not acts or self.saver.is_refused(self.bus):
             return
         try:
             if self._saving is None:
