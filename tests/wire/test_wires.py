@@ -461,7 +461,8 @@ async def test_the_number_and_the_schema_subset_of_tools_act_on_every_wire(
         """A tool that comes first of the user's own."""
         return mode
 
-    rest = Toolrest(tmp_path, tools=[aaa], settings={"tools.enabled": ["aaa", "read_file"]})
+    names = {"tools.enabled": ["aaa", "read_file"]}
+    rest = Toolrest(tmp_path, tools=[aaa, "files"], settings=names)
     profile = Profile(max_tools=2, schema_subset="codex")
     async with ScriptedServer(["fine", "fine"]) as server:
         for limits in (profile, Profile(max_tools=1)):
