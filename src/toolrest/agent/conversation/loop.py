@@ -166,8 +166,8 @@ class Loop:
         raise TurnFailed(
             "model_context_window",
             f"the first request, about {session.tokens:,} tokens with instructions and tools, does "
-            f"not fit the context window{size}: {error.message}. Use a larger window (llama.cpp: "
-            "-c), send less, or offer fewer tools (tools.disabled)",
+            f"not fit the context window{size}: {error.message.rstrip('.')}. Use a larger window "
+            "(llama.cpp: -c), send less, or offer fewer tools (tools.disabled)",
         )
 
     async def _compact(self, *, overflowed: bool = False) -> None:
