@@ -17,7 +17,10 @@ FORK = "fork"
 
 async def main(workspace: str, lines: list[str]) -> None:
     settings = {"checkpoints": {"enabled": False}}
-    async with Toolrest(workspace, sandbox_mode="workspace-write", settings=settings) as rest:
+    home = os.environ["TOOLREST_HOME"]
+    async with Toolrest(
+        workspace, home=home, sandbox_mode="workspace-write", settings=settings
+    ) as rest:
         if lines[0] == FORK:
             asyncio.get_running_loop().create_task(forked(workspace))
             del lines[0]
