@@ -40,8 +40,23 @@ def config_file(home: str) -> str:
 
 
 def placeholder_records(home: str) -> str:
-    """The folder in which sandboxes record the placeholders that they make in other folders."""
-    return os.path.join(home, "run", "mountpoints")
+    """The folder in which sandboxes record the placeholders that they make in other folders.
+
+    One for all homes of a user: sessions with different ones (the library's are temporary) may
+    share a workspace, and none may take away what another's command still relies on. Where the
+    user's own home cannot be written, the session's.
+    """
+    return os.path.join(_own_home() or home, "run", "mountpoints")
+
+
+def _own_home() -> str | None:
+    try:
+        own = toolrest_home(None, os.environ)
+        there = own if os.path.lexists(own) else os.path.dirname(own)
+        is_ours = os.stat(there).st_uid == os.geteuid()
+    except (ConfigError, OSError):
+        return None
+    return own if is_ours and os.access(there, os.W_OK | os.X_OK) else None
 
 
 def real_path(path: str | os.PathLike[str]) -> str:

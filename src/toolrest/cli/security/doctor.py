@@ -15,6 +15,7 @@ from toolrest.agent.path_policy import default_workspace, network_of, path_polic
 from toolrest.agent.setup.runner import confinement_of
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.setup.checks import checks
+from toolrest.config.files import placeholder_records
 from toolrest.errors import ConfigError
 from toolrest.sandbox.doctor import Report, examine, lines
 from toolrest.sandbox.policy import SandboxPolicy
@@ -59,8 +60,7 @@ def _examined(config: Config) -> Report:
             allowed_hosts=settings.tool_security.allowed_network_domains,
             require=settings.sandbox.require,
         )
-        place = os.path.join(session, "mountpoints")
-        report = examine(policy, place, wanted=settings.sandbox_policy)
+        report = examine(policy, placeholder_records(config.home), wanted=settings.sandbox_policy)
     try:
         confinement_of(settings)
     except ConfigError as error:  # a backend that the settings name and do not describe
