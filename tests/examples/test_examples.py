@@ -115,7 +115,7 @@ def test_a_sub_agent(tmp_path: Path, wire: ServerWire) -> None:
     assert done.stdout == PRINTED["sub_agent"], done.stderr
 
 
-@pytest.mark.needs("sandbox")
+@pytest.mark.needs("namespaces")  # an allow list of hosts needs a network of its own
 def test_a_sandboxed_command(tmp_path: Path) -> None:
     with ScriptedServer([]) as server:
         done = run(EXAMPLES / "sandboxed_command.py", server, tmp_path)

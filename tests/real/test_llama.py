@@ -27,13 +27,15 @@ PIXEL = (
 )
 Talk = Callable[..., AgentSession]
 pytestmark = pytest.mark.timeout(60)
+WORDS = 2_000 if FULL else 300
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test on every API in the full run; else each on one of them, always the same."""
-    wires = [w for w in WIRES if w != "responses" or "own_limit" not in metafunc.function.__name__]
+    name = metafunc.function.__name__
+    wires = [w for w in WIRES if w != "responses" or "own_limit" not in name]
     if not FULL:
-        wires = [wires[crc32(metafunc.function.__name__.encode()) % len(wires)]]
+        wires = [wires[crc32(name.encode()) % len(wires)]]
     metafunc.parametrize("wire", wires)
 
 
@@ -81,10 +83,10 @@ async def test_a_long_conversation_is_summarised_and_goes_on(
         seen: list[events.Event] = []
         session.rest.subscribe(seen.append)
         for number in range(4):
-            result = await session.run(f"{number} " + "word " * 300)
+            result = await session.run(f"{number} " + "word " * (WORDS // 5))
             assert result.status == "completed", result
             assert_valid(session)
-            session.accounting.limit = session.accounting.limit or session.tokens + 2_000
+            session.accounting.limit = session.accounting.limit or session.tokens + WORDS // 2
     assert any(isinstance(event, ContextCompacted) for event in seen)
 
 
@@ -139,7 +141,7 @@ async def test_a_wrong_key(wire: ModelWire, serve: Serve, talk: Talk) -> None:
 
 async def test_pings_while_a_long_prompt_is_read(wire: ModelWire, serve: Serve, talk: Talk) -> None:
     async with serve(calls=0.0, ping=1) as server:
-        result = await talk(server.settings(wire)).run("word " * 2_000)
+        result = await talk(server.settings(wire)).run("word " * WORDS)
     assert result.status == "completed", result
 
 

@@ -156,3 +156,18 @@ def test_landlock_keeps_the_system_readable_beside_a_crowded_folder(
         if mask & landlock.READ_FILE
     }
     assert {"/usr", "/etc"} <= readable
+
+
+def test_landlock_keeps_a_read_only_workspace_readable_beside_a_crowded_folder(
+    ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folders around it used to be granted first, and the list was cut before it."""
+    monkeypatch.setattr(landlock, "_MOST_RULES", 300)
+    crowd = ws.parent / "crowd"
+    (crowd / "hidden").mkdir(parents=True)
+    for number in range(1000):
+        (ws.parent / f"a{number}").touch()
+    policy = build(ws, hidden=[str(crowd / "hidden")], mode="read-only")
+    granted = dict(landlock.rules(policy, str(tmp_path / "tmp")))
+    assert granted[str(ws)] & landlock.READ_FILE
+    assert granted["/usr"] & landlock.READ_FILE

@@ -24,7 +24,7 @@ from toolrest.policy.verdict.verdict import CommandClass
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 TRIES = 400_000 if FULL else 30_000
-RUNS = 8_000 if FULL else 250
+RUNS = 8_000 if FULL else 120
 
 PROGRAMS = [
     name

@@ -24,7 +24,7 @@ from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.verdict import CommandClass, Judgement
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
-SCRIPTS = {"/bin/bash": (15_000, 600), "/bin/dash": (5_000, 200)}
+SCRIPTS = {"/bin/bash": (15_000, 400), "/bin/dash": (5_000, 130)}
 HOME = "/home/u"
 
 NAMES = ["ls", "cat", "wc", "id", "make", "touch", "grep", "x", "y"]

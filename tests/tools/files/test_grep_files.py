@@ -191,7 +191,7 @@ async def test_no_swap_shows_what_is_hidden(work: Path, full: bool) -> None:
     seen = set()
     try:
         async with Toolrest(work, settings={"hidden_paths": ["keys/**"]}, tools=["all"]) as rest:
-            for number in range(2000 if full else 200):
+            for number in range(2000 if full else 60):
                 arguments = {"pattern": "needle", "output_mode": "content", "number": number}
                 text = (await rest.call("grep_files", arguments)).text
                 seen.add("PUBLIC" in text)

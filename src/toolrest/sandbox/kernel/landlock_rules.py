@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from toolrest.policy.paths.names import inside
 from toolrest.sandbox.policy import SandboxPolicy
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -73,8 +74,19 @@ def rules(policy: SandboxPolicy, tmp: str) -> tuple[tuple[str, int], ...]:
     granted += [("/dev/pts", DEVICE), ("/", READ_DIR)]
     granted += [(path, READ) for path in policy.exceptions if os.path.exists(path)]
     kept_out = ["/dev", *policy.hidden, policy.session_dir]
-    granted += [(path, READ) for path in _around(_readable(policy), kept_out)]
+    # The list may be cut: not /usr or the workspace for the sake of a thousand files elsewhere.
+    found = _around(_readable(policy), kept_out)
+    found.sort(key=lambda path: _distance(path, policy.workspace))
+    granted += [(path, READ) for path in found]
     return tuple(granted[:_MOST_RULES])
+
+
+def _distance(path: str, workspace: str) -> int:
+    """How early a folder is granted: top folders, those of the workspace, the others by depth."""
+    depth = path.count("/")
+    if depth > 1 and (inside(path, workspace) or inside(workspace, path)):
+        return 1
+    return depth if depth <= 1 else depth + 1
 
 
 def _readable(policy: SandboxPolicy) -> Sequence[str]:
@@ -102,8 +114,7 @@ def _around(folders: Iterable[str], hidden: Sequence[str]) -> list[str]:
                 pending += [entry.path for entry in entries if not entry.is_symlink()]
         except OSError:
             continue
-    # The list may be cut: /usr must not go for the sake of one of a thousand files in a home.
-    return sorted(found, key=lambda path: path.count("/"))
+    return found
 
 
 def _parents(path: str) -> list[str]:
