@@ -21,7 +21,7 @@ from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.verdict import CommandClass, Judgement, Segment
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
-LINES = 6_000 if FULL else 450
+LINES = 6_000 if FULL else 700
 BASH = next((p for p in ("/bin/bash", "/usr/bin/bash") if os.access(p, os.X_OK)), "")
 
 
