@@ -14,6 +14,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from toolrest.agent.undo.checkpoints import Checkpoints
 from toolrest.agent.undo.records import CheckpointError, UndoError
 from toolrest.agent.undo.scan import Limits
 from toolrest.items import FunctionCall
+from toolrest.testing import Call
 
 
 @pytest.fixture
@@ -479,3 +481,11 @@ async def test_a_whole_home_is_not_saved_and_the_warning_comes_once(
     ]
     assert len(warned) == 1
     assert not Checkpoints(str(toolrest_home), str(work)).turns()
+
+
+async def test_the_list_has_the_prompt(agent: Any, workspace: Path, toolrest_home: Path) -> None:
+    call = Call("write_file", {"file_path": "a", "content": "x"})
+    session = agent([call, "done"], on_ask=lambda _: True)
+    assert (await session.run("put an x into a\nand nothing else")).status == "completed"
+    labels = [turn.label for turn in Checkpoints(str(toolrest_home), str(workspace)).turns()]
+    assert labels[0].startswith("put an x into a | write_file")

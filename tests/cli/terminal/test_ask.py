@@ -156,6 +156,12 @@ async def test_what_is_cut_cannot_be_approved_unseen(person: Person) -> None:
     assert (await other.asked(wide, "y\n")).answer == "denied"
 
 
+async def test_a_question_mark_is_help_and_no_answer(person: Person) -> None:
+    review = await person.asked(question(command=("one",)), "?\n", "?\n", "y\n")
+    assert review.answer == "approved"
+    assert person.saw.count("Anything else denies the call") == 2
+
+
 async def test_two_questions_do_not_mix(person: Person) -> None:
     approver = TerminalApprover(person.terminal)
     typing = asyncio.create_task(person.types("y\n", "n\n", prompt="Run it? "))

@@ -30,6 +30,7 @@ taken effect in part: check before you repeat one.
 </turn_aborted>"""
 _MOST_COMPACTIONS = 3
 _MOST_HOLDS = 8
+_LONGEST_PROMPT = 60
 
 
 class TurnFailed(Exception):
@@ -61,6 +62,7 @@ class Loop:
             turns = session.rest.turn(commit=session.journal.commit, loops=LoopWatch())
             async with turns as turn:
                 self._turn = turn
+                turn.prompt = session.redactor.redact(_first_line(messages))
                 return await self._to_the_end(messages)
         except TurnFailed as error:
             return TurnEnd("failed", error.reason, str(error), self.text)
@@ -214,6 +216,13 @@ class Loop:
                     if event.usage is not None:
                         self.budget.take_usage(event.usage)
         return text
+
+
+def _first_line(messages: Sequence[JSONObject]) -> str:
+    """The start of the user's last message."""
+    texts = [message_text(item) for item in messages if item.get("role") == "user"]
+    line = texts[-1].strip().partition("\n")[0] if texts else ""
+    return line if len(line) <= _LONGEST_PROMPT else line[: _LONGEST_PROMPT - 1] + "…"
 
 
 def _fatal_reason(error: Fatal) -> str:

@@ -27,6 +27,8 @@ class Turn(CallTurn):
         loops: LoopWatch | None = None,
     ) -> None:
         super().__init__(gate, before_mutation, commit, loops)
+        self.prompt = ""
+        """The user's message that the turn answers, for the list of what can be undone."""
         self._checkpoint: TurnCheckpoint | None = None
         if saver is not None:
             from toolrest.agent.undo.turn_checkpoint import TurnCheckpoint
@@ -35,6 +37,7 @@ class Turn(CallTurn):
 
     async def before_mutation(self, effects: Effects, label: str = "") -> None:
         """Save the workspace before the turn's first change."""
+        label = f"{self.prompt} | {label}" if self.prompt else label
         if self._checkpoint is not None:
             await self._checkpoint.before(effects, label)
         await super().before_mutation(effects, label)

@@ -15,6 +15,12 @@ from toolrest.gate.output.secret_values import can_hide
 from toolrest.timeline.approval import DENYING, describe, offered, picked_answer, typed_review
 from toolrest.timeline.text import block, shown
 
+_HELP = (
+    "Type a key in brackets, then Enter. Anything else denies the call.",
+    "What you approve runs exactly as it is shown; 'once' is this call alone, the others also",
+    "cover the calls that they name, and `toolrest policy` lists and removes them.",
+    "After a denial the model goes on without the call; 'n' and a few words tell it why.",
+)
 _SHORT_LINES = 40
 _SHORT_LINE = 2000
 
@@ -67,10 +73,11 @@ class TerminalApprover:
 
     async def _answer(self, request: ApprovalRequest, cut: bool) -> Review | None:
         """The answer, or None when all of it is to be shown."""
-        for key, sentence in (*(() if cut else offered(request)), *DENYING):
+        for key, sentence in (*(() if cut else offered(request)), *DENYING, ("?", "help")):
             self._terminal.say(f"  [{key}] {sentence}")
-        while (typed := await self._terminal.typed("Run it? ")) is PASTED:
-            self._terminal.say("  A paste is no answer: type it.")
+        while (typed := await self._terminal.typed("Run it? ")) in (PASTED, "?"):
+            for line in _HELP if typed == "?" else ("A paste is no answer: type it.",):
+                self._terminal.say(f"  {line}")
         if typed is None:
             return Review("abort")
         if cut and typed.strip().lower() == "e":
