@@ -58,6 +58,7 @@ class ChatApp:
         completer = ChatCompleter(lambda: known_commands(home), FileNames(workspace))
         self.screen = ChatScreen(home, completer, bindings(self))
         self.screen.live.workspace = workspace
+        self.screen.app.key_processor.before_key_press += lambda _: self.questions.key_arrives()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticking: asyncio.Task[None] | None = None
         self._leaving = False
@@ -271,13 +272,17 @@ class ChatApp:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
             return
-        first = questions.first
-        if isinstance(first, Posed) or (first is not None and first.writes is not None):
+        if self._writes_answer():
             text = buffer.text
             buffer.reset()
             questions.written(text)
-        elif first is None or buffer.text.strip():
+        elif questions.first is None or buffer.text.strip():
             self.submit(queued=False)
+
+    def _writes_answer(self) -> bool:
+        """Whether what is written is for a question, which may be secret, and not a message."""
+        first = self.questions.first
+        return isinstance(first, Posed) or (first is not None and first.writes is not None)
 
     def submit(self, *, queued: bool) -> None:
         """Send what was written."""
@@ -310,6 +315,8 @@ class ChatApp:
         buffer = self.screen.buffer
         if buffer.complete_state is not None:
             buffer.complete_next()
+        elif self._writes_answer():
+            return
         elif self._busy:
             self.submit(queued=True)
         else:
@@ -320,9 +327,7 @@ class ChatApp:
         self.questions.take_back()
         if self.screen.buffer.complete_state is not None:
             self.screen.buffer.cancel_completion()
-        elif (first := self.questions.first) is not None and (
-            isinstance(first, Posed) or first.writes is not None
-        ):
+        elif self._writes_answer():
             self.screen.buffer.reset()
             self.questions.dismiss()
         elif self._busy:
@@ -353,10 +358,12 @@ class ChatApp:
 
     def edit(self) -> None:
         """Write on in $EDITOR, with pastes in full."""
+        if self._writes_answer():
+            return
         buffer = self.screen.buffer
         buffer.text = self.screen.pastes.unfold(buffer.text)
         self.screen.pastes.clear()
-        buffer.open_in_editor()
+        buffer.open_in_editor().add_done_callback(lambda _: self.questions.key_pressed())
 
     def show_output(self) -> None:
         """The folded paste, what runs, or the last call, whole in the pager."""
@@ -377,7 +384,11 @@ class ChatApp:
         # Rarely needed.
         from toolrest.chat.pager import page
 
-        self.spawn(page(title, text))
+        async def read() -> None:
+            await page(title, text)
+            self.questions.key_pressed()
+
+        self.spawn(read())
 
 
 def _text(data: str) -> str:

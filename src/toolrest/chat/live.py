@@ -129,7 +129,7 @@ class LiveState(Struct, eq=False):
     def _ways(self, asked: Asked, width: int, room: int) -> tuple[list[Line], bool]:
         """The ways to approve that fit, each with exactly what is granted; whether some do not."""
         if asked.is_critical:
-            return self._keys(asked, width, seen=True), False
+            return (self._keys(asked, width, seen=True), False) if room >= 1 else ([], True)
         found: list[Line] = []
         for key, sentence in offered(asked.request):
             first, *rest = rows(f"  [{key}] {sentence}", width)

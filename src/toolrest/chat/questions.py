@@ -70,9 +70,9 @@ class Questions:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._waiting: list[Asked | Posed] = []
-        self._last_key = 0.0
+        self._last_key = self._key_before = 0.0
         self._candidate: asyncio.TimerHandle | None = None
-        self._held = ""
+        self._held = self._held_back = ""
 
     # For the gate
 
@@ -133,11 +133,17 @@ class Questions:
         asked = self.approval
         if asked is None or asked.writes is not None:
             return False
-        return monotonic() - max(asked.appeared, self._last_key) >= QUIET
+        return monotonic() - max(asked.appeared, self._key_before) >= QUIET
+
+    def key_arrives(self) -> None:
+        """Note a key before anything handles it: none, whatever it does, may follow an answer."""
+        self._key_before, self._last_key = self._last_key, monotonic()
+        self._held_back = self._held if self._candidate is not None else ""
+        self._forget_candidate()
 
     def key_pressed(self) -> None:
-        """Note that a key was pressed, whatever it was."""
-        self._last_key = monotonic()
+        """Make the approval inert for a while: the person was busy with something else."""
+        self._key_before = self._last_key = monotonic()
 
     def key(self, key: str) -> bool:
         """A key for the approval; False when it is not one of its keys, or comes too early."""
@@ -169,8 +175,9 @@ class Questions:
 
     def take_back(self) -> str:
         """The key that seemed to answer, but another came at once: it is text after all."""
-        held = self._held if self._candidate is not None else ""
+        held = self._held if self._candidate is not None else self._held_back
         self._forget_candidate()
+        self._held_back = ""
         return held
 
     def _forget_candidate(self) -> None:

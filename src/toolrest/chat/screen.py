@@ -26,7 +26,7 @@ from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProce
 from toolrest.chat.composer import ChatCompleter, Pastes, PrivateHistory
 from toolrest.chat.live import LiveState, clip
 from toolrest.chat.markdown import MarkdownLines
-from toolrest.chat.questions import Posed, Questions
+from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.chat.quiet_output import InlineApplication, quiet_output
 from toolrest.timeline.cells import (
     CallCell,
@@ -62,6 +62,8 @@ class ChatScreen:
         self.questions = Questions(self._questions_changed)
         self.live = LiveState(self.questions)
         self.pastes = Pastes()
+        self._secret: Asked | Posed | None = None
+        """The question on the screen whose answer is not echoed."""
         self.footer = ""
         self.output = quiet_output(sys.stdout)
         self.calls: list[CallCell] = []
@@ -201,7 +203,12 @@ class ChatScreen:
         self._height = height
 
     def _questions_changed(self) -> None:
-        if self.questions.first is not None:
+        first = self.questions.first
+        if self._secret is not None and self._secret is not first:
+            self.buffer.reset()  # the beginning of a secret is no message
+        is_secret = isinstance(first, Posed) and first.question.is_secret
+        self._secret = first if is_secret else None
+        if first is not None:
             self.attention()
         self.app.invalidate()
 

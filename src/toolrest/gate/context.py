@@ -151,6 +151,11 @@ class Context(Generic[Deps]):
         return self._services.files.workspace
 
     @property
+    def taint(self) -> Taint:
+        """Whether this session has read external content and private files."""
+        return self._services.taint
+
+    @property
     def session_id(self) -> str:
         """The session that this call belongs to."""
         return self._services.session_id

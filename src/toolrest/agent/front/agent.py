@@ -260,6 +260,8 @@ class Agent(Generic[Out]):
         async def ask(prompt: str, ctx: Context) -> Any:
             on_ask = self._on_ask if self._on_ask is not None else ctx.review
             async with self.session(deps=ctx.deps, on_ask=on_ask) as conversation:
+                # What one of them has read, the other may be told to send.
+                conversation.rest.gate.services.taint = ctx.taint
                 return (await conversation.run(prompt)).output
 
         ask.__annotations__ = {"prompt": str, "ctx": CallContext, "return": Any}

@@ -69,8 +69,8 @@ class PathRules:
         self.cwd = self.workspace if cwd is None else _rooted(cwd, self.workspace)
         self.mode: SandboxMode = mode
         self.max_file_size = max_file_size
-        users_own = _rooted(_default_home(users))
-        self.toolrest_home = users_own if toolrest_home is None else _rooted(toolrest_home)
+        users_own = tuple(map(_rooted, _default_homes(users)))
+        self.toolrest_home = users_own[0] if toolrest_home is None else _rooted(toolrest_home)
         self._approved = approved
         granted = unique((self.workspace, *(_rooted(r, self.workspace) for r in writable_roots)))
         self.tool_roots = granted
@@ -91,7 +91,7 @@ class PathRules:
             homes=users,
             roots=granted,
             globs=hidden,
-            toolrest_homes=(self.toolrest_home, users_own),
+            toolrest_homes=(self.toolrest_home, *users_own),
             exceptions=self.exceptions,
             unhidden=unhidden,
         )
@@ -104,7 +104,7 @@ class PathRules:
             unhidden=unhidden,
         )
         self._granted = prefixes(granted)
-        self._own = prefixes(map(fold, (self.toolrest_home, users_own)))
+        self._own = prefixes(map(fold, (self.toolrest_home, *users_own)))
         hidden_folders = prefixes(self._hidden.fixed)
         self.shown = (
             *self.exceptions,
@@ -272,8 +272,11 @@ def _rooted(path: AnyPath, base: str | None = None) -> str:
     return real_path(os.path.abspath(text if base is None else os.path.join(base, text)))
 
 
-def _default_home(homes: Sequence[str]) -> str:
-    return os.environ.get("TOOLREST_HOME") or os.path.join(homes[0] if homes else "/", ".toolrest")
+def _default_homes(homes: Sequence[str]) -> list[str]:
+    """Homes of Toolrest that this user may have: the one in force first; all may hold keys."""
+    found = [os.path.join(home, ".toolrest") for home in homes or ("/",)]
+    named = os.environ.get("TOOLREST_HOME")
+    return [named, *found] if named else found
 
 
 def _hidden_rule(hit: Hit) -> str:
