@@ -73,7 +73,7 @@ class NamedTools:
         for name in self.names:
             if name not in registry:
                 near = registry.nearest(name)
-                hint = f"; did you mean {near}?" if near else ""
+                hint = f"; did you mean {near}?" if near else "."
                 raise ToolDefinitionError(
                     f"tools=[{name!r}]: no group and no built-in tool of this session has this "
                     f"name{hint} Groups: {', '.join(GROUPS)}"

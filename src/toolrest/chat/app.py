@@ -185,7 +185,7 @@ class ChatApp:
             self.screen.attention()
 
     def opened(self) -> None:
-        """There is a (new) session: say which, and show what was said in it."""
+        """A session is open: print its facts, and its last messages where it is resumed."""
         # Loaded by now.
         from toolrest.timeline.stored import stored_cells
 

@@ -14,7 +14,7 @@ _SHOWN = 8
 
 
 class FileNames:
-    """The files below a folder, without those of tools that nobody mentions."""
+    """The files below a folder, without those of version control and package managers."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

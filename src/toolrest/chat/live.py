@@ -13,7 +13,7 @@ from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, ReasoningCell
 from toolrest.timeline.draw import Drawing, Line, duration, safe_lines
-from toolrest.timeline.text import block, rows, shown, text_width
+from toolrest.timeline.text import block, rows, rows_of, shown, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MESSAGE_ROWS = 6
@@ -196,17 +196,4 @@ def clipped(line: Line, width: int) -> Line:
             break
         found.append((style, text))
         left -= text_width(text)
-    return found
-
-
-def rows_of(text: str, width: int) -> list[str]:
-    """A long line as the rows that a terminal makes of it."""
-    found, used = [""], 0
-    for char in text:
-        size = text_width(char)
-        if used + size > width:
-            found.append("")
-            used = 0
-        found[-1] += char
-        used += size
     return found

@@ -206,8 +206,7 @@ class ChatScreen:
         first = self.questions.first
         if self._secret is not None and self._secret is not first:
             self.buffer.reset()  # the beginning of a secret is no message
-        is_secret = isinstance(first, Posed) and first.question.is_secret
-        self._secret = first if is_secret else None
+        self._secret = first if self._is_secret() else None
         if first is not None:
             self.attention()
         self.app.invalidate()

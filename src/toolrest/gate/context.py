@@ -92,6 +92,14 @@ class Services(Struct):
     turn_state: dict[str, Any] = field(default_factory=dict)
     turn_state_of: str = ""
 
+    def mcp_pool(self) -> Any:
+        """The session's MCP pool, made when it is first needed; RespondToModel without one."""
+        if self.mcp is None:
+            if self.make_mcp is None:
+                raise RespondToModel("MCP pool is not initialized")
+            self.mcp = self.make_mcp()
+        return self.mcp
+
     @property
     def memory(self) -> Memory | None:
         """Earlier approvals, if they are remembered."""
@@ -175,12 +183,7 @@ class Context(Generic[Deps]):
     @property
     def pool(self) -> Any:
         """The session's MCP pool itself, for the tools that are its way through the gate."""
-        services = self._services
-        if services.mcp is None:
-            if services.make_mcp is None:
-                raise RespondToModel("MCP pool is not initialized")
-            services.mcp = services.make_mcp()
-        return services.mcp
+        return self._services.mcp_pool()
 
     @property
     def agents(self) -> Any:

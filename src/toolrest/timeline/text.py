@@ -31,16 +31,21 @@ def rows(line: str, width: int) -> list[str]:
     rest = line.removeprefix(BAR)
     if text_width(rest) <= room:
         return [line]
-    found = [""]
-    used = 0
-    for char in rest:
+    first, *others = rows_of(rest, room)
+    return [line[: len(line) - len(rest)] + first, *(lead + row for row in others)]
+
+
+def rows_of(text: str, width: int) -> list[str]:
+    """A long line as the rows that a terminal makes of it."""
+    found, used = [""], 0
+    for char in text:
         size = text_width(char)
-        if used + size > room:
+        if used + size > width:
             found.append("")
             used = 0
         found[-1] += char
         used += size
-    return [line[: len(line) - len(rest)] + found[0], *(lead + row for row in found[1:])]
+    return found
 
 
 def text_width(text: str) -> int:

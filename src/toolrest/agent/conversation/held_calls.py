@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolrest.agent.conversation.result import TurnResult
-from toolrest.agent.history.history import output_item
+from toolrest.agent.history.history import answered_item, output_item
 from toolrest.events import ApprovalDeferred, Event
-from toolrest.items import Answered, JSONObject, ToolOutput
-from toolrest.wire.items.encode import encode
+from toolrest.items import JSONObject, ToolOutput
 from toolrest.wire.items.pairing import call_id_of
 
 if TYPE_CHECKING:
@@ -80,5 +79,4 @@ class HeldCalls:
         if asked_anew:
             return
         self._ids.discard(pending.call_id)
-        item = encode([Answered(pending.item, output)])[0]
-        self._session.record(item | {"failed": True} if output.failed else item)
+        self._session.record(answered_item(pending.item, output))

@@ -18,11 +18,10 @@ from toolrest.agent.conversation.events import (
     ArgumentsPreview,
     StreamError,
 )
-from toolrest.agent.history.history import message_text, output_item
+from toolrest.agent.history.history import answered_item, message_text, output_item
 from toolrest.errors import Fatal
-from toolrest.items import Answered, JSONObject
+from toolrest.items import JSONObject
 from toolrest.wire.items.decode import calls_in
-from toolrest.wire.items.encode import encode
 from toolrest.wire.items.pairing import call_id_of, is_call
 from toolrest.wire.model import (
     ArgumentsDelta,
@@ -111,7 +110,7 @@ class ModelRequestRun:
         self._retried = retried
         self._deltas = _Deltas(shown)
         self._message: JSONObject | None = None
-        """A complete message; it counts once the stream goes on, so a cut one is not told twice."""
+        """A complete message; it counts once the stream goes on, so none is recorded twice."""
         self.turn = turn
         self.budget = budget
         self.result = ModelReply()
@@ -286,9 +285,7 @@ class ModelRequestRun:
             held = self.session.held
             if held is not None and held.keeps(call.item, output):
                 return
-            item = encode([Answered(call.running.item, output)])[0]
-            # Only the Anthropic wire sends `failed`.
-            self.session.record(item | {"failed": True} if output.failed else item)
+            self.session.record(answered_item(call.running.item, output))
 
 
 def reasoning_text(item: JSONObject, field: Literal["summary", "content"] = "summary") -> str:

@@ -98,7 +98,7 @@ class AgentSession:
             rest.sample_with(sampler(self))
         self.warnings: list[str] = []
         self.held: HeldCalls | None = None
-        """Calls that wait for an approval; None where a model is told about it instead."""
+        """Calls that wait for an approval; None where the model gets a denial instead."""
         self.server_has_answered = False  # whether the model's server has ever answered
         self._pending: deque[JSONObject] = deque()
         self._task: asyncio.Task[TurnEnd] | None = None

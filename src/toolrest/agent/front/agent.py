@@ -205,21 +205,14 @@ class Agent(Generic[Out]):
         deps: Any,
         workspace: str | os.PathLike[str] | None,
     ) -> Toolrest:
-        if self._config is not None:
-            return Toolrest(
-                workspace or self._config.workspace or self.workspace,
-                tools=self._tools,
-                config=self._config,
-                on_ask=on_ask,
-                on_question=self._on_question,
-                session_id=session_id,
-                deps=deps,
-            )
+        config = self._config
+        usual = self.workspace if config is None else config.workspace or self.workspace
         return Toolrest(
-            workspace or self.workspace,
+            workspace or usual,
             tools=self._tools,
-            settings=self._settings,
-            home=self._home,
+            settings=self._settings if config is None else None,
+            home=self._home,  # None where there is a config
+            config=config,
             on_ask=on_ask,
             on_question=self._on_question,
             session_id=session_id,

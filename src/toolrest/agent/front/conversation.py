@@ -73,7 +73,7 @@ class Conversation(Generic[Out]):
 
     @property
     def history(self) -> list[JSONObject]:
-        """What was said so far, as items of the Responses API."""
+        """All messages, calls and outputs so far, as items of the Responses API."""
         return list(self.session.history.items)
 
     @property

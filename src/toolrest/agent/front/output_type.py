@@ -56,7 +56,7 @@ class OutputType(Generic[Out]):
         return kind != "object"
 
     def read(self, text: str | None) -> Out:
-        """The answer in a text; ValueError has every problem, in words for the model."""
+        """The answer in a text; ValueError lists every problem, for the model to read."""
         if self.is_text:
             answer: Any = text or ""
             return typing.cast(Out, answer)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolrest.agent.history.tokens import item_tokens
-from toolrest.items import JSONObject
+from toolrest.items import Answered, CallItem, JSONObject, ToolOutput
+from toolrest.wire.items.encode import encode
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import OUTPUT_OF, call_id_of, is_call, is_output
 
@@ -92,6 +93,13 @@ def output_item(call: JSONObject, text: str) -> JSONObject:
     if call["type"] == "web_search_call":
         return item | {"results": [], "error": text}
     return item | {"output": text}
+
+
+def answered_item(call: CallItem, output: ToolOutput) -> JSONObject:
+    """The item of a call's output."""
+    item = encode([Answered(call, output)])[0]
+    # Only the Anthropic wire sends `failed`.
+    return item | {"failed": True} if output.failed else item
 
 
 def message(role: str, *parts: str | JSONObject) -> JSONObject:

@@ -25,10 +25,7 @@ class McpAccess:
 
     @property
     def _pool(self) -> Pool:
-        services = self._services
-        if services.mcp is None and services.make_mcp is not None:
-            services.mcp = services.make_mcp()
-        pool: Pool = services.mcp
+        pool: Pool = self._services.mcp_pool()
         return pool
 
     async def call(

@@ -8,8 +8,8 @@ folders are made and removed after all.
 A kept folder's time of change is set to a moment long ago. Putting something into it moves that
 time, so the time shows whether it is still empty; only a folder from another session, where the
 time could have been set back, is looked into. The time distinguishes placeholders from what a user
-has made, and also says whose they are: sessions that do not share their records (another user's,
-or with another home) cannot know what the others still use, and must not clean up after them.
+has made, and also says whose they are: sessions that do not share their records (another user's)
+cannot know what the others still use, and must not clean up after them.
 """
 
 from __future__ import annotations

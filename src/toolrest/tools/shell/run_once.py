@@ -16,6 +16,8 @@ from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.launch import Launch
 from toolrest.process.output import layout
+from toolrest.process.output.head_tail import Piece
+from toolrest.process.run import RunResult
 from toolrest.tools.shell.command_tool import (
     CommandTool,
     Escalation,
@@ -25,7 +27,6 @@ from toolrest.tools.shell.command_tool import (
 )
 
 if TYPE_CHECKING:
-    from toolrest.process.run import RunResult
     from toolrest.running.results import RunOutcome
 
 
@@ -98,7 +99,10 @@ async def run_once(
                 launch, seconds=seconds, outside=ctx.outside, on_delta=show
             )
         except BaseException:  # cancelled: the programs are gone, and the command has an end
-            _end_cancelled(ctx, begin, monotonic() - began, collector.so_far().text)
+            text = collector.so_far().text
+            piece = Piece(text.encode("utf-8", "replace"))
+            cut = RunResult("signaled", stdout_piece=piece, duration=monotonic() - began)
+            _end(ctx, begin, cut, text)
             raise
     result = ran.result
     if result.state == "failed_to_start":
@@ -134,26 +138,6 @@ def _notes(ran: RunOutcome, output: str, code: int) -> list[str]:
     if code != 0:
         notes += withheld_notes(ran.withheld, output)
     return notes + list(ran.gaps)
-
-
-def _end_cancelled(ctx: Context, begin: ExecCommandBegin, seconds: float, output: str) -> None:
-    text = ctx.redact(output)
-    ctx.emit(
-        ExecCommandEnd(
-            call_id=ctx.call_id,
-            command=begin.command,
-            cwd=begin.cwd,
-            parsed_cmd=begin.parsed_cmd,
-            stdout=text,
-            stderr="",
-            aggregated_output=text,
-            exit_code=-1,
-            duration=seconds,
-            formatted_output=text,
-            status="failed",
-            withheld=begin.withheld,
-        )
-    )
 
 
 def _end(ctx: Context, begin: ExecCommandBegin, result: RunResult, formatted: str) -> None:
