@@ -11,7 +11,7 @@ UV := $(shell command -v uv 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal -o cache_dir=$(CACHE)/pytest
 CONTAINER := $(BIN)/python tests/plain_container.py
 
-.PHONY: install demo test test-full test-container mutants lint bench clean
+.PHONY: install demo test test-full test-system test-container mutants lint bench clean
 
 install: $(STAMP)
 
@@ -48,6 +48,11 @@ test: $(DEV) lint
 
 test-full: $(DEV) lint
 	@TOOLREST_TEST_FULL=1 $(PYTEST)
+
+# What needs Debian packages and root: the other kinds of sandbox, virtual machines, browsers.
+test-system: $(DEV)
+	@sh tests/system/install
+	@TOOLREST_TEST_SYSTEM=1 $(PYTEST)
 
 # The demo and the tests with the rights of a plain container, with and without Landlock.
 test-container: $(DEV)

@@ -27,6 +27,7 @@ from tests.progress import Progress
 from tests.watchdog import Watchdog
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
+SYSTEM = os.environ.get("TOOLREST_TEST_SYSTEM") == "1"
 
 # A shared machine is no stopwatch; the default run is the same every time, the full run explores.
 settings.register_profile(
@@ -86,6 +87,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_configure_node(node: Any) -> None:
     """What the machine has is found out once a run, before the first worker starts."""
     node.workerinput["lacking"] = machine.lacking()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to another run: `make test-full` or `make test-system`."""
+    runs = {"long": FULL, "system": SYSTEM}
+    others = [
+        item
+        for item in items
+        if any(item.get_closest_marker(m) for m, on in runs.items() if not on)
+    ]
+    if SYSTEM:
+        others += [item for item in items if item.get_closest_marker("system") is None]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left = set(others)
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
