@@ -87,6 +87,13 @@ async def measure(which: str, folder: Path) -> None:
         (place / name).write_text("one\ntwo\n")
     (folder / "server.py").write_text(SERVER)
     options: dict[str, Any] = {"home": f"{folder}/home"}
+    offered = {
+        "read": ["read_file"],
+        "patch": ["apply_patch"],
+        "exec": ["exec_command"],
+        "mcp": ["mcp"],
+    }
+    options["tools"] = offered[which]
     settings: dict[str, Any] = {}
     if which == "read":
         first = second = reply("read_file", {"file_path": "a.txt"})
