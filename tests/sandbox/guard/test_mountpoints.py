@@ -132,6 +132,31 @@ def test_links_on_the_way_are_not_followed(root: Path, registry: str, tmp_path: 
     assert not points.in_use
 
 
+@pytest.mark.parametrize("swept_by", ["session", "helper"])
+def test_a_link_that_came_meanwhile_takes_no_other_folder_its_placeholders_failed_before(
+    root: Path, registry: str, tmp_path: Path, swept_by: str
+) -> None:
+    other = tmp_path / "other"
+    for folder in (root / "sub", other):
+        folder.mkdir()
+    others = MountPoints(registry, str(other))
+    others.acquire([f"{other}/a"], {f"{other}/f": b""})
+    points = MountPoints(registry, str(root))
+    if swept_by == "session":
+        points.acquire([f"{root}/sub/a"], {f"{root}/sub/f": b""})
+    else:
+        subprocess.run([sys.executable, "-c", CRASH, registry, f"{root}/sub"])
+    (root / "sub").rename(root / "moved")
+    (root / "sub").symlink_to(other)
+    if swept_by == "session":
+        points.release()
+    else:
+        litter.sweep(registry)
+    assert names(other) == {"a", "f"}
+    others.release()
+    assert names(other) == set()
+
+
 def test_a_dangling_link_is_a_taken_name(root: Path, registry: str, tmp_path: Path) -> None:
     (root / "a").symlink_to(tmp_path / "nowhere")
     points = MountPoints(registry, str(root))
@@ -485,7 +510,7 @@ def test_a_folder_made_again_while_its_twin_is_away_gets_what_was_in_it(
     os.utime(folder, (0, 0))
     seen = os.stat_result(folder.stat())
     interfere(spares, folder)
-    spares.reclaim(str(folder), seen)
+    spares.reclaim(bytes(folder), bytes(folder), seen)
     assert (folder / "settings.json").read_text() == "mine"
 
 
@@ -533,7 +558,7 @@ def test_what_cannot_be_given_back_holds_up_nobody(root: Path, registry: str) ->
     folder = root / ".b"
 
     def rename(source: bytes, where: int, target: bytes) -> None:
-        theirs = source == os.fsencode(folder)
+        theirs = os.path.basename(source) == b".b"
         if theirs:
             (folder / "mine").write_text("mine")
         move(source, where, target)

@@ -99,21 +99,54 @@ def _locked(guard: int) -> bool:
     return True
 
 
+def open_folder(folder: bytes) -> int:
+    """Open a folder, refusing every link on the way.
+
+    A command may have put one in place of any folder that it could write, to have a placeholder
+    made or removed elsewhere; this process is not confined.
+    """
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open("/", flags)
+    for name in filter(None, folder.split(b"/")):
+        try:
+            step = os.open(name, flags, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = step
+    return fd
+
+
+def held(folder: int, path: bytes) -> bytes:
+    """The path by way of its open folder: whatever happens to that one's name."""
+    return b"/proc/self/fd/%d/%s" % (folder, os.path.basename(path))
+
+
 def remove(entry: Entry, registry: str) -> None:
     """Remove what an entry means, if that is there and unchanged."""
     at, path = entry
     try:
-        info = os.lstat(path)
-        if not _is_same(entry, info):
-            return
-        if stat.S_ISDIR(info.st_mode):
-            os.rmdir(path)  # which fails where something was put into it
-        elif at == BY_NAME:
-            os.unlink(path)
-        else:
-            _take_away(entry, os.fsencode(os.path.join(registry, _AWAY + os.urandom(8).hex())))
+        folder = open_folder(os.path.dirname(path))
     except OSError:
         return
+    try:
+        _remove((at, held(folder, path)), registry)
+    except OSError:
+        return
+    finally:
+        os.close(folder)
+
+
+def _remove(entry: Entry, registry: str) -> None:
+    at, path = entry
+    info = os.lstat(path)
+    if not _is_same(entry, info):
+        return
+    if stat.S_ISDIR(info.st_mode):
+        os.rmdir(path)  # which fails where something was put into it
+    elif at == BY_NAME:
+        os.unlink(path)
+    else:
+        _take_away(entry, os.fsencode(os.path.join(registry, _AWAY + os.urandom(8).hex())))
 
 
 def _is_same(entry: Entry, info: os.stat_result) -> bool:

@@ -83,7 +83,7 @@ class NameGuard:
         try:
             for root in self.roots:
                 for folder, wanted in root.wanted().items():
-                    points = self._points_in(root, folder)
+                    points = self._points_in(folder)
                     present += points.acquire((), wanted.missing, wanted.there)
                     held.append(points)
         except OSError as error:
@@ -93,10 +93,10 @@ class NameGuard:
             ) from error
         return tuple(present), held
 
-    def _points_in(self, root: Root, folder: str) -> MountPoints:
+    def _points_in(self, folder: str) -> MountPoints:
         points = self._points.get(folder)
         if points is None:
-            points = self._points[folder] = MountPoints(self._registry, root.path, folder)
+            points = self._points[folder] = MountPoints(self._registry, folder)
         return points
 
     def is_settled(self) -> bool:

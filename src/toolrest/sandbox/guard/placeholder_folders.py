@@ -79,7 +79,7 @@ class FolderPool:
         self._home = os.fsencode(home)
         self._device = os.stat(home).st_dev
         self._free = [os.path.join(self._home, name) for name in os.listdir(self._home)]
-        self._used: dict[str, PooledFolder] = {}
+        self._used: dict[bytes, PooledFolder] = {}
         """By path: the folder that was there last, which goes there again."""
         self._rename = renamer()
         self._names = (f"/{token_hex(4)}-{number}".encode() for number in count())
@@ -90,7 +90,7 @@ class FolderPool:
         Another OSError where none can be moved there.
         """
         target = os.fsencode(os.path.basename(path))
-        kept = self._used.get(path)
+        kept = self._used.get(os.fsencode(path))
         if kept is not None:
             try:
                 self._rename(kept.place, folder, target)
@@ -98,16 +98,16 @@ class FolderPool:
             except FileExistsError:
                 raise
             except OSError:
-                del self._used[path]  # another session was faster, for one
+                del self._used[os.fsencode(path)]  # another session was faster, for one
         if os.fstat(folder).st_dev != self._device:
             raise OSError(EXDEV, os.strerror(EXDEV), path)
         self._put_any(folder, path, target)
 
-    def knows(self, path: str, info: os.stat_result) -> bool:
-        """Whether this is the folder that was put there last."""
+    def knows(self, path: bytes, place: bytes, info: os.stat_result) -> bool:
+        """Whether what is at `place` is the folder that was put at `path` last."""
         kept = self._used.get(path)
         same = kept is not None and kept.identity == (info.st_dev, info.st_ino)
-        return same and kept is not None and kept.born == birth_time(os.fsencode(path))
+        return same and kept is not None and kept.born == birth_time(place)
 
     def _put_any(self, folder: int, path: str, target: bytes) -> None:
         while True:
@@ -125,7 +125,7 @@ class FolderPool:
             except FileExistsError:
                 self._free.append(place)
                 raise
-            self._used[path] = PooledFolder(place, (info.st_dev, info.st_ino), born)
+            self._used[os.fsencode(path)] = PooledFolder(place, (info.st_dev, info.st_ino), born)
             return
 
     def _new(self) -> bytes:
@@ -134,32 +134,31 @@ class FolderPool:
         os.mkdir(place, 0o755)
         return place
 
-    def reclaim(self, path: str, seen: os.stat_result) -> None:
-        """Remove an empty folder; one that is in use stays where it is."""
-        if not self._is_ours(seen) and os.listdir(path):
+    def reclaim(self, path: bytes, place: bytes, seen: os.stat_result) -> None:
+        """Remove the empty folder of `path`, which `place` leads to; one in use stays there."""
+        if not self._is_ours(seen) and os.listdir(place):
             return
         if seen.st_dev != self._device:
-            os.rmdir(path)
+            os.rmdir(place)
             return
         identity = (seen.st_dev, seen.st_ino)
         kept = self._used.get(path)
         if kept is None or kept.identity != identity:
-            born = birth_time(os.fsencode(path))
+            born = birth_time(place)
             kept = PooledFolder(self._home + next(self._names), identity, born)
-        source = os.fsencode(path)
         try:
-            self._rename(source, _AT_FDCWD, kept.place)
+            self._rename(place, _AT_FDCWD, kept.place)
         except OSError:
-            os.rmdir(path)
+            os.rmdir(place)
             return
         if self._is_ours(os.lstat(kept.place)) or self._marked(kept.place):
             self._used[path] = kept
             return
         self._used.pop(path, None)
         try:
-            self._rename(kept.place, _AT_FDCWD, source)  # somebody put something there just now
-        except FileExistsError:  # and, as it was gone for a moment, made the folder again
-            self._merge_back(kept.place, source)
+            self._rename(kept.place, _AT_FDCWD, place)  # something was put there just now
+        except FileExistsError:  # and, as it was gone for a moment, the folder made again
+            self._merge_back(kept.place, place)
 
     def _merge_back(self, place: bytes, path: bytes) -> None:
         folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -23,7 +23,6 @@ from errno import EINVAL, ENOTSUP, ETIMEDOUT
 from hashlib import sha256
 from secrets import token_hex
 
-from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private
 from toolrest.process.helper import litter
 from toolrest.process.helper.litter import Entry, lock
@@ -41,14 +40,13 @@ _NAMELESS = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 class MountPoints:
     """The placeholders of one folder, shared by every session that makes some in it.
 
-    A folder's and not a root's: two worktrees are two roots and share a git folder. The way to it
-    is walked from `root`, above which no command can write.
+    A folder's and not a root's: two worktrees are two roots and share a git folder. All paths
+    are real ones.
     """
 
-    def __init__(self, registry: str, root: str, folder: str | None = None) -> None:
+    def __init__(self, registry: str, folder: str) -> None:
         make_private(registry)
-        name = sha256(os.fsencode(folder or root)).hexdigest()[:32]
-        self._root = root
+        name = sha256(os.fsencode(folder)).hexdigest()[:32]
         self._registry = registry
         self._mark = placeholder_mtime(registry)
         self._pool = FolderPool(os.path.join(registry, "spare"), self._mark)
@@ -169,8 +167,7 @@ class MountPoints:
     def _make_all(self, wanted: Mapping[str, bytes | None], made: list[str]) -> None:
         """Folders, and files with their content; nothing where a name is taken.
 
-        The way there is walked without following links: a command may have put one anywhere it
-        could write, and this process is not confined.
+        The way there is walked without following links.
         """
         folder, fd = "", -1
         try:
@@ -180,7 +177,7 @@ class MountPoints:
                     if fd >= 0:
                         os.close(fd)
                         fd = -1
-                    folder, fd = parent, _walk(self._root, parent)
+                    folder, fd = parent, litter.open_folder(os.fsencode(parent))
                 if self._make(fd, path, content):
                     made.append(path)
                     self._taken.discard(path)
@@ -271,16 +268,23 @@ class MountPoints:
 
     def _remove(self, entry: Entry) -> None:
         """Take a placeholder away if it is still the one we made and nothing was put into it."""
-        at, path = entry[0], os.fsdecode(entry[1])
+        at, path = entry
         try:
-            info = os.lstat(path)
-            known = info.st_mtime_ns == at or self._pool.knows(path, info)
+            folder = litter.open_folder(os.path.dirname(path))
+        except OSError:
+            return
+        try:
+            place = litter.held(folder, path)
+            info = os.lstat(place)
+            known = info.st_mtime_ns == at or self._pool.knows(path, place, info)
             if stat.S_ISDIR(info.st_mode) and known:
-                self._pool.reclaim(path, info)
+                self._pool.reclaim(path, place, info)
             else:
                 litter.remove(entry, self._registry)
         except OSError:
             return
+        finally:
+            os.close(folder)
 
 
 def _is_marked_socket(path: str, at: int) -> bool:
@@ -304,21 +308,6 @@ def _make_socket(folder: int, name: str) -> bool:
     except OSError:
         return False  # a file system without sockets
     return True
-
-
-def _walk(root: str, folder: str) -> int:
-    """Open a folder beneath the root, refusing links on the way."""
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    if not inside(folder, root):
-        return os.open(folder, flags)
-    fd = os.open(root, flags)
-    for name in filter(None, folder[len(root) :].split("/")):
-        try:
-            step = os.open(name, flags, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = step
-    return fd
 
 
 @contextmanager
