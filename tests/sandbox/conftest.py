@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
+from tests.conftest import FULL
 from tests.machine import NOBODY, interpreter, packages, remove, require, script, solid_ground
 
 from toolrest.sandbox.denial import disturbed
@@ -36,6 +38,29 @@ World = Callable[..., dict[str, Any]]
 def users() -> list[str]:
     """As root there are two of them; an ordinary user has only itself."""
     return ["root", "user"] if os.geteuid() == 0 else ["user"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The short run takes one user for each test of guard and backends, the full run both.
+
+    The escape and everyday probes have both in every run.
+    """
+    if FULL or len(users()) == 1:
+        return
+    others = [item for item in items if _is_other_users(item)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left = set(others)
+        items[:] = [item for item in items if item not in left]
+
+
+def _is_other_users(item: pytest.Item) -> bool:
+    params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    if "user" not in params or item.path.parent.name not in ("guard", "backends"):
+        return False
+    name, _, ids = item.name.partition("[")
+    case = name + ids.replace(str(params["user"]), "", 1)
+    return params["user"] != users()[crc32(case.encode()) % 2]
 
 
 @pytest.fixture(scope="session", params=users())
