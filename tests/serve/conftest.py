@@ -13,7 +13,7 @@ from toolrest.agent.rest import Toolrest
 from toolrest.config.config import Config
 from toolrest.config.loader import default_config
 from toolrest.gate.approval.approvals import OnAsk
-from toolrest.serve import http
+from toolrest.serve import http, listening
 from toolrest.serve.server import ToolServer
 
 
@@ -71,7 +71,7 @@ def serving(make_server: Callable[..., ToolServer]) -> Callable[..., Any]:
         import uvicorn
 
         server = make_server(tools, **settings)
-        sock = http.listen("127.0.0.1", 0)
+        sock = listening.listen("127.0.0.1", 0)
         port = sock.getsockname()[1]
         app: Any = http.application(server, "127.0.0.1", port, token)
         if let_in:

@@ -58,6 +58,7 @@ COMMANDS = {
     ),
     "undo": ("toolrest.cli.run.undo", "Take back what a turn has changed in this folder."),
     "trust": ("toolrest.cli.security.trust", "Trust a folder's own settings, or stop to."),
+    "web": ("toolrest.cli.servers.web", "Open sessions and approvals in a browser."),
 }
 
 
@@ -68,6 +69,8 @@ _EXTRAS = {
     "mcp_types": "mcp",
     "PIL": "images",
     "prompt_toolkit": "chat",
+    "starlette": "web-ui",
+    "uvicorn": "web-ui",
 }
 """Packages that a core install does not have, and the extra that brings each."""
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
-import ipaddress
 import os
 import secrets
-import socket
 from typing import TYPE_CHECKING, Any, Final
 
-import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import Response
 
 from toolrest.errors import ConfigError
 from toolrest.private_files import make_private
+from toolrest.serve.listening import names_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -34,16 +31,6 @@ def address(text: str) -> tuple[str, int]:
     if not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"--http takes HOST:PORT or a port, not {text!r}")
     return host, int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or address means this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def token_from(environ: Any) -> str | None:
@@ -94,7 +81,7 @@ def _normal(header: bytes) -> bytes:
 
 def application(tools: ToolServer, host: str, port: int, token: str) -> ASGIApp:
     """The ASGI application: token first, then Host and Origin, then the protocol."""
-    names = ["127.0.0.1", "localhost", "[::1]"] if is_loopback(host) else [_bracketed(host)]
+    names = names_of(host)
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=[f"{name}:{port}" for name in names],
@@ -104,29 +91,3 @@ def application(tools: ToolServer, host: str, port: int, token: str) -> ASGIApp:
         streamable_http_path=PATH, transport_security=security, host=host
     )
     return BearerOnly(app, token)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-        sock.listen()
-    except OSError as error:
-        sock.close()
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    return sock
-
-
-async def serve(app: ASGIApp, sock: socket.socket) -> None:
-    """Serve until the process is asked to stop."""
-    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
-    server = uvicorn.Server(config)
-    await server.serve(sockets=[sock])
-    await asyncio.sleep(0)

@@ -64,12 +64,13 @@ def stored_sessions(home: str) -> list[Stored]:
 def summaries(home: str, cwd: str | None = None) -> Iterator[Summary]:
     """The sessions, the latest first; with `cwd`, only those of that folder."""
     for stored in stored_sessions(home):
-        found = _summary(stored)
+        found = summary_of(stored)
         if found is not None and (cwd is None or found.meta.get("cwd") == cwd):
             yield found
 
 
-def _summary(stored: Stored) -> Summary | None:
+def summary_of(stored: Stored) -> Summary | None:
+    """The row of one session; None when its file cannot be read."""
     meta: JSONObject = {}
     title = ""
     try:

@@ -74,20 +74,20 @@ def _open(workspace: str, config: Config, on_ask: OnAsk) -> Toolrest:
 
 
 async def _http(tools: ToolServer, config: Config, text: str) -> None:
-    from toolrest.serve import http
+    from toolrest.serve import http, listening
 
     host, port = http.address(text)
     token = http.token_from(os.environ)
-    sock = http.listen(host, port)
+    sock = listening.listen(host, port)
     port = sock.getsockname()[1]
     click.echo(f"toolrest: serving http://{host}:{port}{http.PATH}", err=True)
     if token is None:
         path = os.path.join(config.home, "run", f"mcp-{port}.token")
         token = http.new_token(path)
         click.echo(f"toolrest: the bearer token is in {path}", err=True)
-    if not http.is_loopback(host):
+    if not listening.is_loopback(host):
         click.echo("toolrest: this address can be reached from other machines", err=True)
     try:
-        await http.serve(http.application(tools, host, port, token), sock)
+        await listening.serve(http.application(tools, host, port, token), sock)
     finally:
         await tools.aclose()

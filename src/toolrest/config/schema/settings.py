@@ -28,6 +28,7 @@ from toolrest.config.schema.tools import (
     ToolSecurity,
     UserInput,
     Web,
+    WebUi,
 )
 from toolrest.config.schema.types import (
     Approval,
@@ -106,6 +107,7 @@ class Settings(Table):
 
     web_search: Literal["disabled", "cached", "live"] | None = None
     web: Web = Web()
+    web_ui: WebUi = WebUi()
     search: SearchSettings = SearchSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     redact: Redact = Redact()

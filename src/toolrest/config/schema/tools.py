@@ -74,6 +74,15 @@ class Web(Table):
     timeout_sec: Seconds = 30.0
 
 
+class WebUi(Table):
+    """`[web_ui]`: the browser page of `toolrest web`."""
+
+    host: Text = "127.0.0.1"
+    port: Annotated[int, Range(0, 65535)] = 8137
+    read_only: bool = False
+    idle_minutes: Annotated[int, Range(1, 10_080)] = 60
+
+
 class SearchSettings(Table):
     """`[search]`: who answers `web_search` where the model's own server does not.
 

@@ -30,7 +30,7 @@ from toolrest.private_files import private_file, private_folder, reason, write_a
 
 State: TypeAlias = Literal["waiting", "answered", "taken", "expired"]
 
-_FOLDER = "approvals"
+FOLDER = "approvals"
 _KEY = "key"
 _MOST_BYTES = 16 << 20
 _LONGEST = 1 << 20
@@ -197,7 +197,7 @@ class PendingStore(Struct):
                         os.unlink(self._path(pending.id + ending))
 
     def _path(self, name: str) -> str:
-        return os.path.join(self.home, _FOLDER, name)
+        return os.path.join(self.home, FOLDER, name)
 
     def _names(self, ending: str) -> Iterator[str]:
         with suppress(FileNotFoundError):
@@ -215,7 +215,7 @@ class PendingStore(Struct):
 
     def _create(self, name: str, text: str) -> None:
         """Create a whole file at once, on disk; FileExistsError when there is one."""
-        folder = private_folder(self.home, _FOLDER)
+        folder = private_folder(self.home, FOLDER)
         try:
             temporary = f".{secrets.token_hex(8)}"
             descriptor = private_file(folder, temporary)

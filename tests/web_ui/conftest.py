@@ -1,0 +1,137 @@
+"""A home with sessions in it, and the page's application behind a client."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from toolrest.gate.approval.pending import ApprovalScope, PendingApproval
+from toolrest.gate.approval.pending_store import PendingStore
+from toolrest.gate.approval.request import ApprovalRequest, Exact
+from toolrest.policy.effects import Risk
+from toolrest.web_ui.access import Logins
+from toolrest.web_ui.server import WebPage
+
+HOST = "127.0.0.1:8137"
+ORIGIN = f"http://{HOST}"
+CODE = "123456"
+
+
+class Recorded:
+    """A session's file in a home, written line by line as Toolrest writes it."""
+
+    def __init__(self, home: Path, number: int = 0) -> None:
+        self.id = f"0000{number:04d}-aaaa-4bbb-8ccc-dddddddddddd"
+        folder = home / "sessions/2026/11/16"
+        folder.mkdir(parents=True, exist_ok=True)
+        second = f"{number // 3600:02d}-{number // 60 % 60:02d}-{number % 60:02d}"
+        self.path = folder / f"rollout-2026-11-16T{second}-{self.id}.jsonl"
+        self.lines = 0
+        self.write("session_meta", {"id": self.id, "cwd": "/work", "timestamp": "2026-11-16"})
+
+    def write(self, kind: str, payload: Any) -> None:
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        line = {"timestamp": now, "ordinal": self.lines, "type": kind, "payload": payload}
+        self.lines += 1
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def say(self, role: str, text: str) -> None:
+        kind = "output_text" if role == "assistant" else "input_text"
+        content = [{"type": kind, "text": text}]
+        self.write("response_item", {"type": "message", "role": role, "content": content})
+
+    def call(self, command: str, output: str, call_id: str = "c1") -> None:
+        arguments = json.dumps({"cmd": command})
+        call = {"type": "function_call", "name": "exec_command", "arguments": arguments}
+        self.write("response_item", {**call, "call_id": call_id})
+        done = {"type": "function_call_output", "call_id": call_id, "output": output}
+        self.write("response_item", done)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    made = tmp_path / "home"
+    made.mkdir(mode=0o700)
+    return made
+
+
+@pytest.fixture
+def session(home: Path) -> Recorded:
+    made = Recorded(home)
+    made.write("turn_context", {"model": "a-model"})
+    made.say("user", "repair the parser")
+    made.call("ls", "parser.py\n")
+    made.say("assistant", "It is repaired.")
+    usage = {"total_token_usage": {"input_tokens": 120, "output_tokens": 8, "total_tokens": 128}}
+    last = {"last_token_usage": {"total_tokens": 128}, "model_context_window": 1000}
+    made.write("event_msg", {"type": "token_count", "info": {**usage, **last}})
+    return made
+
+
+@pytest.fixture
+def logins() -> Logins:
+    return Logins(3600)
+
+
+@pytest.fixture
+def page(home: Path, logins: Logins) -> WebPage:
+    return WebPage(str(home), logins, (HOST, "localhost:8137"), pin=CODE)
+
+
+Client = httpx.AsyncClient
+
+
+@pytest.fixture
+def client_for() -> Callable[[WebPage], Client]:
+    def client(page: WebPage) -> Client:
+        transport = httpx.ASGITransport(page.application())
+        return httpx.AsyncClient(transport=transport, base_url=ORIGIN)
+
+    return client
+
+
+@pytest.fixture
+async def client(
+    page: WebPage, client_for: Callable[[WebPage], Client]
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that opened the link."""
+    async with client_for(page) as made:
+        await log_in(made, page.logins)
+        yield made
+
+
+async def log_in(client: Client, logins: Logins) -> httpx.Response:
+    answer = await client.post(
+        "/api/login", json={"token": logins.link()}, headers={"Origin": ORIGIN}
+    )
+    assert answer.status_code == 200
+    # The port of a test's transport is not that of its address.
+    name, _, value = answer.headers["set-cookie"].partition(";")[0].partition("=")
+    assert re.fullmatch(r"toolrest_\d+", name)
+    client.cookies.clear()
+    client.headers.update({"x-toolrest-key": answer.json()["key"], "Cookie": f"{name}={value}"})
+    return answer
+
+
+def waiting(home: Path, *, risk: Risk = Risk.EXECUTE, text: str = "rm -r build") -> PendingApproval:
+    """A call that waits for an answer."""
+    request = ApprovalRequest(
+        "c9",
+        "exec_command",
+        json.dumps({"cmd": text}),
+        "it writes",
+        risk,
+        command=("bash", "-lc", text),
+        cwd="/work",
+        exact=Exact(json.dumps({"cmd": text, "secret": "sk-hidden"})),
+    )
+    around = ApprovalScope("s1", "/work", "on-request", "workspace-write")
+    return PendingStore(str(home)).add(request, around, 3600)

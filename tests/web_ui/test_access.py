@@ -1,0 +1,192 @@
+"""Hostile pages, other ports and old links: all are refused before anything is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.web_ui.conftest import HOST, ORIGIN, Client, Recorded, log_in, waiting
+
+from toolrest.gate.approval.pending_store import PendingStore
+from toolrest.web_ui.access import Logins
+from toolrest.web_ui.page import document
+from toolrest.web_ui.server import WebPage
+
+
+async def test_without_the_link_there_is_nothing_to_see(
+    page: WebPage, client_for: Callable[[WebPage], Client], session: Recorded
+) -> None:
+    async with client_for(page) as stranger:
+        for path in ("sessions", f"sessions/{session.id}/events", "approvals", "news"):
+            assert (await stranger.get(f"/api/{path}")).status_code == 401
+        assert "repair" not in (await stranger.get("/")).text
+
+
+async def test_a_link_is_good_once_and_a_wrong_one_slows(
+    page: WebPage, client_for: Callable[[WebPage], Client]
+) -> None:
+    token = page.logins.link()
+    async with client_for(page) as one:
+        answers = [
+            await one.post("/api/login", json={"token": token}, headers={"Origin": ORIGIN})
+            for _ in range(7)
+        ]
+    assert [answer.status_code for answer in answers] == [200, 401, 401, 401, 401, 401, 429]
+
+
+async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(
+    page: WebPage, client_for: Callable[[WebPage], Client]
+) -> None:
+    async with client_for(page) as one:
+        cookie = (await log_in(one, page.logins)).headers["set-cookie"]
+    for part in ("HttpOnly", "SameSite=strict", "Path=/api/"):
+        assert part in cookie
+
+
+@pytest.mark.parametrize("lost", ["x-toolrest-key", "Cookie"])
+async def test_the_cookie_alone_or_the_key_alone_opens_nothing(client: Client, lost: str) -> None:
+    """A server on another port of this machine gets the cookie, but never the key."""
+    assert (await client.get("/api/sessions")).status_code == 200
+    del client.headers[lost]
+    assert (await client.get("/api/sessions")).status_code == 401
+
+
+async def test_an_idle_browser_is_logged_out(
+    home: Path, client_for: Callable[[WebPage], Client]
+) -> None:
+    now = [0.0]
+    page = WebPage(str(home), Logins(60, lambda: now[0]), (HOST,))
+    async with client_for(page) as one:
+        await log_in(one, page.logins)
+        for _ in range(3):
+            now[0] += 50
+            assert (await one.get("/api/sessions")).status_code == 200
+        now[0] += 61
+        assert (await one.get("/api/sessions")).status_code == 401
+
+
+async def test_a_browser_stays_logged_in_over_a_restart(
+    home: Path, client_for: Callable[[WebPage], Client]
+) -> None:
+    file = str(home / "run/web.logins")
+    page = WebPage(str(home), Logins(60, file=file), (HOST,))
+    async with client_for(page) as one:
+        await log_in(one, page.logins)
+        headers = one.headers
+    again = WebPage(str(home), Logins(60, file=file), (HOST,))
+    async with client_for(again) as other:
+        assert (await other.get("/api/sessions", headers=headers)).status_code == 200
+    text = Path(file).read_text()
+    assert headers["x-toolrest-key"] not in text
+    assert Path(file).stat().st_mode & 0o077 == 0
+    Path(file).write_text("[torn")
+    third = WebPage(str(home), Logins(60, file=file), (HOST,))
+    async with client_for(third) as other:
+        assert (await other.get("/api/sessions", headers=headers)).status_code == 401
+
+
+async def test_logging_out_ends_it(client: Client) -> None:
+    assert (await client.post("/api/logout", headers={"Origin": ORIGIN})).status_code == 200
+    assert (await client.get("/api/sessions")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.test:8137"}, 421),
+        ({"Host": "127.0.0.1:9999"}, 421),
+        ({"Host": "127.0.0.1.nip.io:8137"}, 421),
+        ({"Origin": "http://evil.test"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://127.0.0.1:8137"}, 403),
+        ({"Origin": "http://127.0.0.1:8138"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+    ],
+)
+async def test_requests_of_other_pages_are_refused(
+    client: Client, headers: dict[str, str], status: int
+) -> None:
+    for path in ("/", "/api/sessions", "/api/news"):
+        assert (await client.get(path, headers=headers)).status_code == status
+    answer = await client.post("/api/logout", headers={"Origin": ORIGIN, **headers})
+    assert answer.status_code == status
+    assert (await client.get("/api/sessions")).status_code == 200
+
+
+async def test_a_form_of_another_page_answers_no_approval(client: Client, home: Path) -> None:
+    """A form needs no leave of a browser to be sent, but it says its origin, or none."""
+    pending = waiting(home)
+    for headers in ({}, {"Origin": "null"}, {"Origin": "http://evil.test"}):
+        answer = await client.post(
+            f"/api/approvals/{pending.id}",
+            content='{"approve": true}',
+            headers={"content-type": "text/plain", **headers},
+        )
+        assert answer.status_code == 403
+    assert PendingStore(str(home)).answer_to(pending) is None
+
+
+async def test_headers_two_times_are_no_way_in(page: WebPage) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "query_string": b"",
+        "headers": [(b"host", HOST.encode()), (b"host", b"evil.test")],
+    }
+    await page.application()(scope, receive, send)
+    assert sent[0]["status"] == 421
+
+
+async def test_web_sockets_are_closed(page: WebPage) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    await page.application()({"type": "websocket", "path": "/", "headers": []}, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+async def test_every_answer_forbids_frames_caches_and_sniffing(client: Client) -> None:
+    for path in ("/", "/api/sessions", "/api/sessions/none/events", "/nowhere"):
+        headers = (await client.get(path)).headers
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'sha256-")
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert "access-control-allow-origin" not in headers
+
+
+def test_the_page_has_no_markup_from_data_and_loads_nothing_else() -> None:
+    text = document()
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(", text)
+    assert not re.search(r"""(src|href)=["']https?:|url\(|@import""", text)
+    assert not re.search(r"<[^>]+\son\w+=", text)
+
+
+def test_a_saved_page_cannot_be_broken_out_of() -> None:
+    evil = "</script><script>alert(1)</script><!--"
+    text = document({"session": {"id": evil, "cwd": ""}, "events": []})
+    assert "<script>alert" not in text
+    assert "\\u003c/script>" in text
+    assert "connect-src 'none'" in text

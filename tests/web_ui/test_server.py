@@ -1,0 +1,211 @@
+"""What the page shows: the list, a session as it goes on, saved files, approvals."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.web_ui.conftest import CODE, ORIGIN, Client, Recorded, log_in, waiting
+
+from toolrest.gate.approval.pending_store import PendingStore
+from toolrest.policy.effects import Risk
+from toolrest.web_ui.access import Logins
+from toolrest.web_ui.feed import follow, read_events
+from toolrest.web_ui.server import WebPage
+
+PAGE = {"Origin": ORIGIN}
+
+
+async def test_the_list_has_a_row_for_each_session(
+    client: Client, session: Recorded, home: Path
+) -> None:
+    other = Recorded(home, 1)
+    other.say("user", "write a poem")
+    rows = (await client.get("/api/sessions")).json()["sessions"]
+    assert [row["title"] for row in rows] == ["write a poem", "repair the parser"]
+    row = rows[1]
+    assert (row["cwd"], row["model"], row["last"]) == ("/work", "a-model", "It is repaired.")
+    assert (row["input"], row["output"], row["open"]) == (120, 8, False)
+    assert str(home) not in json.dumps(rows)
+    found = (await client.get("/api/sessions", params={"q": "PARSER work"})).json()["sessions"]
+    assert [row["id"] for row in found] == [session.id]
+    after = await client.get("/api/sessions", params={"before": other.id, "limit": "1"})
+    assert [row["id"] for row in after.json()["sessions"]] == [session.id]
+
+
+async def test_a_session_that_a_process_has_open_is_running(
+    client: Client, session: Recorded
+) -> None:
+    with session.path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert (await client.get("/api/sessions")).json()["sessions"][0]["open"] is True
+    assert (await client.get("/api/sessions")).json()["sessions"][0]["open"] is False
+
+
+def test_events_have_the_offset_after_their_line(session: Recorded) -> None:
+    events, end = read_events(str(session.path), 0)
+    kinds = ["turn", "user", "call", "output", "message", "tokens"]
+    assert [event["kind"] for event in events] == kinds
+    assert end == session.path.stat().st_size
+    for at, event in enumerate(events):
+        rest, _ = read_events(str(session.path), event["at"])
+        assert rest == events[at + 1 :]
+    assert events[2]["command"] == "ls"
+    assert events[3] == {**events[3], "id": "c1", "text": "parser.py\n"}
+
+
+def test_a_line_that_is_cut_or_wrong_is_left_out(session: Recorded) -> None:
+    with session.path.open("a") as file:
+        file.write('{"timestamp": "x"}\n[1]\nnot json\n{"timestamp": "2026-11-16T00:00:00Z", ')
+    _, size = read_events(str(session.path), 0)
+    session.say("assistant", "unread: it is part of a broken line")
+    session.say("assistant", "later")
+    events, _ = read_events(str(session.path), size)
+    assert [event["text"] for event in events] == ["later"]
+
+
+async def test_new_lines_come_as_they_are_written(session: Recorded) -> None:
+    start = session.path.stat().st_size
+    stream = follow(str(session.path), start)
+    assert await anext(stream) == []
+    coming = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    session.say("assistant", "one more")
+    events = await asyncio.wait_for(coming, 30)
+    while not events:
+        events = await asyncio.wait_for(anext(stream), 30)
+    assert [event["text"] for event in events] == ["one more"]
+    await stream.aclose()
+
+
+async def test_reconnecting_neither_misses_nor_repeats(page: WebPage, session: Recorded) -> None:
+    """Each connection is cut after its first message; together they have every event once."""
+    whole, _ = read_events(str(session.path), 0)
+    seen: list[Any] = []
+    after = 0
+    while len(seen) < len(whole):
+        async for events in follow(str(session.path), after):
+            seen.append(events[0])
+            after = events[0]["at"]
+            break
+    assert seen == whole
+
+
+@pytest.mark.parametrize("name", ["..", "%2e%2e%2fconfig.toml", "x" * 300, "0000"])
+async def test_only_sessions_of_this_home_can_be_read(
+    client: Client, session: Recorded, home: Path, name: str
+) -> None:
+    (home / "config.toml").write_text("secret")
+    for what in ("events", "export?format=json"):
+        answer = await client.get(f"/api/sessions/{name}/{what}")
+        assert answer.status_code == 404
+        assert "secret" not in answer.text
+
+
+async def test_a_link_in_place_of_a_journal_is_not_followed(
+    client: Client, session: Recorded, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    os.rename(session.path, kept)
+    session.path.symlink_to(kept)
+    answer = await client.get(f"/api/sessions/{session.id}/events")
+    assert '"gone": true' in answer.text
+    assert "repair" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "holds"), [("html", "repair the parser"), ("md", "## User"), ("json", '"items"')]
+)
+async def test_a_session_is_saved_as_a_file(
+    client: Client, session: Recorded, kind: str, holds: str
+) -> None:
+    answer = await client.get(f"/api/sessions/{session.id}/export", params={"format": kind})
+    assert holds in answer.text
+    assert answer.headers["content-disposition"].endswith(f'.{kind}"')
+
+
+async def test_an_approval_is_shown_whole_and_answered(client: Client, home: Path) -> None:
+    pending = waiting(home)
+    (shown,) = (await client.get("/api/approvals")).json()["approvals"]
+    text = "\n".join(shown["lines"])
+    assert "rm -r build" in text
+    assert "/work" in text
+    assert "sk-hidden" not in json.dumps(shown)
+    answer = await client.post(
+        f"/api/approvals/{pending.id}", json={"approve": True, "pin": shown["pin"]}, headers=PAGE
+    )
+    assert answer.json() == {"answer": "approved"}
+    review = PendingStore(str(home)).answer_to(pending)
+    assert review is not None
+    assert review.approves
+    assert (await client.get("/api/approvals")).json() == {"approvals": []}
+
+
+async def test_the_first_answer_counts(client: Client, home: Path) -> None:
+    pending = waiting(home)
+    url, body = f"/api/approvals/{pending.id}", {"pin": pending.pin}
+    first = await client.post(url, json={**body, "approve": False, "note": "not now"}, headers=PAGE)
+    second = await client.post(url, json={**body, "approve": True}, headers=PAGE)
+    assert (first.status_code, second.status_code) == (200, 409)
+    assert "already answered: denied" in second.json()["error"]
+    review = PendingStore(str(home)).answer_to(pending)
+    assert review is not None
+    assert (review.approves, review.note) == (False, "not now")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"approve": True}, 409),
+        ({"approve": True, "pin": "0" * 64}, 409),
+        ({"approve": True, "pin": "own", "scope": "user"}, 400),
+        ({"approve": "yes", "pin": "0"}, 409),
+        ([], 409),
+    ],
+)
+async def test_an_answer_to_something_else_approves_nothing(
+    client: Client, home: Path, body: Any, status: int
+) -> None:
+    pending = waiting(home)
+    if isinstance(body, dict) and body.get("pin") == "own":
+        body = {**body, "pin": pending.pin}
+    answer = await client.post(f"/api/approvals/{pending.id}", json=body, headers=PAGE)
+    assert answer.status_code == status
+    assert PendingStore(str(home)).answer_to(pending) is None
+
+
+async def test_a_critical_call_needs_the_code(client: Client, home: Path) -> None:
+    pending = waiting(home, risk=Risk.CRITICAL)
+    url, body = f"/api/approvals/{pending.id}", {"approve": True, "pin": pending.pin}
+    assert (await client.post(url, json=body, headers=PAGE)).status_code == 403
+    right = await client.post(url, json={**body, "code": CODE}, headers=PAGE)
+    assert right.json() == {"answer": "approved"}
+
+
+async def test_codes_cannot_be_guessed(client: Client, home: Path) -> None:
+    pending = waiting(home, risk=Risk.CRITICAL)
+    url, body = f"/api/approvals/{pending.id}", {"approve": True, "pin": pending.pin}
+    for guess in range(6):
+        await client.post(url, json={**body, "code": f"{guess:06d}"}, headers=PAGE)
+    assert (await client.post(url, json={**body, "code": CODE}, headers=PAGE)).status_code == 403
+    assert PendingStore(str(home)).answer_to(pending) is None
+
+
+async def test_a_read_only_page_answers_nothing(
+    home: Path, client_for: Callable[[WebPage], Client]
+) -> None:
+    pending = waiting(home)
+    page = WebPage(str(home), Logins(60), ("127.0.0.1:8137",), read_only=True)
+    async with client_for(page) as client:
+        await log_in(client, page.logins)
+        body = {"approve": True, "pin": pending.pin}
+        answer = await client.post(f"/api/approvals/{pending.id}", json=body, headers=PAGE)
+    assert answer.status_code == 403
+    assert "web_ui.read_only" in answer.json()["error"]
+    assert PendingStore(str(home)).answer_to(pending) is None
