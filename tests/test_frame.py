@@ -234,7 +234,7 @@ def test_what_runs_elsewhere_calls_the_developers_targets() -> None:
 
 def test_contributing_maps_every_room() -> None:
     rooms = re.findall(
-        r"\b([a-z]+)/(?=[, ])", (ROOT / "CONTRIBUTING.md").read_text().split("```")[1]
+        r"\b([a-z_]+)/(?=[, ])", (ROOT / "CONTRIBUTING.md").read_text().split("```")[1]
     )
     assert sorted(rooms) == sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 
