@@ -217,11 +217,6 @@ def _assemble(
     merged = merge(layers)
     settings = check_table(Settings, nest(merged.values))
     _refuse_approving_project(settings, project)
-    if settings.sandbox_policy == "docker" and settings.tool_security.allowed_network_domains:
-        raise ConfigError(
-            'sandbox_policy = "docker" and tool_security.allowed_network_domains do not go '
-            "together yet: containers have no network, or all of it; remove one of the two"
-        )
     sources = {key: merged.sources[key] for key in merged.values}
     files = tuple(layer.label for layer in layers if layer.kind in ("user", "project"))
     notes = [*warnings, *merged.warnings, *_loose_files(layers)]

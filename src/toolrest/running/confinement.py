@@ -15,11 +15,9 @@ from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import make_private
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
-from toolrest.process.owner import Owner
-from toolrest.process.run import run
 from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.process.wakeup import uncancelled
-from toolrest.sandbox.backends.container import ContainerOptions, client_env
+from toolrest.sandbox.backends.container import OWN_LIMITS, ContainerOptions
 from toolrest.sandbox.confine import Backend, Confined, Sandbox
 from toolrest.sandbox.denial import blocked_words, disturbed
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
@@ -118,6 +116,7 @@ class Enclosure:
                 proxy=self._proxy.for_sandbox() if self._proxy is not None else None,
                 container=self._confinement.container,
                 rootfs=self._confinement.rootfs,
+                limits=self._confinement.limits,
             )
         return self._box
 
@@ -189,12 +188,11 @@ class Enclosure:
         return disturbed(text, code)
 
     async def aclose(self) -> None:
-        """Close the network proxy."""
+        """End what the sandbox kept between commands, and close the network proxy."""
+        if self._box is not None:
+            await asyncio.to_thread(self._box.close)
         if self._proxy is not None:
             await self._proxy.aclose()
-
-
-_IN_CONTAINER = "limits: not applied to containers; use sandbox.run_args (--memory, --pids-limit)"
 
 
 class EnforcementNotes:
@@ -215,39 +213,40 @@ class EnforcementNotes:
             if answer.level == "none"
         ]
         if self._limits:
-            docker = confined.backend == "docker"
-            found += [_IN_CONTAINER] if docker else self._limits.unmet(taken)
+            own = confined.backend in OWN_LIMITS
+            found += () if own else self._limits.unmet(taken)
         fresh = tuple(note for note in found if note not in self._reported)
         self._reported.update(fresh)
         return fresh
 
 
-_PATIENCE = 20.0
+class Stops:
+    """Ends commands that are not below the process that was started (`PreparedCommand.stop`)."""
 
-
-class ContainerStops:
-    """Runs the commands that end containers, and waits for them at the session's end."""
-
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+    def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def stop(self, argv: tuple[str, ...]) -> None:
-        """Run the command that ends a container, if any, to its end even when cancelled."""
-        if argv:
-            await uncancelled(asyncio.ensure_future(self._stop(argv)))
+    async def stop(self, confined: Confined) -> None:
+        """End a command for sure, even when cancelled."""
+        if confined.stop is not None:
+            await uncancelled(asyncio.ensure_future(asyncio.to_thread(confined.stop)))
 
-    def stop_soon(self, argv: tuple[str, ...]) -> None:
-        """Run the command that ends a container without waiting for it."""
-        if argv:
-            task = asyncio.get_running_loop().create_task(self._stop(argv))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def stop_soon(self, confined: Confined) -> None:
+        """End a command for sure without waiting for it, and release it then."""
+        if confined.stop is None:
+            confined.release()
+            return
+        task = asyncio.get_running_loop().create_task(self._stop(confined))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def settle(self) -> None:
-        """Wait for all commands that are ending containers."""
+        """Wait for all that is being ended."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
-    async def _stop(self, argv: tuple[str, ...]) -> None:
-        await run(self._owner, Command(argv, "/", client_env()), time_limit=_PATIENCE)
+    async def _stop(self, confined: Confined) -> None:
+        try:
+            await self.stop(confined)
+        finally:
+            confined.release()

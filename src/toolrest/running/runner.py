@@ -23,7 +23,7 @@ from toolrest.process.sessions.table import ExecResult, Sessions
 from toolrest.process.shells.environment import Environment, build, forced
 from toolrest.process.shells.login_env import LoginShells, LoginStart
 from toolrest.process.shells.shells import Shell, ShellKind, Shells
-from toolrest.running.confinement import Confinement, ContainerStops, Enclosure, EnforcementNotes
+from toolrest.running.confinement import Confinement, Enclosure, EnforcementNotes, Stops
 from toolrest.running.results import ExecOutcome, RunOutcome, without_launcher
 from toolrest.running.searches import Searches
 from toolrest.running.tally import CommandCount
@@ -67,7 +67,7 @@ class Runner:
         self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup(), records=registry)
         self.sessions = Sessions(self._owner)
         self.searches = Searches(self.enclosure, self._owner)
-        self._stops = ContainerStops(self._owner)
+        self._stops = Stops()
         self._notes = EnforcementNotes(confinement.limits)
         self.shells = Shells.of_this_user(environ, avoid=self.suspects)
         self._profile_releases: list[Callable[[], None]] = []
@@ -243,11 +243,11 @@ class Runner:
         try:
             result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
             if result.state != "exited":
-                await self._stops.stop(confined.stop)
+                await self._stops.stop(confined)
         except SandboxUnavailable as error:
             raise self.enclosure.refusal(error) from error
         except BaseException:
-            await self._stops.stop(confined.stop)
+            await self._stops.stop(confined)
             raise
         finally:
             confined.release()
@@ -282,9 +282,10 @@ class Runner:
         confined = await self._confined(command, outside)
 
         def ended(end: SessionEnd) -> None:
-            confined.release()
             if end.signal is not None:
-                self._stops.stop_soon(confined.stop)
+                self._stops.stop_soon(confined)
+            else:
+                confined.release()
             if on_end is not None:
                 on_end(end)
 
@@ -299,8 +300,7 @@ class Runner:
                 on_end=ended,
             )
         except BaseException as error:
-            self._stops.stop_soon(confined.stop)
-            confined.release()
+            self._stops.stop_soon(confined)
             if isinstance(error, SandboxUnavailable):
                 raise self.enclosure.refusal(error) from error
             raise

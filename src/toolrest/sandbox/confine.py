@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from toolrest.config.files import placeholder_records, toolrest_home
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
+from toolrest.process.limits import Limits
 from toolrest.sandbox.backends.bubblewrap import Proxy
 from toolrest.sandbox.backends.container import ContainerOptions
 from toolrest.sandbox.backends.engine import Controls, Engine, gaps, unmet
@@ -29,7 +30,7 @@ from toolrest.sandbox.backends.probe import (
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 
-Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "vm"]
+Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]
 
 REMEDY = (
     'If this is a container or a machine that may be harmed, sandbox_mode = "danger-full-access"'
@@ -39,6 +40,9 @@ REMEDY = (
 )
 
 
+_REMEDY = "`toolrest doctor` says what is missing; without sandbox_policy the best that works is used."
+
+
 class Confined(Struct):
     """A command ready to start. Call `release` when its whole tree has ended, not before."""
 
@@ -46,8 +50,8 @@ class Confined(Struct):
     backend: str
     controls: Controls = field(default_factory=dict)
     release: Callable[[], None] = lambda: None
-    stop: tuple[str, ...] = ()
-    """For a container: the command that ends it, besides killing the client."""
+    stop: Callable[[], None] | None = None
+    """Ends the command where killing what was started does not; see `PreparedCommand`."""
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -67,18 +71,18 @@ class Sandbox:
         proxy: Proxy | None = None,
         container: ContainerOptions | None = None,
         rootfs: str | None = None,
+        limits: Limits | None = None,
     ) -> None:
         if backend == "vm":
             raise ConfigError("sandbox_policy: 'vm' is not yet supported; use docker or chroot")
-        if backend == "docker" and container is None:
-            raise ConfigError("sandbox_policy: 'docker' needs an image to run in")
         if backend == "chroot" and rootfs is None:
             raise ConfigError("sandbox_policy: 'chroot' needs the folder of a root file system")
         self.policy = policy
         self.wanted = backend
         self.proxy = proxy
-        self.container = container
+        self.container = container or ContainerOptions()
         self.rootfs = rootfs
+        self.limits = limits
         self.registry = registry or default_registry()
         self.tried: list[Probe] = []
         self._chosen: tuple[Probe, Engine] | None = None
@@ -94,6 +98,13 @@ class Sandbox:
         probe, engine = self.choose()
         ready = engine.confine(command, late=late)
         return Confined(ready.command, engine.name, probe.controls, ready.release, ready.stop)
+
+    def close(self) -> None:
+        """End what the backend kept between commands."""
+        with self._mutex:
+            chosen, self._chosen = self._chosen, None
+        if chosen is not None:
+            chosen[1].close()
 
     def choose(self) -> tuple[Probe, Engine]:
         """The best backend that works; found on first use and then kept."""
@@ -119,8 +130,14 @@ class Sandbox:
 
         An older bubblewrap without overlays comes after a newer one that has them.
         """
-        if self.wanted == "docker" and self.container is not None:
-            yield probe_container(self.policy, self.container)
+        if self.wanted == "docker":
+            yield probe_container(
+                self.policy,
+                self.container,
+                self.registry,
+                proxy=self.proxy,
+                limits=self.limits,
+            )
         if self.wanted in (None, "bubblewrap", "chroot"):
             yield from self._bubblewraps()
         if self.wanted in (None, "landlock"):
@@ -150,7 +167,7 @@ class Sandbox:
         return SandboxUnavailable(
             "sandbox: no backend works here, so the command was not run"
             f" [{' | '.join(dict.fromkeys(reasons))}].",
-            remedy=REMEDY,
+            remedy=REMEDY if self.wanted is None else _REMEDY,
             tried=tuple(reasons),
         )
 

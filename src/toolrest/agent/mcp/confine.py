@@ -78,7 +78,7 @@ class ServerBoxes:
         return Sandbox(
             policy,
             backend=None
-            if settings.sandbox_policy in ("docker", "vm")
+            if settings.sandbox_policy in ("docker", "gvisor", "vm")
             else settings.sandbox_policy,
             registry=placeholder_records(self._config.home),
             proxy=proxy.for_sandbox() if proxy is not None else None,
@@ -112,6 +112,8 @@ class ServerBoxes:
 
     async def aclose(self) -> None:
         """Close the proxies and remove the private folders."""
+        for box in self._boxes.values():
+            await asyncio.to_thread(box.close)
         for proxy in self._proxies:
             await proxy.aclose()
         remove_tree(self._folder)

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from toolrest.agent.path_policy import network_of, path_policy, shared_tmp
 from toolrest.config.files import placeholder_records
 from toolrest.config.secrets import key_variables
-from toolrest.errors import ConfigError
 from toolrest.events import ConnectionBlocked
 from toolrest.process.limits import Limits
 from toolrest.process.shells.environment import EnvironmentPolicy
@@ -101,12 +100,8 @@ def standalone_runner(
     return session_runner(config, files, f"sandbox-{uuid.uuid4().hex}", environ, confinement)
 
 
-def _container(settings: Settings) -> ContainerOptions | None:
+def _container(settings: Settings) -> ContainerOptions:
     options = settings.sandbox
-    if settings.sandbox_policy != "docker":
-        return None
-    if options.image is None:
-        raise ConfigError('sandbox_policy = "docker" needs sandbox.image, the image to run in')
     return ContainerOptions(
         options.image,
         options.engine,
@@ -114,4 +109,5 @@ def _container(settings: Settings) -> ContainerOptions | None:
         options.run_args,
         options.user,
         options.read_only_root,
+        options.pull,
     )

@@ -38,7 +38,7 @@ _OTHER_ROOTS = ("docker", "chroot")
 @click.option("--network", default="off", metavar="off|on|HOST,…", help="What can be reached.")
 @click.option(
     "--backend",
-    type=click.Choice(["bubblewrap", "landlock", "docker", "chroot"]),
+    type=click.Choice(["bubblewrap", "landlock", "docker", "chroot", "gvisor"]),
     help="Use this one instead of the best that works.",
 )
 @click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting.")

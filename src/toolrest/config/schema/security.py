@@ -50,16 +50,17 @@ class ShellEnvironmentPolicy(Table):
 class SandboxSettings(Table):
     """`[sandbox]`: what a backend must enforce, and how docker and chroot are to be used.
 
-    `image`, `engine`, `engine_args`, `run_args`, `user` and `read_only_root` are for
+    `image`, `pull`, `engine`, `engine_args`, `run_args`, `user` and `read_only_root` are for
     `sandbox_policy = "docker"` (podman answers too), `rootfs` is for `"chroot"`.
     """
 
-    image: Text | None = None
+    image: Text = "ubuntu:latest"
     engine: Text | None = None
     engine_args: Texts = ()
     run_args: Texts = ()
     user: Text | None = None
     read_only_root: bool = True
+    pull: bool = False
     rootfs: Text | None = None
 
     require: tuple[Control, ...] = ("writes", "network", "own_files")

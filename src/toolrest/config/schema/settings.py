@@ -83,7 +83,7 @@ class Settings(Table):
     approvals: ApprovalSettings = ApprovalSettings()
     rules: CommandRules = CommandRules()
     sandbox_mode: SandboxMode = "workspace-write"
-    sandbox_policy: Literal["docker", "vm", "chroot"] | None = None
+    sandbox_policy: Literal["docker", "vm", "chroot", "gvisor"] | None = None
     sandbox_workspace_write: SandboxWorkspaceWrite = SandboxWorkspaceWrite()
     sandbox_tmp: Literal["private", "host"] = "private"
     sandbox: SandboxSettings = SandboxSettings()

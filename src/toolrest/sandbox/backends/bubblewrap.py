@@ -146,6 +146,9 @@ class BubblewrapEngine:
             pair.close()
         return self._confine_now(command, variables)
 
+    def close(self) -> None:
+        """Nothing outlives a command."""
+
     def _confine_now(self, command: Command, variables: bytes) -> PreparedCommand:
         arguments, links, masks, held = self._join(variables)
         try:

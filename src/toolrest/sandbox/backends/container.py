@@ -1,62 +1,62 @@
-"""The container backend: the engine's argument list, and which engine answers.
+"""The container backend: one container a session, by docker or podman, and `exec` for a command.
 
-The workspace is at `/workspace`, the root file system is read-only, there is no network, no
-capability and no way to gain one. What is guarded in the workspace is mounted again over itself,
-read-only; names that do not exist cannot be held that way, and the controls say so.
+The workspace is at `/workspace` and at its own path, the root file system is read-only, there is
+no network but for an allow list, no capability and no way to gain one. A second container comes
+only while a command is still running in the first: each command has one to itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import subprocess
-from collections.abc import Mapping
-from uuid import uuid4
+import sys
+import threading
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolrest.policy.paths.links import Links
-from toolrest.policy.paths.names import inside
+from toolrest.policy.paths.names import inside, unique
+from toolrest.private_files import make_private
 from toolrest.process.command import Command
+from toolrest.process.limits import Limits
+from toolrest.process.shells.shells import kind_of
+from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
+from toolrest.sandbox.backends.container_box import AROUND, FIRST, READY, Box, Client, client_env
+from toolrest.sandbox.backends.container_mounts import WORKSPACE, Shown, bind
 from toolrest.sandbox.backends.engine import Controls, Enforced, PreparedCommand, all_full
-from toolrest.sandbox.errors import SandboxUnavailable
-from toolrest.sandbox.guard.git_dirs import git_plan
+from toolrest.sandbox.backends.view import TMP
+from toolrest.sandbox.environment import confined_env
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.sandbox.guard.guard import let_go
+from toolrest.sandbox.guard.placeholders import MountPoints
 from toolrest.sandbox.policy import SandboxPolicy
-from toolrest.sandbox.programs import find_program, own_files_in
+from toolrest.sandbox.programs import find_program
 
-WORKSPACE = "/workspace"
 ENGINES = ("podman", "docker")
-_PATIENCE = 20.0
-_CLIENT_ENV = (
-    "CONTAINERS_CONF",
-    "CONTAINERS_STORAGE_CONF",
-    "CONTAINER_HOST",
-    "DOCKER_CERT_PATH",
-    "DOCKER_CONFIG",
-    "DOCKER_CONTEXT",
-    "DOCKER_HOST",
-    "DOCKER_TLS_VERIFY",
-    "HOME",
-    "PATH",
-    "XDG_CONFIG_HOME",
-    "XDG_RUNTIME_DIR",
-)
-"""What the client needs of the host's own variables; the command's never reach it."""
+IMAGE = "ubuntu:latest"
+OWN_LIMITS = ("docker",)
+"""Backends that hold the limits of commands by their own means."""
+_PULL_PATIENCE = 900.0
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PYTHON_PLACES = ("/usr", "/lib", "/lib64")
 
 
 class ContainerOptions(Struct, frozen=True):
     """The user's settings for containers.
 
     `engine` is a name or a path; unset, the first that answers is taken. `engine_args` go before
-    `run` (such as `--cgroup-manager=cgroupfs`), `run_args` after it.
+    `run` (such as `--cgroup-manager=cgroupfs`), `run_args` after it. An image that is not on this
+    machine is fetched only with `pull`.
     """
 
-    image: str
+    image: str = IMAGE
     engine: str | None = None
     engine_args: tuple[str, ...] = ()
     run_args: tuple[str, ...] = ()
     user: str | None = None
     read_only_root: bool = True
+    pull: bool = False
 
 
 def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
@@ -64,7 +64,9 @@ def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
     reasons: list[str] = []
     for name in (options.engine,) if options.engine else ENGINES:
         program = name if os.path.isabs(name) else find_program(name, policy.roots)
-        problem = "not installed" if program is None else _ask(program, options)
+        problem = "not installed"
+        if program is not None:
+            problem = Client(program, options.engine_args).ask("info")[1]
         if program is not None and not problem:
             return program
         reasons.append(f"{name}: {problem}")
@@ -75,110 +77,238 @@ def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
     )
 
 
-def _ask(program: str, options: ContainerOptions) -> str:
-    """Empty when the engine answers, else what it says."""
-    argv = [program, *options.engine_args, "info"]
+def image_path(client: Client, options: ContainerOptions) -> str:
+    """The PATH of programs in the image, which is fetched first where that is allowed."""
+    image = options.image
+    ask = ("image", "inspect", "--format", "{{json .Config.Env}}", image)
+    said, problem = client.ask(*ask)
+    if problem and options.pull:
+        _, problem = client.ask("pull", image, seconds=_PULL_PATIENCE)
+        if problem:
+            raise SandboxUnavailable(f"sandbox: the image {image} cannot be fetched: {problem}.")
+        said, problem = client.ask(*ask)
+    if problem:
+        name = os.path.basename(client.program)
+        raise SandboxUnavailable(
+            f"sandbox: the image {image} is not on this machine ({problem}).",
+            remedy=f"Run `{name} pull {image}`, or set sandbox.pull = true, or name another one"
+            " in sandbox.image.",
+        )
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=_PATIENCE, env=client_env())
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    if done.returncode == 0:
-        return ""
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else f"exited with {done.returncode}"
-
-
-def client_env() -> dict[str, str]:
-    """The engine's client runs unconfined: it gets its own variables and nothing else."""
-    return {name: os.environ[name] for name in _CLIENT_ENV if name in os.environ}
+        variables = json.loads(said) or []
+    except ValueError:
+        variables = []
+    paths = [text.removeprefix("PATH=") for text in variables if text.startswith("PATH=")]
+    return paths[0] if paths else _PATH
 
 
 class ContainerEngine:
-    """Turns commands into `docker run` or `podman run` commands."""
+    """Turns commands into `docker exec` or `podman exec` in a container of the session."""
 
     name = "docker"
 
-    def __init__(self, policy: SandboxPolicy, options: ContainerOptions, program: str) -> None:
-        self.policy = policy
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        options: ContainerOptions,
+        program: str,
+        registry: str,
+        *,
+        proxy: Proxy | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.policy = replace(policy, cache_dir=None)  # other programs than the host's
         self.options = options
-        self.program = program
-        self._mounts = tuple(_mounts(policy))
+        self.client = Client(program, options.engine_args)
+        self.proxy = proxy
+        self._limits = limits or Limits()
+        self._path = image_path(self.client, options)
+        tmp = os.path.join(policy.session_dir, "tmp")
+        make_private(tmp)
+        self._shown = Shown(self.policy, registry, tmp)
+        self._mutex = threading.Lock()
+        self._network: Box | None = None
+        self._idle: list[Box] = []
+        self._running = 0
+        self._state: object = None
 
     def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
-        """The client's command; its death alone does not end the container, `stop` does."""
-        name = f"toolrest-{uuid4().hex}"
+        """The client's command; its death alone does not end what it started, `stop` does."""
+        with self._mutex:
+            box = self._take()
+            self._running += 1
+        stopped: list[Box] = []
+
+        def stop() -> None:
+            stopped.append(box)
+            box.close()
+
+        def release() -> None:
+            with self._mutex:
+                if released:
+                    return
+                released.append(True)
+                self._running -= 1
+                if not stopped:
+                    self._idle.append(box)
+
+        released: list[bool] = []
+        try:
+            return PreparedCommand(self._exec(command, box), release, stop)
+        except BaseException:
+            release()
+            raise
+
+    def close(self) -> None:
+        """Remove the containers."""
+        with self._mutex:
+            self._close_idle()
+            network, self._network = self._network, None
+        if network is not None:
+            network.close()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+        if not self._running:
+            self._shown.forget()
+
+    def _take(self) -> Box:
+        """A container for one command, which shows what there is now."""
+        state, held = self._shown.look(alone=not self._running)
+        if state != self._state:
+            let_go(held)
+            if self._running:
+                raise SandboxBusy(
+                    "sandbox: a hidden or protected name came or went while a command was running.",
+                    remedy="Another one can run when that one has ended.",
+                )
+            self._close_idle()
+            self._state, held = self._shown.look(alone=True)
+        try:
+            while self._idle:
+                box = self._idle.pop()
+                if box.is_running:
+                    let_go(held)
+                    return box
+                box.close()
+            return self._start(held)
+        except BaseException:
+            let_go(held)
+            raise
+
+    def _start(self, held: list[MountPoints]) -> Box:
+        flags = ["--entrypoint", "/bin/sh", *self._flags(), *self._limit_flags()]
+        flags += ["--network", self._network_name(), "--workdir", WORKSPACE, "--env", f"HOME={TMP}"]
+        if self.options.read_only_root:
+            flags.append("--read-only")
+        flags += [*self._shown.arguments(), *self.options.run_args]
+        arguments = (*flags, "--", self.options.image, "-c", FIRST)
+        locks = self._shown.guard.records()
+        return Box(self.client, arguments, locks, lambda: let_go(held))
+
+    def _flags(self) -> tuple[str, ...]:
+        user = self.options.user or f"{os.geteuid()}:{os.getegid()}"
+        flags = ["--user", user, "--cap-drop", "ALL", "--pull", "never"]
+        flags += ["--security-opt", "no-new-privileges", "--security-opt", "label=disable"]
+        if self.client.is_podman and os.geteuid() != 0:
+            flags.append("--userns=keep-id")  # else the user's own files belong to nobody inside
+        return tuple(flags)
+
+    def _limit_flags(self) -> tuple[str, ...]:
+        limits, flags = self._limits, ["--ulimit", "core=0:0"]
+        if limits.processes is not None:
+            flags += ["--pids-limit", str(limits.processes + 1)]  # the first process is ours
+        if limits.memory is not None:
+            flags += ["--memory", str(limits.memory)]
+        if limits.file_size is not None:
+            flags += ["--ulimit", f"fsize={limits.file_size}:{limits.file_size}"]
+        return tuple(flags)
+
+    def _network_name(self) -> str:
+        """The network of commands; for an allow list it is that of a container beside them."""
+        if self.policy.network != "allowlist" or self.proxy is None:
+            return "host" if self.policy.network == "on" else "none"
+        if self._network is None or not self._network.is_running:
+            self._network = self._forwarder(self.proxy)
+        return f"container:{self._network.name}"
+
+    def _forwarder(self, proxy: Proxy) -> Box:
+        """A container with the host's Python, which forwards from loopback to the proxy's socket.
+
+        The image need not have anything for it, and commands do not see what it mounts.
+        """
+        python = os.path.realpath(sys.executable)
+        script, port = proxy.inner[-3:-1]
+        places = [path for path in _PYTHON_PLACES if os.path.isdir(path)]
+        places += [os.path.realpath(sys.base_prefix), script]
+        shown = [p for p in unique(places) if not any(inside(p, o) and p != o for o in places)]
+        flags = [*self._flags(), "--network", "none", "--read-only", "--entrypoint", python]
+        flags += self.options.run_args
+        for source, target in (*((path, path) for path in shown), (proxy.socket, PROXY_SOCKET)):
+            flags += bind(source, target, ",readonly")
+        waits = f"import sys; print({READY!r}, flush=True); sys.stdin.buffer.read()"
+        words = ("-I", "-S", script, port, PROXY_SOCKET, python, "-I", "-S", "-c", waits)
+        return Box(self.client, (*flags, "--", self.options.image, *words))
+
+    def _exec(self, command: Command, box: Box) -> Command:
         env_fd = 3 + max([-1, *(fd - 3 for fd, _ in (*command.files, *command.fds))]) + 1
-        env_file, spoken = env_parts(command.env)
+        env_file, spoken = env_parts(self._env_of(command, box))
         argv = (
-            self.program,
-            *self.options.engine_args,
-            "run",
-            *self._flags(command, name),
+            *self.client.argv,
+            "exec",
+            "--interactive",
+            *(("--tty",) if command.tty else ()),
+            "--workdir",
+            self._shown.inside_path(command.cwd),
             "--env-file",
             f"/proc/self/fd/{env_fd}",
             *spoken,
-            *self._mounts,
-            "--workdir",
-            inside_path(command.cwd, self.policy),
-            *self.options.run_args,
-            "--",
-            self.options.image,
-            *command.argv,
+            box.name,
+            "/bin/sh",
+            "-c",
+            AROUND,
+            "sh",
+            *with_shell(command.argv, box.shells),
         )
-        confined = replace(
+        return replace(
             command,
             argv=argv,
             cwd="/",
             env=client_env(),
             files=(*command.files, (env_fd, env_file)),
             limits=(),  # the client is not what they are meant for
+            held=self._shown.guard.records(),
         )
-        # Removing it also takes away what a killed client leaves of it.
-        now = ("--time", "0") if self._is_podman else ()
-        stop = (self.program, *self.options.engine_args, "rm", "--force", *now, name)
-        return PreparedCommand(confined, stop=stop)
 
-    @property
-    def _is_podman(self) -> bool:
-        return os.path.basename(self.program) == "podman"
-
-    def _flags(self, command: Command, name: str) -> tuple[str, ...]:
-        user = self.options.user or f"{os.geteuid()}:{os.getegid()}"
-        flags = ["--rm", "--name", name, "--user", user, "--cap-drop", "ALL"]
-        flags += ["--security-opt", "no-new-privileges", "--pull", "never"]
-        flags += ["--network", "host" if self.policy.network == "on" else "none"]
-        flags += ["--tmpfs", "/tmp:rw,nosuid,nodev,mode=1777"]  # noqa: S108
-        if self.options.read_only_root:
-            flags.append("--read-only")
-        if command.tty:
-            flags += ["--interactive", "--tty"]
-        if not self._is_podman:
-            flags.append("--init")  # podman needs a further package for that
-        elif os.geteuid() != 0:
-            flags.append("--userns=keep-id")  # else the user's own files belong to nobody inside
-        return tuple(flags)
+    def _env_of(self, command: Command, box: Box) -> dict[str, str]:
+        env = confined_env(command.env, self.policy, self.name, TMP)
+        env |= self.proxy.env if self.proxy is not None else {}
+        home = env.get("HOME", "")
+        if not home or self.policy.in_root(os.path.realpath(home)) is None:
+            env["HOME"] = TMP
+        folders = (*self._path.split(":"), *env.get("PATH", "").split(":"))
+        env["PATH"] = ":".join(unique(filter(None, folders)))
+        for name in ("PWD", "OLDPWD"):
+            env.pop(name, None)
+        return env | {"SHELL": box.shells[0]}
 
 
 def controls(policy: SandboxPolicy) -> Controls:
     """What a container enforces."""
     found = all_full()
-    if policy.roots:
-        found["protected_paths"] = Enforced(
-            "partial", "protected names that do not exist yet can be created in the workspace"
-        )
-    if policy.network == "allowlist":
-        found["network"] = Enforced("none", "an allowlist needs bubblewrap")
     if policy.network == "on":
         found["unix_sockets"] = Enforced("partial", "abstract sockets of the host can be reached")
     return found
 
 
-def inside_path(path: str, policy: SandboxPolicy) -> str:
-    """Where a folder of the workspace is in the container; anything else is the workspace."""
-    real = os.path.realpath(path)
-    if not inside(real, policy.workspace):
-        return real if policy.in_root(real) else WORKSPACE
-    return os.path.normpath(os.path.join(WORKSPACE, os.path.relpath(real, policy.workspace)))
+def with_shell(argv: tuple[str, ...], shells: Sequence[str]) -> tuple[str, ...]:
+    """The command with a shell that is there, where it names one of the host's by its path."""
+    kind = kind_of(argv[0]) if argv[0].startswith("/") else None
+    if kind is None or argv[0] in shells:
+        return argv
+    same = [path for path in shells if kind_of(path) == kind]
+    return (same or [shells[-1]])[0], *argv[1:]
 
 
 def env_parts(env: Mapping[str, str]) -> tuple[bytes, tuple[str, ...]]:
@@ -193,57 +323,3 @@ def env_parts(env: Mapping[str, str]) -> tuple[bytes, tuple[str, ...]]:
         else:
             lines.append(f"{name}={value}\n")
     return os.fsencode("".join(lines)), tuple(spoken)
-
-
-def _mounts(policy: SandboxPolicy) -> list[str]:
-    mode = "" if policy.roots else ",readonly"
-    flags = ["--mount", f"type=bind,source={_plain(policy.workspace)},target={WORKSPACE}{mode}"]
-    for root in policy.roots:
-        if root != policy.workspace:
-            flags += ["--mount", f"type=bind,source={_plain(root)},target={_plain(root)}"]
-    for path in _read_only(policy):
-        target = inside_path(os.path.dirname(path), policy)
-        there = os.path.join(target, os.path.basename(path))
-        flags += ["--mount", f"type=bind,source={_plain(path)},target={_plain(there)},readonly"]
-    for path in policy.hidden:
-        if inside(path, policy.workspace) and os.path.lexists(path):
-            there = os.path.join(WORKSPACE, os.path.relpath(path, policy.workspace))
-            flags += _mask(path, _plain(there))
-    return flags
-
-
-def _mask(path: str, there: str) -> list[str]:
-    if os.path.isdir(path):
-        return ["--tmpfs", f"{there}:ro,mode=000"]
-    return ["--mount", f"type=bind,source=/dev/null,target={there},readonly"]
-
-
-def _read_only(policy: SandboxPolicy) -> list[str]:
-    """What exists of the guarded places, each once."""
-    found: dict[str, None] = {}
-    followed: list[str] = []
-    for root in policy.roots:
-        plan = git_plan(root)
-        if plan.refusal is not None:
-            raise SandboxUnavailable(f"sandbox: {plan.refusal}")
-        found |= dict.fromkeys(path for path in plan.read_only if inside(path, root))
-        followed += plan.followed
-    found |= dict.fromkeys(policy.protected)
-    links = Links.towards(found, lambda path: policy.in_root(path) is not None, followed).held
-    if links:
-        raise SandboxUnavailable(
-            f"sandbox: {links[0]} is a symbolic link: a command in a container could replace it.",
-            remedy="Put there what it leads to, or use another sandbox.",
-        )
-    found |= dict.fromkeys(own_files_in(policy.roots))
-    return [path for path in found if os.path.realpath(path) == path and os.path.exists(path)]
-
-
-def _plain(path: str) -> str:
-    """Engines split a mount at commas and have no way to quote one."""
-    if "," in path or "\n" in path or '"' in path:
-        raise SandboxUnavailable(
-            f"sandbox: {path!r} cannot be mounted in a container: its name has a comma, a quote"
-            " or a line end."
-        )
-    return path

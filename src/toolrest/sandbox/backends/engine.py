@@ -16,20 +16,34 @@ def _nothing() -> None:
 
 
 class PreparedCommand(Struct, frozen=True):
-    """A confined command, what to call when its tree has ended, and what ends it for sure."""
+    """A confined command, what to call when its tree has ended, and what ends it for sure.
+
+    `stop` is for an engine whose commands are not below the process that is started, which is
+    then only a client: it ends all that the command started, and may take seconds. It is called
+    in a thread, when the client was killed, and before `release`.
+    """
 
     command: Command
     release: Callable[[], None] = _nothing
-    stop: tuple[str, ...] = ()
+    stop: Callable[[], None] | None = None
 
 
 class Engine(Protocol):
-    """Confines command after command, for one policy."""
+    """Confines command after command, for one policy.
+
+    What an engine keeps between commands (a container, a machine) it starts with the first
+    command, or ahead of it, and ends in `close`. Should this process be killed, that must end by
+    itself: it holds a pipe of ours, whose end of file says so.
+    """
 
     name: str
 
     def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
         """The same command, confined; with `late`, some of the work may be left to its `ready`."""
+        ...
+
+    def close(self) -> None:
+        """End what outlived commands; called once, when no command runs any more."""
         ...
 
 

@@ -58,6 +58,9 @@ class LandlockEngine:
         )
         return PreparedCommand(confined)
 
+    def close(self) -> None:
+        """Nothing outlives a command."""
+
 
 def controls(policy: SandboxPolicy) -> dict[Control, Enforced]:
     """What Landlock and the filter enforce for this policy."""

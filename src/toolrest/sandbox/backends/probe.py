@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
+from toolrest.process.limits import Limits
 from toolrest.sandbox.backends import container
 from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
 from toolrest.sandbox.backends.bubblewrap_args import WAITS, namespaces
@@ -172,16 +173,24 @@ def probe_landlock(policy: SandboxPolicy) -> tuple[Probe, LandlockEngine | None]
 
 
 def probe_container(
-    policy: SandboxPolicy, options: ContainerOptions
+    policy: SandboxPolicy,
+    options: ContainerOptions,
+    registry: str,
+    *,
+    proxy: Proxy | None = None,
+    limits: Limits | None = None,
 ) -> tuple[Probe, ContainerEngine | None]:
-    """Ask the engines, then run `/bin/true` in the image."""
+    """Ask the engines, then start the session's container and run `/bin/true` in it."""
     try:
         program = container.answering_engine(options, policy)
-        engine = ContainerEngine(policy, options, program)
+        engine = ContainerEngine(policy, options, program, registry, proxy=proxy, limits=limits)
+        prepared = engine.confine(_probe_command(policy))
     except SandboxUnavailable as error:
         return Probe("docker", False, str(error)), None
-    problem = run_probe(engine.confine(_probe_command(policy)).command)
+    problem = run_probe(replace(prepared.command, held=()))
+    prepared.release()
     if problem:
+        engine.close()
         return Probe("docker", False, problem, program), None
     return Probe("docker", True, "", program, controls=container.controls(policy)), engine
 

@@ -1,0 +1,168 @@
+"""One running container, in which commands are run one at a time.
+
+Its first process is a shell that waits for the end of its input, which is a pipe of ours: when
+this process ends, however that comes, the container ends with it and is removed. A command runs
+beneath a shell that kills everything in the container but that first process, before it and after
+it: no process of one command meets the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from toolrest.sandbox.errors import SandboxUnavailable
+
+READY = "toolrest-ready"
+FIRST = (
+    "for name in bash zsh sh; do command -v $name; done; trap '' CHLD TERM INT HUP QUIT; "
+    f"echo {READY}; read -r _"
+)
+"""Names the shells, and waits. Ignoring CHLD is how orphans that end here are reaped."""
+AROUND = (
+    "kill -s KILL -- -1 2>/dev/null; trap : INT QUIT; "
+    '"$@"; code=$?; kill -s KILL -- -1 2>/dev/null; exit $code'
+)
+"""Runs a command as the only one, and leaves nothing of it; `kill` spares itself and the first."""
+_PATIENCE = 60.0
+_CLIENT_ENV = (
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "CONTAINER_HOST",
+    "DOCKER_CERT_PATH",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
+    "DOCKER_TLS_VERIFY",
+    "HOME",
+    "PATH",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+)
+"""What the client needs of the host's own variables; the command's never reach it."""
+
+
+def client_env() -> dict[str, str]:
+    """The engine's client runs unconfined: it gets its own variables and nothing else."""
+    return {name: os.environ[name] for name in _CLIENT_ENV if name in os.environ}
+
+
+class Client:
+    """The engine's program with the arguments that go before its verb."""
+
+    def __init__(self, program: str, engine_args: Sequence[str] = ()) -> None:
+        self.program = program
+        self.argv = (program, *engine_args)
+
+    @property
+    def is_podman(self) -> bool:
+        """Whether this is podman, which differs from docker in a few flags."""
+        return os.path.basename(self.program) == "podman"
+
+    def ask(self, *words: str, seconds: float = 20.0) -> tuple[str, str]:
+        """Run a verb to its end: what it printed, and the problem, empty when there is none."""
+        try:
+            done = subprocess.run(
+                [*self.argv, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=seconds,
+                env=client_env(),
+                cwd="/",
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return "", str(error)
+        printed = done.stdout.decode("utf-8", "replace")
+        if done.returncode == 0:
+            return printed, ""
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return printed, lines[-1] if lines else f"exited with {done.returncode}"
+
+    def remove(self, name: str) -> None:
+        """End a container at once and remove it."""
+        now = ("--time", "0") if self.is_podman else ()
+        self.ask("rm", "--force", *now, name)
+
+
+class Box:
+    """A container that runs until `close`, or until this process ends."""
+
+    def __init__(
+        self,
+        client: Client,
+        arguments: Sequence[str],
+        locks: Sequence[int] = (),
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start it: `arguments` go after `run`, with the image and the first process at the end.
+
+        `locks` are descriptors that stay open for as long as the container runs. `on_close` is
+        called after `close`, not when starting fails.
+        """
+        self.name = f"toolrest-{uuid4().hex}"
+        self.client = client
+        self._on_close = on_close
+        run = ("run", "--interactive", "--rm", "--name", self.name)
+        self._process = subprocess.Popen(
+            [*client.argv, *run, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env=client_env(),
+            pass_fds=locks,
+            start_new_session=True,
+        )
+        try:
+            self.shells = self._wait()
+        except BaseException:
+            self._end()
+            raise
+
+    def _wait(self) -> tuple[str, ...]:
+        """The lines that the first process prints before it is ready."""
+        assert self._process.stdout is not None
+        fd, text = self._process.stdout.fileno(), ""
+        until = time.monotonic() + _PATIENCE
+        while f"{READY}\n" not in text:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([fd], [], [], left)[0]:
+                raise SandboxUnavailable(f"sandbox: no container in {_PATIENCE:.0f} s.")
+            data = os.read(fd, 65536)
+            if not data:
+                raise SandboxUnavailable(f"sandbox: no container: {self._error()}")
+            text += data.decode("utf-8", "replace").replace("\r\n", "\n")
+        found = (line for line in text.splitlines() if line.startswith("/"))
+        return tuple(dict.fromkeys((*found, "/bin/sh")))
+
+    def _error(self) -> str:
+        assert self._process.stderr is not None
+        said = self._process.stderr.read(65536).decode("utf-8", "replace").strip()
+        return said.replace("\n", "; ") or "it ended at once"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether commands can be run in it."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End it, with everything in it."""
+        self._end()
+        self._on_close()
+
+    def _end(self) -> None:
+        self.client.remove(self.name)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,144 @@
+"""The mounts of a container: the writable roots, with what is guarded and hidden in them.
+
+The workspace is shown twice: at `/workspace`, and at its own path, which is the one that file
+tools name. Everything else is the image's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from toolrest.policy.paths.names import inside
+from toolrest.sandbox.backends.bubblewrap_args import Blanks
+from toolrest.sandbox.backends.view import TMP, Mount, Show, View
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.guard.changes import FileKindCache, NewlyHidden
+from toolrest.sandbox.guard.excludes import GitExcludes
+from toolrest.sandbox.guard.guard import NameGuard, let_go
+from toolrest.sandbox.guard.placeholders import MountPoints
+from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.programs import own_files_in
+
+WORKSPACE = "/workspace"
+
+
+class Shown:
+    """What a container shows of the host: looked at before every command."""
+
+    def __init__(self, policy: SandboxPolicy, registry: str, tmp: str) -> None:
+        self.policy = policy
+        self.guard = NameGuard(policy, registry)
+        self._tmp = tmp
+        self._own = own_files_in(policy.roots)
+        places = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
+        self._hidden = tuple(path for path in places if policy.in_root(path))
+        deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
+        self._kinds = FileKindCache((*self._hidden, *deeper, *policy.exceptions))
+        self._newly_hidden = NewlyHidden(policy)
+        self._excludes = GitExcludes(policy.session_dir)
+        self._blanks = Blanks.make(os.path.realpath(registry), overlays=False)
+        self._present: tuple[str, ...] = ()
+
+    def look(self, *, alone: bool) -> tuple[object, list[MountPoints]]:
+        """The state that the mounts depend on, and placeholders to let go later.
+
+        `alone`: no command of the session runs that could be in the way.
+        """
+        present, held = self.guard.refresh_and_claim() if alone else self.guard.hold()
+        try:
+            self._present = tuple(dict.fromkeys((*self._present, *present)))
+            kinds, links = self.guard.look(self._present)
+            if links.held:
+                raise SandboxUnavailable(
+                    f"sandbox: {links.held[0]} is a symbolic link: a command in a container could"
+                    " replace it.",
+                    remedy="Put there what it leads to, or use another sandbox.",
+                )
+            hidden = self._newly_hidden.look(self._present)
+            excludes = self._excludes.stamps(self.guard.roots)
+        except BaseException:
+            let_go(held)
+            raise
+        return (kinds, hidden, excludes, self._kinds.snapshot()), held
+
+    def forget(self) -> None:
+        """No container shows the placeholders any more."""
+        self._present = ()
+
+    def arguments(self) -> tuple[str, ...]:
+        """The mounts as arguments of `docker run`."""
+        flags: list[str] = []
+        if self.policy.tmp == "private":
+            flags += bind(self._tmp, TMP)
+        mounts = self._settled()
+        for index, mount in enumerate(mounts):
+            inner = index + 1 < len(mounts) and inside(mounts[index + 1].path, mount.path)
+            for target in self._targets(mount.path):
+                flags += self._mount(mount, target, inner)
+        return tuple(flags)
+
+    def _settled(self) -> Sequence[Mount]:
+        policy = self.policy
+        if "/" in (policy.workspace, *policy.roots):
+            raise SandboxUnavailable(
+                "sandbox: / itself cannot be shown in a container.", remedy="Choose a folder."
+            )
+        view = View(policy)
+        if not policy.roots:
+            view.put(policy.workspace, Show.READ)
+        roots = self.guard.roots
+        view.git([root.git for root in roots], self._present, self._excludes.shown(roots))
+        for root in roots:
+            view.read_only(root.protected)
+        view.read_only(self._own)
+        view.hide((*self._hidden, *self._newly_hidden.look(self._present)))
+        for path in policy.exceptions:
+            if os.path.exists(path) and policy.in_root(path):
+                view.put(path, Show.READ, folder=os.path.isdir(path))
+        return view.settle()
+
+    def _targets(self, path: str) -> tuple[str, ...]:
+        workspace = self.policy.workspace
+        if not inside(path, workspace):
+            return (path,)
+        below = os.path.relpath(path, workspace)
+        return (path, os.path.normpath(os.path.join(WORKSPACE, below)))
+
+    def _mount(self, mount: Mount, target: str, inner: bool) -> list[str]:
+        match mount.show:
+            case Show.ROOT | Show.WRITE:
+                return bind(mount.source or mount.path, target)
+            case Show.READ:
+                return bind(mount.source or mount.path, target, ",readonly")
+            case Show.EMPTY_READ_ONLY if mount.folder:
+                return bind(self._blanks.other, target, ",readonly")
+            case Show.EMPTY_READ_ONLY:
+                name = os.path.basename(mount.path)
+                return bind(self._blanks.instead_of(name), target, ",readonly")
+            case Show.HIDE if inner:
+                return ["--tmpfs", f"{_plain(target)}:mode=0111"]
+        blank = self._blanks.folder if mount.folder else self._blanks.file
+        return bind(blank, target, ",readonly")
+
+    def inside_path(self, path: str) -> str:
+        """Where a folder of the host is in the container; what is not there is the workspace."""
+        real = os.path.realpath(path)
+        if inside(real, self.policy.workspace):
+            return self._targets(real)[-1]
+        return real if self.policy.in_root(real) else WORKSPACE
+
+
+def bind(source: str, target: str, mode: str = "") -> list[str]:
+    """A bind mount as arguments; `mode` is `,readonly` or nothing."""
+    return ["--mount", f"type=bind,source={_plain(source)},target={_plain(target)}{mode}"]
+
+
+def _plain(path: str) -> str:
+    """Engines split a mount at commas and have no way to quote one."""
+    if "," in path or "\n" in path or '"' in path:
+        raise SandboxUnavailable(
+            f"sandbox: {path!r} cannot be mounted in a container: its name has a comma, a quote"
+            " or a line end."
+        )
+    return path

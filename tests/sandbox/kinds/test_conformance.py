@@ -1,0 +1,285 @@
+"""The same tests for every kind of sandbox. A docstring's first line is a row of the matrix."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sandbox.kinds.conftest import Kind, Open
+from tests.sandbox.kinds.kinds import KINDS
+
+Record = Any
+CANNOT = {
+    ("landlock", "protected"): "names in a writable root",
+    ("landlock", "hidden"): "files in a writable root",
+    ("landlock", "allowlist"): "no allow list",
+}
+"""What a kind does not do, as `doctor` prints it; the test then shows that it is really so."""
+
+
+def cell(record_property: Record, text: str) -> None:
+    """What the matrix says instead of `yes`."""
+    record_property("cell", text)
+
+
+def test_every_kind_is_a_row() -> None:
+    assert set(KINDS) >= {"bubblewrap", "landlock", "chroot", "docker", "gvisor"}
+
+
+async def test_runs(box: Kind) -> None:
+    """Exit codes, both streams, variables, folders"""
+    done = (await box.sh("echo out; echo err >&2; exit 7")).result
+    assert (done.exit_code, done.stdout, done.stderr) == (7, "out\n", "err\n")
+    assert (await box.sh("kill -TERM $$")).result.exit_code == 143
+    assert (await box.sh("no-such-program-here")).result.exit_code == 127
+    assert await box.out("basename $(pwd -P); cat ../file", cwd=f"{box.workspace}/sub") == (
+        "sub\ntext\n"
+    )
+    assert await box.out(f"cat {box.workspace}/file") == "text\n"
+
+
+async def test_writes(box: Kind) -> None:
+    """Writes the workspace and its temporary folder, as the user, and nothing else"""
+    await box.out("echo new > sub/new; mkdir d; mv sub/new d; echo x > $TMPDIR/kept")
+    made = box.workspace / "d/new"
+    assert made.read_text() == "new\n"
+    assert (made.stat().st_uid, made.stat().st_gid) == (os.geteuid(), os.getegid())
+    assert await box.out("cat $TMPDIR/kept") == "x\n"
+    outside = box.workspace.parent / "outside"
+    for path in (outside, Path("/usr/x"), Path("/etc/x")):
+        assert (await box.sh(f"echo x > {path}")).result.exit_code != 0
+        assert not path.exists()
+
+
+NAMES = (".git/hooks/x", ".git/config", ".vscode/x", ".codex", ".mcp.json", ".envrc")
+
+
+async def test_protected(box: Kind, kind: str, record_property: Record) -> None:
+    """Protected names, there or not, cannot be written"""
+    codes = [(await box.sh(f"echo x > {name}")).result.exit_code for name in NAMES]
+    renamed = (await box.sh("mv .git .other || mv .git/hooks .git/other")).result.exit_code
+    if (kind, "protected") in CANNOT:
+        assert 0 in codes
+        return cell(record_property, CANNOT[kind, "protected"])
+    assert 0 not in (*codes, renamed), codes
+    assert not (box.workspace / ".git/hooks/x").exists()
+    await box.runner.aclose()
+    names = {path.name for path in box.workspace.iterdir()}
+    assert names == {".git", "sub", ".env", "file"}
+
+
+async def test_hidden(box: Kind, kind: str, record_property: Record) -> None:
+    """Hidden files cannot be read, also those that came during the session"""
+    said = (await box.sh("cat .env")).result
+    if (kind, "hidden") in CANNOT:
+        assert said.exit_code == 0
+        return cell(record_property, CANNOT[kind, "hidden"])
+    assert "hidden-away" not in said.stdout
+    (box.workspace / ".env.local").write_text("KEY=hidden-away\n")
+    said = (await box.sh("cat .env.local; mv .env other; cat other")).result
+    assert "hidden-away" not in said.stdout
+
+
+async def test_read_only(opened: Open) -> None:
+    """In read-only mode nothing is written"""
+    box = await opened(sandbox_mode="read-only")
+    assert await box.out("cat file") == "text\n"
+    assert (await box.sh("echo x > new")).result.exit_code != 0
+    assert not (box.workspace / "new").exists()
+
+
+async def test_tree_ends(box: Kind, kind: str) -> None:
+    """What a command left running is gone when it is answered"""
+    mark = f"toolrest-left-{os.getpid()}-{kind}"
+    await box.out(f"(setsid sh -c 'sleep 300; : {mark}' >/dev/null 2>&1 &) ; sleep 0.2")
+    assert not running(mark)
+    assert (await box.sh(f"sh -c 'sleep 300; : {mark}'", seconds=1)).result.timed_out
+    assert not running(mark)
+    assert await box.out("echo again") == "again\n"
+
+
+def running(mark: str) -> list[str]:
+    """Processes of this machine with a mark in their arguments."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in words and pid != str(os.getpid()):
+            found.append(words.decode(errors="replace"))
+    return found
+
+
+async def test_side_by_side(box: Kind) -> None:
+    """Commands run side by side, and one that ends leaves the other alone"""
+    slow = asyncio.create_task(box.out("sleep 2; echo slow"))
+    await asyncio.sleep(0.5)
+    assert await box.out("echo quick") == "quick\n"
+    assert await slow == "slow\n"
+
+
+async def test_terminal(box: Kind) -> None:
+    """A terminal: typed lines, Ctrl-C, window size"""
+    launch = box.runner.plan(("/bin/sh", "-c", "stty size; cat; echo over"), None, tty=True)
+    done = await box.runner.execute(launch, yield_ms=10_000, outside=False, call_id="1")
+    text, number = done.result.text, done.result.session_id
+    assert number is not None, text
+    text += (await box.runner.write(number, "typed\n", yield_ms=2_000)).result.text
+    ended = await box.runner.write(number, "\x04", yield_ms=10_000)
+    text += ended.result.text
+    assert "24 80" in text
+    assert "typed" in text
+    assert "over" in text
+    assert ended.result.exit_code == 0
+
+    launch = box.runner.plan(("/bin/sh", "-c", "echo began; sleep 100"), None, tty=True)
+    done = await box.runner.execute(launch, yield_ms=5_000, outside=False, call_id="2")
+    assert done.result.session_id is not None, done.result.text
+    ended = await box.runner.write(done.result.session_id, "\x03", yield_ms=10_000)
+    assert ended.result.exit_code == 130, ended
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.readline():
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+FETCH = """python3 -c '
+import sys, urllib.request
+try:
+    print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())
+except OSError as error:
+    print("failed", getattr(error, "code", type(error).__name__))
+' """
+DIRECT = """python3 -c '
+import socket, sys
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5)
+    print("reached")
+except OSError as error:
+    print("failed")
+' """
+
+
+async def test_no_network(box: Kind, port: int) -> None:
+    """Without a network nothing is reached"""
+    assert await box.out(f"{DIRECT} {port}") == "failed\n"
+
+
+async def test_allow_list(
+    opened: Open, port: int, kind: str, workspace: Path, record_property: Record
+) -> None:
+    """An allow list lets its hosts through, and no other"""
+    if (kind, "allowlist") in CANNOT:
+        with pytest.raises(Exception, match="allowlist"):
+            await (await opened(hosts=(f"127.0.0.1:{port}",))).out("true")
+        return cell(record_property, CANNOT[kind, "allowlist"])
+    box = await opened(hosts=(f"127.0.0.1:{port}",))
+    url = f"http://127.0.0.1:{port}/"
+    # The proxy's variables except loopback, which the listed host is here.
+    assert await box.out(f"NO_PROXY= no_proxy= {FETCH} {url}") == "hello\n"
+    assert await box.out(f"NO_PROXY= no_proxy= {FETCH} http://127.0.0.2:{port}/") == "failed 403\n"
+    assert await box.out(f"{DIRECT} {port}") == "failed\n"
+
+
+async def test_limits(opened: Open, kind: str) -> None:
+    """Limits of file size and memory"""
+    box = await opened(limits={"file_size": "1MB", "memory": "300MB"})
+    await box.sh("head -c 3000000 /dev/zero > big")
+    assert (box.workspace / "big").stat().st_size == 1_000_000
+    line = "python3 -c 'x = bytearray(700_000_000); print(len(x))'"
+    done = (await box.sh(line)).result
+    assert done.exit_code != 0, done
+    assert await box.out("echo still fine") == "still fine\n"
+
+
+EVERYDAY = (
+    "cat <<END\nhere\nEND",
+    "yes | head -n 10000 | sort | uniq -c | wc -l",
+    "set -e; mkdir -p a/b; echo 1 > a/b/c; tar cf t.tar a; rm -r a; tar xf t.tar; cat a/b/c",
+    "f=$(mktemp); echo x > $f; cat $f; sleep 0.01 & wait",
+    "(exit 3); test $? = 3 && kill -0 $$ && nice -n 5 true && ulimit -n > /dev/null",
+    "ln -s a link && readlink link && ls > /dev/null && id && find . -name t.tar",
+    "python3 -c 'import asyncio; asyncio.run(asyncio.sleep(0.01))'",
+    "python3 -c 'import tempfile; tempfile.NamedTemporaryFile().write(b\"x\")'",
+    "git --version && git init -q other && cd other && echo x > f && git add f",
+)
+
+
+async def test_everyday(box: Kind) -> None:
+    """Everyday work: shells, tar, Python, git"""
+    failed = [line for line in EVERYDAY if (await box.sh(line)).result.exit_code]
+    assert failed == []
+
+
+KILLED = """
+import asyncio, json, os, sys
+from toolrest.agent.setup.runner import standalone_runner
+from toolrest.config.loader import load
+
+async def main(wish):
+    config = load(workspace=wish["workspace"], home=wish["home"], flags=wish["flags"], env=os.environ)
+    runner = standalone_runner(config, os.environ, backend=wish["backend"])
+    argv = ("/bin/sh", "-c", "echo began > began; sleep 300; : " + wish["mark"])
+    await runner.run(argv, wish["workspace"], seconds=300, outside=False)
+
+asyncio.run(main(json.loads(sys.argv[1])))
+"""
+
+
+async def test_killed(settings: dict[str, Any], kind: str, workspace: Path) -> None:
+    """After kill -9 of Toolrest nothing runs on and nothing is left"""
+    from tests.sandbox.kinds.kinds import FORCED
+
+    mark = f"toolrest-killed-{os.getpid()}-{kind}"
+    home = workspace.parent / "home"
+    wish = {
+        "workspace": str(workspace),
+        "home": str(home),
+        "flags": {"sandbox_mode": "workspace-write", **settings},
+        "backend": FORCED.get(kind),
+        "mark": mark,
+    }
+    env = {**os.environ, "TOOLREST_HOME": str(home)}
+    host = subprocess.Popen([sys.executable, "-c", KILLED, json.dumps(wish)], env=env)
+    try:
+        await until(lambda: (workspace / "began").exists())
+    finally:
+        os.kill(host.pid, signal.SIGKILL)
+        host.wait()
+    await until(lambda: not [line for line in running(mark) if "KILLED" not in line])
+    left = {".git", "sub", ".env", "file", "began"}
+    await until(lambda: {path.name for path in workspace.iterdir()} == left)
+    if kind == "docker":
+        await until(lambda: not containers(settings["sandbox"]))
+
+
+def containers(options: dict[str, Any]) -> str:
+    ask = [options["engine"], *options["engine_args"], "ps", "--all", "--quiet"]
+    ask += ["--filter", f"ancestor={options['image']}"]
+    return subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+
+
+async def until(holds: Any, seconds: float = 40) -> None:
+    """Wait for a thing itself, with a generous limit."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
