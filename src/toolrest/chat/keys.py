@@ -17,40 +17,40 @@ from prompt_toolkit.key_binding import (
 from prompt_toolkit.keys import Keys
 
 if TYPE_CHECKING:
-    from toolrest.chat.app import ChatApp
+    from toolrest.chat.actions import KeyActions
 
 
-def bindings(chat: ChatApp) -> KeyBindingsBase:
+def bindings(actions: KeyActions) -> KeyBindingsBase:
     """All of them; while earlier messages are searched, keys are for the search."""
     keys = KeyBindings()
-    _answering(keys, chat)
-    _sending(keys, chat)
-    _leaving(keys, chat)
-    _looking(keys, chat)
+    _answering(keys, actions)
+    _sending(keys, actions)
+    _leaving(keys, actions)
+    _looking(keys, actions)
     return ConditionalKeyBindings(keys, ~is_searching)
 
 
-def _answering(keys: KeyBindings, chat: ChatApp) -> None:
+def _answering(keys: KeyBindings, actions: KeyActions) -> None:
     """Single keys for an approval, while the composer is empty."""
-    approval = Condition(chat.takes_keys)
+    approval = Condition(actions.takes_keys)
 
     @keys.add(Keys.Any, filter=approval)
     def _(event: KeyPressEvent) -> None:
-        chat.key(event.data)
+        actions.key(event.data)
 
     @keys.add(Keys.BracketedPaste)
     def _(event: KeyPressEvent) -> None:
-        chat.paste(event.data)
+        actions.paste(event.data)
 
 
-def _sending(keys: KeyBindings, chat: ChatApp) -> None:
+def _sending(keys: KeyBindings, actions: KeyActions) -> None:
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
-        chat.enter()
+        actions.enter()
 
     @keys.add("tab")
     def _(event: KeyPressEvent) -> None:
-        chat.tab()
+        actions.tab()
 
     @keys.add("s-tab")
     def _(event: KeyPressEvent) -> None:
@@ -70,36 +70,36 @@ def _sending(keys: KeyBindings, chat: ChatApp) -> None:
 
     @keys.add("c-g")
     def _(event: KeyPressEvent) -> None:
-        chat.edit()
+        actions.edit()
 
 
 def _key(char: str) -> str:
     return "escape" if char == "\x1b" else char
 
 
-def _leaving(keys: KeyBindings, chat: ChatApp) -> None:
+def _leaving(keys: KeyBindings, actions: KeyActions) -> None:
     @keys.add("escape")
     def _(event: KeyPressEvent) -> None:
-        chat.escape()
+        actions.escape()
 
     @keys.add("c-c")
     @keys.add("<sigint>")
     def _(event: KeyPressEvent) -> None:
-        chat.control_c()
+        actions.control_c()
 
-    @keys.add("c-d", filter=Condition(lambda: not chat.screen.buffer.text))
+    @keys.add("c-d", filter=Condition(lambda: actions.is_empty))
     def _(event: KeyPressEvent) -> None:
-        chat.leave()
+        actions.leave()
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
 
 
-def _looking(keys: KeyBindings, chat: ChatApp) -> None:
+def _looking(keys: KeyBindings, actions: KeyActions) -> None:
     @keys.add("c-o")
     def _(event: KeyPressEvent) -> None:
-        chat.show_output()
+        actions.show_output()
 
     @keys.add("c-l")
     def _(event: KeyPressEvent) -> None:

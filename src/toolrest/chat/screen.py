@@ -23,7 +23,9 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 
-from toolrest.chat.composer import ChatCompleter, Pastes, PrivateHistory
+from toolrest.chat.composer.completion import ChatCompleter
+from toolrest.chat.composer.history import PrivateHistory
+from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.live import LiveState, clip
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Asked, Posed, Questions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
-from toolrest.chat.command_names import COMMANDS, known_commands, own_prompts
+from toolrest.chat.commands.names import COMMANDS, known_commands, own_prompts
 from toolrest.chat.pager import page
 from toolrest.errors import ToolrestError
 from toolrest.timeline.stored import markdown, stored_cells
@@ -181,7 +181,7 @@ class Commands:
         self._chat.spawn(page("what this session has patched", text))
 
     def _output(self, rest: str) -> None:
-        self._chat.show_output()
+        self._chat.actions.show_output()
 
     def _tools(self, rest: str) -> None:
         self._say(*(f"  {row['name']:<24} {row['risk']}" for row in self._table()))
