@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from toolrest.chat.questions import Posed, Questions
@@ -9,7 +10,13 @@ from toolrest.timeline.approval import offered
 
 if TYPE_CHECKING:
     from toolrest.chat.app import ChatApp
+    from toolrest.chat.picker import Picker
     from toolrest.chat.screen import ChatScreen
+
+
+_TWICE = 1.5
+"""Seconds in which a second Esc belongs to the first."""
+_LEAVES = " Ctrl-C again, Ctrl-D or /quit leaves"
 
 
 class KeyActions:
@@ -17,6 +24,7 @@ class KeyActions:
 
     def __init__(self, chat: ChatApp) -> None:
         self._chat = chat
+        self._escaped = float("-inf")
 
     @property
     def _screen(self) -> ChatScreen:
@@ -66,9 +74,26 @@ class KeyActions:
         self._questions.key_pressed()
         self._screen.buffer.insert_text(self._screen.pastes.fold(data))
 
+    @property
+    def is_picking(self) -> bool:
+        """Whether there is a list to pick from."""
+        return self._screen.live.picker is not None
+
+    def pick(self, step: int) -> None:
+        """Mark another row of the list."""
+        if (picker := self._screen.live.picker) is not None:
+            picker.move(step)
+
+    def _take(self, picker: Picker) -> None:
+        self._screen.live.picker = None
+        picker.take(picker.at)
+
     def enter(self) -> None:
-        """Enter: send, answer a question that is written, or take a completion."""
+        """Enter: send, answer a question that is written, or take a row or a completion."""
         questions, buffer = self._questions, self._screen.buffer
+        if (picker := self._screen.live.picker) is not None:
+            self._take(picker)
+            return
         if held := questions.take_back():
             buffer.insert_text(held)
             return
@@ -119,28 +144,46 @@ class KeyActions:
             buffer.start_completion(select_first=True)
 
     def escape(self) -> None:
-        """Esc: leave a menu, a written answer, or the turn."""
+        """Esc: leave a list, a menu, a written answer, or the turn; twice goes back."""
         self._questions.take_back()
-        if self._screen.buffer.complete_state is not None:
+        live, now = self._screen.live, monotonic()
+        if live.picker is not None:
+            live.picker = None
+        elif self._screen.buffer.complete_state is not None:
             self._screen.buffer.cancel_completion()
         elif self._writes_answer():
             self._screen.buffer.reset()
             self._questions.dismiss()
         elif self._chat.busy:
             self._chat.spawn(self._chat.conversation.interrupt())
+        elif self.is_empty and self._questions.first is None:
+            if now - self._escaped < _TWICE:
+                self.back()
+                return
+            self._escaped = now
+            live.hint = " Esc again goes back to an earlier message"
+        self._screen.app.invalidate()
+
+    def back(self) -> None:
+        """Pick an earlier message to go back to."""
+        self._screen.live.hint, self._escaped = "", float("-inf")
+        self._chat.send("/back", queued=False)
 
     def control_c(self) -> None:
         """Ctrl-C: clear the composer, else interrupt the turn, else say how to leave."""
         self._questions.take_back()
-        if self._screen.buffer.text:
+        live = self._screen.live
+        if live.picker is not None:
+            live.picker = None
+        elif self._screen.buffer.text:
             self._screen.buffer.reset()
         elif self._chat.busy:
             self._chat.spawn(self._chat.conversation.interrupt())
-        elif self._screen.live.hint:
+        elif live.hint == _LEAVES:
             self._chat.leave()
         else:
-            self._screen.live.hint = " Ctrl-C again, Ctrl-D or /quit leaves"
-            self._screen.app.invalidate()
+            live.hint = _LEAVES
+        self._screen.app.invalidate()
 
     def edit(self) -> None:
         """Write on in $EDITOR, with pastes in full."""

@@ -25,6 +25,7 @@ def bindings(actions: KeyActions) -> KeyBindingsBase:
     keys = KeyBindings()
     _answering(keys, actions)
     _sending(keys, actions)
+    _picking(keys, actions)
     _leaving(keys, actions)
     _looking(keys, actions)
     return ConditionalKeyBindings(keys, ~is_searching)
@@ -75,6 +76,15 @@ def _sending(keys: KeyBindings, actions: KeyActions) -> None:
 
 def _key(char: str) -> str:
     return "escape" if char == "\x1b" else char
+
+
+def _picking(keys: KeyBindings, actions: KeyActions) -> None:
+    """Arrows, while there is a list to pick from."""
+    for key, step in (("up", -1), ("down", 1), ("pageup", -8), ("pagedown", 8)):
+
+        @keys.add(key, filter=Condition(lambda: actions.is_picking))
+        def _(event: KeyPressEvent, step: int = step) -> None:
+            actions.pick(step)
 
 
 def _leaving(keys: KeyBindings, actions: KeyActions) -> None:

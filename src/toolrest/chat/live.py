@@ -9,6 +9,7 @@ from time import monotonic
 
 from msgspec import Struct, field
 
+from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, ReasoningCell
@@ -33,6 +34,7 @@ class LiveState(Struct, eq=False):
     reasoning: ReasoningCell | None = None
     plan: PlanCell | None = None
     queue: list[str] = field(default_factory=list)
+    picker: Picker | None = None
     began: float | None = None
     """When the turn began; None while none is under way."""
     doing: str = ""
@@ -46,6 +48,8 @@ class LiveState(Struct, eq=False):
         first = self.questions.first
         if isinstance(first, Asked):
             return self._approval(first, room, width)
+        if self.picker is not None:
+            return [clipped(line, width) for line in self.picker.lines(room)]
         parts = self._calls(width) + self._message(width) + self._plan(width)
         tail = self._queue(width) + self._status(width)
         if isinstance(first, Posed):

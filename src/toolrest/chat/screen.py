@@ -28,6 +28,7 @@ from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.live import LiveState, clip
 from toolrest.chat.markdown import MarkdownLines
+from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.chat.quiet_output import InlineApplication, quiet_output
 from toolrest.timeline.cells import (
@@ -80,6 +81,7 @@ class ChatScreen:
             completer=ThreadedCompleter(completer),
             complete_while_typing=True,
             enable_history_search=False,
+            on_text_changed=lambda _: self._written(),
         )
         self.app = InlineApplication(
             Layout(self._container(), focused_element=self.buffer),
@@ -210,7 +212,17 @@ class ChatScreen:
             self.buffer.reset()  # the beginning of a secret is no message
         self._secret = first if self._is_secret() else None
         if first is not None:
+            self.live.picker = None
             self.attention()
+        self.app.invalidate()
+
+    def _written(self) -> None:
+        """Something is written: lists and hints are over."""
+        self.live.picker, self.live.hint = None, ""
+
+    def pick(self, picker: Picker) -> None:
+        """Let the person pick from a list."""
+        self.live.picker = picker
         self.app.invalidate()
 
     def attention(self) -> None:

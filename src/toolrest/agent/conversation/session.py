@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
@@ -14,7 +14,7 @@ from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.agent.conversation.loop import ABORTED, Loop
 from toolrest.agent.conversation.preload import WarmUp
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
-from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult
+from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult, end_of
 from toolrest.agent.conversation.usage import Accounting, Budget
 from toolrest.agent.history.history import (
     History,
@@ -23,7 +23,7 @@ from toolrest.agent.history.history import (
     output_item,
     without_images,
 )
-from toolrest.agent.history.journal import NoJournal, SessionJournal
+from toolrest.agent.history.journal import NoJournal, SessionJournal, turn_context
 from toolrest.agent.history.tokens import text_tokens, usage_json
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import Event
@@ -149,14 +149,21 @@ class AgentSession:
 
         Cancelling the task that waits here records an interrupted turn and then cancels.
         """
+        loop = Loop(self, budget or Budget.of(self.rest.settings), output_schema)
+        return await self._run(loop, lambda: self._begin_turn(loop, prompt))
+
+    async def compact(self, note: str = "") -> TurnResult:
+        """Replace the conversation by a summary now; `note` says what it should keep."""
+        loop = Loop(self, Budget.of(self.rest.settings))
+        return await self._run(loop, lambda: loop.compact(note))
+
+    async def _run(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnResult:
         if self._task is not None:
             raise RuntimeError("a turn is running; add to it with say(), or await its end")
-        budget = budget or Budget.of(self.rest.settings)
         denials = Denials()
         unsubscribe = self.rest.subscribe(denials)
-        loop = Loop(self, budget, output_schema)
         self._stopping = None
-        self._task = asyncio.ensure_future(self._turn(loop, prompt))
+        self._task = asyncio.ensure_future(self._turn(loop, work))
         cancelled = False
         try:
             while not self._task.done():
@@ -165,11 +172,11 @@ class AgentSession:
                 except asyncio.CancelledError:
                     cancelled = True
                     self._task.cancel()
-            end = _end_of(self._task)
+            end = end_of(self._task)
         finally:
             self._task = None
             unsubscribe()
-        result = self._result(end, budget, denials)
+        result = self._result(end, loop.budget, denials)
         if cancelled:
             raise asyncio.CancelledError
         return result
@@ -201,19 +208,22 @@ class AgentSession:
         task.cancel()
         await asyncio.wait({task})
 
-    async def _turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
+    async def _begin_turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
         messages = _messages(prompt)
+        if not self._opened:
+            await self.rest.wait_for_mcp(required=True)
+        if not self._opened and self.hooks is not None:
+            texts = await self.hooks.session_start()
+            messages = [*(message("developer", text) for text in texts), *messages]
+        if self._warm_up is None:
+            self._warm_up = WarmUp(self.rest.gate.registry.listed())
+            self._warm_up.start()
+        return await loop.run(messages)
+
+    async def _turn(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnEnd:
         self.accounting.turn = Usage()
         try:
-            if not self._opened:
-                await self.rest.wait_for_mcp(required=True)
-            if not self._opened and self.hooks is not None:
-                texts = await self.hooks.session_start()
-                messages = [*(message("developer", text) for text in texts), *messages]
-            if self._warm_up is None:
-                self._warm_up = WarmUp(self.rest.gate.registry.listed())
-                self._warm_up.start()
-            return await loop.run(messages)
+            return await work()
         except asyncio.CancelledError:
             return self._interrupted(loop)
         except Rejected as error:
@@ -276,7 +286,9 @@ class AgentSession:
         for item in news:
             self.record(item)
         self._opened = True
-        self.journal.write("turn_context", self._context(turn_id))
+        cwd = self.rest.gate.services.files.cwd
+        context = turn_context(self.rest.settings, self.model.name, cwd, turn_id)
+        self.journal.write("turn_context", context)
         for item in messages:
             self._record_user_item(item)
 
@@ -291,18 +303,6 @@ class AgentSession:
             self.held.skip()
         for call in self.history.open_calls():
             self.record(output_item(call, INTERRUPTED))
-
-    def _context(self, turn_id: str) -> JSONObject:
-        settings = self.rest.settings
-        return {
-            "turn_id": turn_id,
-            "cwd": self.rest.gate.services.files.cwd,
-            "approval_policy": settings.approval_policy,
-            "sandbox_policy": {"type": settings.sandbox_mode},
-            "model": self.model.name,
-            "effort": settings.model_reasoning_effort,
-            "summary": settings.model_reasoning_summary or "auto",
-        }
 
     @property
     def has_pending(self) -> bool:
@@ -386,12 +386,6 @@ class AgentSession:
         self.history.replace(items)
         self.accounting.last = Usage()
         self.journal.write("compacted", line)
-
-
-def _end_of(task: asyncio.Task[TurnEnd]) -> TurnEnd:
-    # A task that is cancelled before its first step has no result.
-    reason = "the turn was stopped before it began"
-    return TurnEnd("interrupted", "interrupted", reason) if task.cancelled() else task.result()
 
 
 def _messages(prompt: Prompt) -> list[JSONObject]:

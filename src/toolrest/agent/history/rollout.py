@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from toolrest.agent.history.compaction import condensed
-from toolrest.agent.history.history import is_user_turn
+from toolrest.agent.history.compaction import condensed, is_summary
+from toolrest.agent.history.history import is_user_turn, own_text
 from toolrest.agent.history.tokens import usage_from
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
@@ -36,6 +36,16 @@ class Rollout(Struct):
     def thread_id(self) -> str:
         """The session's id."""
         return str(self.meta.get("id", ""))
+
+    def messages(self) -> list[tuple[int, str]]:
+        """The user's messages since the last summary, each with its place in the items."""
+        found: list[tuple[int, str]] = []
+        for at, item in enumerate(self.items):
+            if is_summary(item):
+                found.clear()
+            elif is_user_turn(item):
+                found.append((at, own_text(item)))
+        return found
 
     def feed(self, kind: str, payload: JSONObject) -> None:
         """Take one line's content."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
 from toolrest.chat.commands.names import COMMANDS, known_commands, own_prompts
+from toolrest.chat.conversation import RAN
 from toolrest.chat.pager import page
+from toolrest.chat.picker import Picker
 from toolrest.errors import ToolrestError
 from toolrest.timeline.stored import markdown, stored_cells
 from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
+    from toolrest.agent.history.stored_sessions import Summary
     from toolrest.chat.app import ChatApp
     from toolrest.running.runner import Runner
 
@@ -28,6 +34,9 @@ _INIT = """\
 Look around in this folder and write an AGENTS.md for those who work on it with tools like you: what
 it is, how it is built and tested, the layout, the habits of its code. Short, exact, checked by \
 running what you write down. If there is one already, improve it."""
+
+
+_LISTED = 20
 
 
 class Commands:
@@ -133,31 +142,65 @@ class Commands:
 
     def _resume(self, rest: str) -> None:
         if rest:
-            found = find_session(self._chat.home, rest)
-            self._chat.spawn(self._chat.conversation.switch(found.path))
+            path = find_session(self._chat.home, rest).path
+            self._chat.spawn(self._chat.conversation.switch(path))
             return
-        rows = self._sessions()
-        self._say(
-            *(rows or ["  there is no other session of this folder"]), "  go on with: /resume ID"
-        )
+        found = self._sessions()
+        if not found:
+            self._say("  there is no other session of this folder")
+            return
 
-    def _sessions(self) -> list[str]:
+        def take(number: int) -> None:
+            self._chat.spawn(self._chat.conversation.switch(found[number].stored.path))
+
+        rows = [f"{each.stored.thread_id[:8]}  {_when(each)}  {each.title}" for each in found]
+        title = "Go on with which session? (↑ ↓, Enter; Esc leaves)"
+        self._chat.screen.pick(Picker(title, rows, take))
+
+    def _sessions(self) -> list[Summary]:
         current = self._chat.conversation.session.thread_id
-        rows = []
-        for row in summaries(self._chat.home, self._chat.workspace):
-            if row.stored.thread_id != current and row.title:
-                rows.append(f"  {row.stored.thread_id[:8]}  {row.stored.started}  {row.title}")
-            if len(rows) == 10:
-                break
-        return rows
+        rows = summaries(self._chat.home, self._chat.workspace)
+        others = (row for row in rows if row.stored.thread_id != current and row.title)
+        return list(islice(others, _LISTED))
 
     def _fork(self, rest: str) -> None:
+        if path := self._recorded():
+            self._chat.spawn(self._forked(path))
+
+    def _recorded(self) -> str | None:
         path = self._chat.conversation.session.journal.path
         if path is None:
             self._chat.conversation.notice("this session is not recorded", "warning")
+        return path
+
+    async def _forked(self, path: str, keep: int | None = None, text: str = "") -> None:
+        """Go on with a copy of the session, or of its beginning, and this text to be sent."""
+        await self._chat.conversation.interrupt()
+        before = self._chat.conversation.session.thread_id[:8]
+        new = find_session(self._chat.home, fork(self._chat.home, path, keep))
+        await self._chat.conversation.switch(new.path)
+        self._say(f"  this is a copy; the session before it: /resume {before}")
+        self._chat.screen.buffer.text = text
+        self._chat.screen.buffer.cursor_position = len(text)
+
+    def _back(self, rest: str) -> None:
+        path = self._recorded()
+        found = read_rollout(path).messages() if path else []
+        earlier = [(at, text) for at, text in found if not text.startswith(RAN)]
+        if not earlier:
+            self._say("  there is no earlier message in this session")
             return
-        new = fork(self._chat.home, path)
-        self._resume(new)
+
+        def take(number: int) -> None:
+            at, text = earlier[number]
+            self._chat.spawn(self._forked(path or "", at, text))
+
+        title = "Go back to which message? Files stay as they are (↑ ↓, Enter; Esc leaves)"
+        rows = [text for _, text in earlier]
+        self._chat.screen.pick(Picker(title, rows, take, len(rows) - 1))
+
+    def _compact(self, rest: str) -> None:
+        self._chat.conversation.compact(rest)
 
     def _undo(self, rest: str) -> None:
         self._chat.spawn(self._undone())
@@ -208,3 +251,7 @@ class Commands:
 
     def _quit(self, rest: str) -> None:
         self._chat.leave()
+
+
+def _when(row: Summary) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
