@@ -43,8 +43,10 @@ def test_esc_esc_goes_back_to_a_message_and_on_from_there(chat: Any, desk: Any) 
     screen.types(", put differently" + ENTER)
     screen.sees("another answer")
     before, after = _rollouts(desk.home)
-    assert "answer two" in before and "another answer" not in before, "it stays as it was"
-    assert "answer one" in after and "the second question, put differently" in after
+    assert "answer two" in before
+    assert "another answer" not in before, "it stays as it was"
+    assert "answer one" in after
+    assert "the second question, put differently" in after
     assert "answer two" not in after
     assert json.loads(after.splitlines()[0])["payload"]["forked_from_id"]
 
@@ -74,7 +76,8 @@ def test_a_fork_goes_on_as_a_copy_of_all_of_it(chat: Any, desk: Any) -> None:
     screen.sees("answer two")
     before, after = _rollouts(desk.home)
     assert "answer two" not in before
-    assert "answer one" in after and "answer two" in after
+    assert "answer one" in after
+    assert "answer two" in after
 
 
 def test_a_session_is_picked_from_a_list(chat: Any) -> None:
@@ -101,7 +104,8 @@ def test_compact_replaces_the_conversation_by_a_summary(chat: Any, desk: Any) ->
     kept = next(line["payload"] for line in lines if line["type"] == "compacted")
     assert kept["message"] == "THE SUMMARY of it"
     texts = json.dumps(kept["replacement_history"])
-    assert "the first question" in texts and "answer one" not in texts
+    assert "the first question" in texts
+    assert "answer one" not in texts
 
 
 def test_without_a_summary_the_conversation_stays(chat: Any, desk: Any) -> None:

@@ -105,6 +105,7 @@ def open_with(
             journal=journal,
             history=rollout.items if rollout else (),
             usage=rollout.usage if rollout else None,
+            spent=rollout.spent if rollout else None,
             opening=opening(rest),
             instructions=instructions,
             hooks=agent_hooks(rest, resumed=rollout is not None),

@@ -39,6 +39,11 @@ class KeyActions:
         """Whether nothing is written."""
         return not self._screen.buffer.text
 
+    @property
+    def leaves_insert_mode(self) -> bool:
+        """Whether Esc is vi's own: it leaves the insert mode of a line that is written."""
+        return self._screen.is_inserting and not self.is_empty and not self._writes_answer()
+
     def leave(self) -> None:
         """Leave the chat."""
         self._chat.leave()

@@ -10,14 +10,18 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from prompt_toolkit.key_binding import DynamicKeyBindings
+
 from toolrest.chat.actions import KeyActions
 from toolrest.chat.commands.names import known_commands
 from toolrest.chat.composer.completion import ChatCompleter
 from toolrest.chat.composer.files import FileNames
 from toolrest.chat.keys import bindings
 from toolrest.chat.screen import ChatScreen
+from toolrest.config.schema.chat import ChatKeys
 from toolrest.errors import ToolrestError
 from toolrest.timeline.cells import CallCell, Cell
+from toolrest.timeline.draw import dollars
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
@@ -56,7 +60,8 @@ class ChatApp:
         self._prepare = prepare
         completer = ChatCompleter(lambda: known_commands(home), FileNames(workspace))
         self.actions = KeyActions(self)
-        self.screen = ChatScreen(home, completer, bindings(self.actions))
+        self._keys = bindings(self.actions, ChatKeys())
+        self.screen = ChatScreen(home, completer, DynamicKeyBindings(lambda: self._keys))
         self.screen.live.workspace = workspace
         self.screen.app.key_processor.before_key_press += lambda _: self.questions.key_arrives()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -159,7 +164,8 @@ class ChatApp:
     def changed(self, cell: Cell) -> None:
         """A cell is new or has changed."""
         live = self.screen.live
-        live.tokens = self.conversation.timeline.tokens
+        timeline = self.conversation.timeline
+        live.tokens, live.cost = timeline.tokens, timeline.cost
         if isinstance(cell, CallCell) and not cell.done:
             live.doing = f"running {cell.tool}" if cell.state == "running" else ""
         else:
@@ -191,6 +197,8 @@ class ChatApp:
 
         session = self.conversation.session
         settings = session.rest.settings
+        self._keys = bindings(self.actions, settings.chat.keys)
+        self.screen.configure(settings.chat)
         self.screen.live.plan = None
         facts = (session.model.name, settings.sandbox_mode, settings.approval_policy)
         self.screen.say(f"toolrest · {' · '.join(facts)} · {self._folder()}")
@@ -214,7 +222,8 @@ class ChatApp:
         window = timeline.window or session.accounting.window
         used = f"{timeline.tokens / window:.0%} of context" if window else "context –"
         settings = session.rest.settings
-        facts = (session.model.name, settings.sandbox_mode, settings.approval_policy, used)
+        cost = f"cost {dollars(session.accounting.cost())}"
+        facts = (session.model.name, settings.sandbox_mode, settings.approval_policy, used, cost)
         self.screen.footer = " " + " · ".join((*facts, "/help"))
         self.screen.live.hint = ""
 

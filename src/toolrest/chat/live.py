@@ -13,7 +13,7 @@ from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, ReasoningCell
-from toolrest.timeline.draw import Drawing, Line, duration, safe_lines
+from toolrest.timeline.draw import Drawing, Line, dollars, duration, safe_lines
 from toolrest.timeline.text import block, rows, rows_of, shown, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -39,6 +39,7 @@ class LiveState(Struct, eq=False):
     """When the turn began; None while none is under way."""
     doing: str = ""
     tokens: int = 0
+    cost: float | None = None
     hint: str = ""
     workspace: str = ""
 
@@ -99,6 +100,7 @@ class LiveState(Struct, eq=False):
         if self.reasoning is not None and (text := self.reasoning.text.strip()):
             doing = f"thinking: {safe_lines(text)[-1]}"
         tokens = f" · {self.tokens:,} tokens" if self.tokens else ""
+        tokens += f" · {dollars(self.cost)}" if self.cost is not None else ""
         took = duration(elapsed) if elapsed >= 10 else f"{elapsed:.0f} s"
         facts = f" {took}{tokens} · Esc interrupts"
         room = width - len(facts) - 4

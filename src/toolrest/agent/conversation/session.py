@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
@@ -15,7 +15,7 @@ from toolrest.agent.conversation.loop import ABORTED, Loop
 from toolrest.agent.conversation.preload import WarmUp
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
 from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult, end_of
-from toolrest.agent.conversation.usage import Accounting, Budget
+from toolrest.agent.conversation.usage import Accounting, Budget, difference
 from toolrest.agent.history.history import (
     History,
     message,
@@ -30,6 +30,7 @@ from toolrest.events import Event
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Model, ModelRequest, Usage
+from toolrest.wire.prices import prices_for
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.held_calls import HeldCalls
@@ -69,6 +70,7 @@ class AgentSession:
         journal: SessionJournal | None = None,
         history: Iterable[JSONObject] = (),
         usage: Usage | None = None,
+        spent: Mapping[str, Usage] | None = None,
         opening: Opening | None = None,
         instructions: str | None = None,
         hooks: SessionHooks | None = None,
@@ -91,7 +93,11 @@ class AgentSession:
             rest.settings.model_auto_compact_token_limit,
             text_tokens(self.instructions) + text_tokens(dumps(rest.offered(model.wire))),
             usage or Usage(),
+            spent={model.name: Usage()} | dict(spent or {}),
+            price=prices_for(rest.settings, model),
+            children=agents.accountings if agents is not None else [],
         )
+        self._cost_before: float | None = None
         if rest.has_servers:
             from toolrest.agent.mcp.server_requests import sampler
 
@@ -221,7 +227,7 @@ class AgentSession:
         return await loop.run(messages)
 
     async def _turn(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnEnd:
-        self.accounting.turn = Usage()
+        self.accounting.turn, self._cost_before = Usage(), self.accounting.cost()
         try:
             return await work()
         except asyncio.CancelledError:
@@ -250,6 +256,7 @@ class AgentSession:
                 last_agent_message=end.text,
                 error=end.error,
                 usage=usage_json(self.accounting.turn),
+                cost=difference(self.accounting.cost(), self._cost_before),
             )
         )
         text = end.text if end.text is None else self.redactor.redact(end.text)
@@ -343,8 +350,9 @@ class AgentSession:
     def count(self, usage: Usage | None) -> None:
         """Add the tokens of a response to the thread's."""
         if usage is None:
+            self.accounting.is_partial = True
             return
-        self.accounting.add(usage)
+        self.accounting.add(usage, self.model.name)
         self.journal.write("event_msg", self.accounting.line(usage))
         self.emit(self.accounting.event(usage))
 

@@ -26,6 +26,8 @@ class Rollout(Struct):
     meta: JSONObject = field(default_factory=dict)
     items: list[JSONObject] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    spent: dict[str, Usage] = field(default_factory=dict)
+    """The tokens by the names of the models."""
     context: JSONObject = field(default_factory=dict)
     """The latest turn's settings."""
     call_ids: set[str] = field(default_factory=set)
@@ -75,6 +77,8 @@ class Rollout(Struct):
             info = payload.get("info")
             if isinstance(info, dict):
                 self.usage = usage_from(info.get("total_token_usage"))
+                model, last = str(self.context.get("model")), info.get("last_token_usage")
+                self.spent[model] = self.spent.get(model, Usage()) + usage_from(last)
         elif payload.get("type") == "thread_rolled_back":
             turns = payload.get("num_turns")
             self._roll_back(turns if type(turns) is int else 1)

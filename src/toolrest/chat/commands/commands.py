@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import find_session, summaries
@@ -14,7 +15,11 @@ from toolrest.chat.commands.names import COMMANDS, known_commands, own_prompts
 from toolrest.chat.conversation import RAN
 from toolrest.chat.pager import page
 from toolrest.chat.picker import Picker
+from toolrest.config.schema.chat import ChatSettings, Theme
+from toolrest.config.schema.validate import check_table
+from toolrest.config.write import edit_user_file
 from toolrest.errors import ToolrestError
+from toolrest.timeline.draw import dollars
 from toolrest.timeline.stored import markdown, stored_cells
 from toolrest.timeline.text import shown
 
@@ -37,6 +42,7 @@ running what you write down. If there is one already, improve it."""
 
 
 _LISTED = 20
+_PRICES = " (a price is not known: set [model_prices] in config.toml)"
 
 
 class Commands:
@@ -88,7 +94,7 @@ class Commands:
         session = self._chat.conversation.session
         settings = session.rest.settings
         total = session.accounting.total
-        window = session.accounting.window
+        window, cost = session.accounting.window, session.accounting.cost()
         share = f"{session.tokens / window:.0%} of {window:,}" if window else "window –"
         self._say(
             f"  model      {session.model.name}",
@@ -96,7 +102,9 @@ class Commands:
             f"  sandbox    {settings.sandbox_mode}",
             f"  approvals  {settings.approval_policy}",
             f"  context    {session.tokens:,} tokens, {share}",
-            f"  used       {total.input:,} tokens in, {total.output:,} out",
+            f"  used       {total.input:,} tokens in ({total.cached_input:,} of them cached), "
+            f"{total.output:,} out",
+            f"  cost       {dollars(cost)}{_PRICES if cost is None else ''}",
             f"  session    {session.thread_id}",
         )
 
@@ -236,6 +244,24 @@ class Commands:
         pool = self._chat.conversation.session.rest.mcp
         found = [f"  {name}: {c.state}" for name, c in pool.connections.items()] if pool else []
         self._say(*(found or ["  no MCP server is configured; see: toolrest mcp add"]))
+
+    def _theme(self, rest: str) -> None:
+        if rest:
+            self._use_theme(rest)
+            return
+        names = list(get_args(Theme))
+        current = names.index(self._chat.conversation.session.rest.settings.chat.theme)
+        title = "Which colours? (↑ ↓, Enter; Esc leaves)"
+        picker = Picker(title, names, lambda number: self._use_theme(names[number]), current)
+        self._chat.screen.pick(picker)
+
+    def _use_theme(self, name: str) -> None:
+        settings = check_table(ChatSettings, {"theme": name})
+        path = edit_user_file(self._chat.home, ("chat", "theme"), settings.theme)
+        used = self._chat.conversation.session.rest.settings.chat.replace(theme=settings.theme)
+        self._chat.screen.configure(used)
+        note = "; NO_COLOR is set, so there are none" if os.environ.get("NO_COLOR") else ""
+        self._say(f"  colours: {settings.theme}, from now on (kept in {path}){note}")
 
     def _permissions(self, rest: str) -> None:
         settings = self._chat.conversation.session.rest.settings

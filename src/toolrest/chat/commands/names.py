@@ -23,6 +23,7 @@ COMMANDS = {
     "tools": "the tools on offer",
     "mcp": "MCP servers and their state",
     "permissions": "what is granted, and what is asked about",
+    "theme": "other colours: /theme [terminal|light|dark|none]",
     "export": "this session as Markdown, in the pager",
     "quit": "leave (Ctrl-D)",
 }
