@@ -114,3 +114,13 @@ def test_without_a_summary_the_conversation_stays(chat: Any, desk: Any) -> None:
     says(screen, "/compact")
     screen.sees("the model wrote no summary; the conversation stays as it is")
     assert '"compacted"' not in _rollouts(desk.home)[0]
+
+
+def test_feedback_writes_a_report_and_sends_nothing(chat: Any, desk: Any) -> None:
+    screen = chat(["answer one"])
+    _talk(screen, "the first question")
+    says(screen, "/feedback")
+    screen.sees("nothing was sent; read it before you send it")
+    (report,) = (desk.home / "reports").iterdir()
+    assert report.stat().st_mode & 0o777 == 0o600
+    assert "the first question" not in report.read_text()

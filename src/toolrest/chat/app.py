@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolrest.chat.commands.commands import Commands
     from toolrest.chat.conversation import Conversation, Open
     from toolrest.chat.questions import Questions
+    from toolrest.config import Config
 
 
 class ChatError(ToolrestError):
@@ -47,6 +48,8 @@ class ChatApp:
 
     conversation: Conversation
     commands: Commands
+    report: Callable[[Config, str | None], list[str]] | None = None
+    """Writes a report on a session; its lines say where it is and what is in it."""
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -274,6 +275,20 @@ class Commands:
         session = self._chat.conversation.session
         text = "\n\n".join(markdown(stored_cells(session.history.items)))
         self._chat.spawn(page(f"session {session.thread_id}", text))
+
+    def _feedback(self, rest: str) -> None:
+        self._chat.spawn(self._reported())
+
+    async def _reported(self) -> None:
+        session = self._chat.conversation.session
+        if self._chat.report is None:
+            self._say("  write one with: toolrest report")
+            return
+        # It tries the sandbox, which takes a while.
+        found = await asyncio.to_thread(
+            self._chat.report, session.rest.config, session.journal.path
+        )
+        self._say(*(f"  {line}" for line in found))
 
     def _quit(self, rest: str) -> None:
         self._chat.leave()

@@ -25,6 +25,7 @@ COMMANDS = {
     "permissions": "what is granted, and what is asked about",
     "theme": "other colours: /theme [terminal|light|dark|none]",
     "export": "this session as Markdown, in the pager",
+    "feedback": "write a report that you may send; nothing is sent",
     "quit": "leave (Ctrl-D)",
 }
 
