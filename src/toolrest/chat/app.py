@@ -61,7 +61,7 @@ class ChatApp:
     ) -> None:
         self.home, self.workspace = home, workspace
         self._prepare = prepare
-        completer = ChatCompleter(lambda: known_commands(home), FileNames(workspace))
+        completer = ChatCompleter(self._known_commands, FileNames(workspace))
         self.actions = KeyActions(self)
         self._keys = bindings(self.actions, ChatKeys())
         self.screen = ChatScreen(home, completer, DynamicKeyBindings(lambda: self._keys))
@@ -73,6 +73,10 @@ class ChatApp:
         self._open = False
         self._early = [prompt] if prompt else []
         self._code: int | None = 0
+
+    def _known_commands(self) -> dict[str, str]:
+        known = known_commands(self.home)
+        return known | self.commands.prompts.known() if self._open else known
 
     @property
     def questions(self) -> Questions:
@@ -202,6 +206,7 @@ class ChatApp:
         settings = session.rest.settings
         self._keys = bindings(self.actions, settings.chat.keys)
         self.screen.configure(settings.chat)
+        self.commands.opened()
         self.screen.live.plan = None
         facts = (session.model.name, settings.sandbox_mode, settings.approval_policy)
         self.screen.say(f"toolrest · {' · '.join(facts)} · {self._folder()}")

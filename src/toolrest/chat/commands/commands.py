@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
+from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands, own_prompts
 from toolrest.chat.conversation import RAN
 from toolrest.chat.pager import page
@@ -20,6 +21,7 @@ from toolrest.config.schema.chat import ChatSettings, Theme
 from toolrest.config.schema.validate import check_table
 from toolrest.config.write import edit_user_file
 from toolrest.errors import ToolrestError
+from toolrest.mcp.errors import McpError
 from toolrest.timeline.draw import dollars
 from toolrest.timeline.stored import markdown, stored_cells
 from toolrest.timeline.text import shown
@@ -47,7 +49,9 @@ _PRICES = " (a price is not known: set [model_prices] in config.toml)"
 
 
 class Commands:
-    """The commands of a chat, and prompts of the user's own."""
+    """The commands of a chat, prompts of the user's own, and those of MCP servers."""
+
+    prompts: McpPrompts
 
     def __init__(self, chat: ChatApp) -> None:
         self._chat = chat
@@ -58,6 +62,9 @@ class Commands:
         name, _, rest = text[1:].partition(" ")
         if name in self._own:
             self._try(lambda: self._prompt(self._own[name], rest.strip()))
+            return True
+        if self.prompts.is_one(name):
+            self._chat.spawn(self._filled(name, rest.strip()))
             return True
         if name not in COMMANDS:
             if "/" in name or not name:
@@ -80,13 +87,23 @@ class Commands:
         words = text.replace("$ARGUMENTS", rest) if "$ARGUMENTS" in text else f"{text}\n{rest}"
         self._chat.conversation.say(words.strip())
 
+    def opened(self) -> None:
+        """Another session is open: its servers have other prompts."""
+        self.prompts = McpPrompts(self._chat.conversation.session.rest)
+
+    async def _filled(self, name: str, words: str) -> None:
+        try:
+            self._chat.conversation.say(await self.prompts.text(name, words))
+        except McpError as error:
+            self._chat.conversation.notice(f"/{name}: {error}", "error")
+
     def _say(self, *lines: str) -> None:
         for line in lines:
             self._chat.screen.say(line, "")
         self._chat.screen.say("")
 
     def _help(self, rest: str) -> None:
-        known = known_commands(self._chat.home)
+        known = known_commands(self._chat.home) | self.prompts.known()
         self._say(
             *(f"  /{name:<12} {help_}" for name, help_ in known.items()), "", *_KEYS.split("\n")
         )
@@ -244,6 +261,7 @@ class Commands:
     def _mcp(self, rest: str) -> None:
         pool = self._chat.conversation.session.rest.mcp
         found = [f"  {name}: {c.state}" for name, c in pool.connections.items()] if pool else []
+        found += [f"  /{name}  {help_}" for name, help_ in self.prompts.known().items()]
         self._say(*(found or ["  no MCP server is configured; see: toolrest mcp add"]))
 
     def _theme(self, rest: str) -> None:

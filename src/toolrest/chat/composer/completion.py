@@ -11,7 +11,7 @@ from prompt_toolkit.document import Document
 from toolrest.chat.composer.files import FileNames
 
 _MENTION = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
-_COMMAND = re.compile(r"/([\w-]*)")
+_COMMAND = re.compile(r"/([\w:.-]*)")
 
 
 class ChatCompleter(Completer):
