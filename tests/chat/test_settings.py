@@ -10,7 +10,7 @@ from tests.chat.test_chat import CTRL_C, CTRL_D, ENTER, ESC, says
 
 from toolrest.agent.conversation.usage import Accounting
 from toolrest.chat.keys import keys_of
-from toolrest.chat.themes import colours
+from toolrest.chat.terminal.themes import colours
 from toolrest.config.schema.chat import ChatKeys, key_codes
 from toolrest.config.schema.providers import ModelPrice
 from toolrest.errors import ConfigError

@@ -32,8 +32,9 @@ from toolrest.chat.live import LiveState, clip
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
-from toolrest.chat.quiet_output import InlineApplication, quiet_output
-from toolrest.chat.themes import colours
+from toolrest.chat.terminal.paste_input import PasteInput
+from toolrest.chat.terminal.quiet_output import InlineApplication, quiet_output
+from toolrest.chat.terminal.themes import colours
 from toolrest.config.schema.chat import ChatSettings
 from toolrest.timeline.cells import (
     CallCell,
@@ -83,6 +84,7 @@ class ChatScreen:
             full_screen=False,
             mouse_support=False,
             erase_when_done=True,
+            input=PasteInput(sys.stdin),
             output=self.output,
             min_redraw_interval=_REDRAW,
             terminal_size_polling_interval=None,
