@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.chat.test_chat import ENTER, ESC, says
 from tests.screen import Screen
 
@@ -51,6 +52,7 @@ def test_esc_esc_goes_back_to_a_message_and_on_from_there(chat: Any, desk: Any) 
     assert json.loads(after.splitlines()[0])["payload"]["forked_from_id"]
 
 
+@pytest.mark.long
 def test_the_list_of_messages_is_left_with_esc_and_by_writing(chat: Any, desk: Any) -> None:
     screen = chat(["answer one", "answer two"])
     _talk(screen, "the first question")
@@ -65,6 +67,7 @@ def test_the_list_of_messages_is_left_with_esc_and_by_writing(chat: Any, desk: A
     assert len(_rollouts(desk.home)) == 1
 
 
+@pytest.mark.long
 def test_a_fork_goes_on_as_a_copy_of_all_of_it(chat: Any, desk: Any) -> None:
     screen = chat(["answer one", "answer two"])
     says(screen, "/back")
@@ -80,6 +83,7 @@ def test_a_fork_goes_on_as_a_copy_of_all_of_it(chat: Any, desk: Any) -> None:
     assert "answer two" in after
 
 
+@pytest.mark.long
 def test_a_session_is_picked_from_a_list(chat: Any) -> None:
     screen = chat(["answer one", "answer two"])
     _talk(screen, "the first question")
@@ -108,6 +112,7 @@ def test_compact_replaces_the_conversation_by_a_summary(chat: Any, desk: Any) ->
     assert "answer one" not in texts
 
 
+@pytest.mark.long
 def test_without_a_summary_the_conversation_stays(chat: Any, desk: Any) -> None:
     screen = chat(["answer one", "", "answer two"])
     _talk(screen, "the first question")
@@ -116,6 +121,7 @@ def test_without_a_summary_the_conversation_stays(chat: Any, desk: Any) -> None:
     assert '"compacted"' not in _rollouts(desk.home)[0]
 
 
+@pytest.mark.long
 def test_feedback_writes_a_report_and_sends_nothing(chat: Any, desk: Any) -> None:
     screen = chat(["answer one"])
     _talk(screen, "the first question")

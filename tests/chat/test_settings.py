@@ -58,6 +58,7 @@ def test_a_cost_that_is_not_known_is_never_a_number() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_model_without_a_price_costs_a_dash(chat: Any) -> None:
     screen = chat(["hello"])
     screen.shows("cost –")
@@ -140,6 +141,7 @@ def test_an_unknown_action_or_key_is_named(desk: Any, line: str, words: str) -> 
     assert words in ran.err
 
 
+@pytest.mark.long
 def test_vi_edits_and_interrupts(chat: Any) -> None:
     screen = chat(["got it", "again"], settings='[chat]\nedit_mode = "vi"\n')
     screen.types("one two")
@@ -172,6 +174,7 @@ def test_themes_have_the_same_styles_and_none_has_no_colours() -> None:
     assert colours("dark", allowed=True).live["red"] == "fg:#ff5f5f"
 
 
+@pytest.mark.long
 def test_a_theme_is_picked_and_kept(chat: Any, desk: Any) -> None:
     screen = chat(["# Title", "# Title"])
     says(screen, "/theme nope")

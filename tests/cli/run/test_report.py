@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toolrest.testing import Call
 from toolrest.wire.stored_keys import store_key
 
@@ -73,6 +75,7 @@ def test_no_secret_and_no_text_is_in_it(desk: Any, serve: Any) -> None:
     assert call["name"] == "list_dir"
 
 
+@pytest.mark.long
 def test_with_texts_it_is_still_without_secrets(desk: Any, serve: Any) -> None:
     env = _planted(desk, serve)
     text = _written(desk.run("report", "--texts", env=env).out).read_text()
@@ -81,6 +84,7 @@ def test_with_texts_it_is_still_without_secrets(desk: Any, serve: Any) -> None:
         assert PLANTED[name] not in text, name
 
 
+@pytest.mark.long
 def test_without_a_session_there_is_a_report_as_well(desk: Any) -> None:
     ran = desk.run("report")
     assert ran.code == 0, ran.err
