@@ -120,7 +120,8 @@ def write_report(config: Config, rollout: str | None, *, texts: bool = False) ->
 
 def _versions() -> Iterator[str]:
     yield f"toolrest {__version__}, Python {platform.python_version()}, {sys.platform}"
-    yield f"{platform.system()} {platform.release()} {platform.machine()}"
+    kernel = os.uname()
+    yield f"{kernel.sysname} {kernel.release} {kernel.machine}"
     for name in _PACKAGES:
         try:
             yield f"{name} {version(name)}"
