@@ -33,6 +33,7 @@
     │   └── McpNeverStarts          (mcp/connection.py) not in this session
     ├── AgentError                  (agent/front/conversation.py) a run without an answer
     ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
+    ├── PromptError                 (chat/commands/mcp_prompts.py) a server's prompt is unusable
     ├── CheckpointError             (agent/undo/records.py) a checkpoint is not saved or read
     │   └── TooSlow                 (agent/undo/records.py) saving would take too long now
     └── UndoError                   (agent/undo/records.py) nothing was taken back

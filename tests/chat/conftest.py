@@ -19,9 +19,15 @@ def chat(desk: Any, serve: Any) -> Iterator[Chat]:  # noqa: F811
     with ExitStack() as stack:
 
         def start(
-            script: Any, *arguments: str, size: tuple[int, int] = (24, 80), **env: str
+            script: Any,
+            *arguments: str,
+            size: tuple[int, int] = (24, 80),
+            settings: str = "",
+            **env: str,
         ) -> Screen:
             serve(script)
+            with open(desk.home / "config.toml", "a") as file:
+                file.write(settings)
             return go_on(*arguments, size=size, **env)
 
         def go_on(*arguments: str, size: tuple[int, int] = (24, 80), **env: str) -> Screen:

@@ -136,6 +136,23 @@ def test_a_newline_is_not_the_end_of_a_message(chat: Any, serve: Any) -> None:
     assert rows[at : at + 6] == ["one", "two", "three", "four", "five", "six"]
 
 
+def test_a_paste_that_the_terminal_does_not_mark_is_not_sent_at_its_first_newline(
+    chat: Any,
+) -> None:
+    screen = chat(["got it"])
+    text = "\r".join(f"unmarked {n}" for n in range(300))  # more than one read holds
+    screen.types(f"first\rsecond\r{text}\r")
+    screen.shows("lines]")
+    screen.types(CTRL_O)
+    screen.shows("what was pasted", "second")
+    assert "got it" not in screen.text
+    screen.types("q")
+    screen.shows("lines]")
+    screen.types(ENTER)
+    screen.sees("got it", "  unmarked 299", "tokens in")
+    assert screen.text.count("> ") == 1, "one message"
+
+
 def test_a_large_paste_is_folded_can_be_seen_and_is_sent_whole(chat: Any) -> None:
     """copilot-cli#2997, and honest copy (opencode#50208): what is sent is what was pasted."""
     screen = chat(["thanks"])
@@ -210,7 +227,7 @@ def test_a_message_steers_and_another_waits(chat: Any, desk: Any) -> None:
     screen = chat([call, "first answer", "second answer"])
     says(screen, "go")
     screen.shows("  started")
-    screen.types("and also this" + ENTER)
+    says(screen, "and also this")
     screen.lacks("› and also")
     screen.types("afterwards that\t")
     screen.shows("queued: afterwards that")

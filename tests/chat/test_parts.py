@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from toolrest import AgentSession, ApprovalRequest, Risk, Toolrest
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.chat import questions as module
-from toolrest.chat.composer import Pastes, PrivateHistory
+from toolrest.chat.composer.files import FileNames
+from toolrest.chat.composer.history import PrivateHistory
+from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.conversation import Conversation
-from toolrest.chat.files import FileNames
 from toolrest.chat.live import LiveState
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Asked, Questions

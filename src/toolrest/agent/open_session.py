@@ -105,6 +105,7 @@ def open_with(
             journal=journal,
             history=rollout.items if rollout else (),
             usage=rollout.usage if rollout else None,
+            spent=rollout.spent if rollout else None,
             opening=opening(rest),
             instructions=instructions,
             hooks=agent_hooks(rest, resumed=rollout is not None),
@@ -220,8 +221,11 @@ def _line(path: str) -> str | None:
     return line if line.startswith("ref: ") or _HASH.fullmatch(line) else None
 
 
-def fork(home: str, path: str) -> str:
-    """Copy a session under a new id; returns the id. The original stays as it is."""
+def fork(home: str, path: str, keep: int | None = None) -> str:
+    """Copy a session, or its first `keep` items, under a new id; returns the id.
+
+    The original stays as it is.
+    """
     from toolrest.agent.history.rollout import read_rollout
 
     rollout = read_rollout(path)
@@ -237,7 +241,7 @@ def fork(home: str, path: str) -> str:
                 "forked_from_id": rollout.thread_id,
             },
         )  # fmt: skip
-        for item in rollout.items:
+        for item in rollout.items[:keep]:
             journal.write("response_item", item)
         if rollout.context:
             journal.write("turn_context", rollout.context)

@@ -10,21 +10,25 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from toolrest.chat.command_names import known_commands
-from toolrest.chat.composer import ChatCompleter
-from toolrest.chat.files import FileNames
+from prompt_toolkit.key_binding import DynamicKeyBindings
+
+from toolrest.chat.actions import KeyActions
+from toolrest.chat.commands.names import known_commands
+from toolrest.chat.composer.completion import ChatCompleter
+from toolrest.chat.composer.files import FileNames
 from toolrest.chat.keys import bindings
-from toolrest.chat.questions import Posed
 from toolrest.chat.screen import ChatScreen
+from toolrest.config.schema.chat import ChatKeys
 from toolrest.errors import ToolrestError
-from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, Cell
+from toolrest.timeline.draw import dollars
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
-    from toolrest.chat.commands import Commands
+    from toolrest.chat.commands.commands import Commands
     from toolrest.chat.conversation import Conversation, Open
     from toolrest.chat.questions import Questions
+    from toolrest.config import Config
 
 
 class ChatError(ToolrestError):
@@ -44,6 +48,8 @@ class ChatApp:
 
     conversation: Conversation
     commands: Commands
+    report: Callable[[Config, str | None], list[str]] | None = None
+    """Writes a report on a session; its lines say where it is and what is in it."""
 
     def __init__(
         self,
@@ -55,8 +61,10 @@ class ChatApp:
     ) -> None:
         self.home, self.workspace = home, workspace
         self._prepare = prepare
-        completer = ChatCompleter(lambda: known_commands(home), FileNames(workspace))
-        self.screen = ChatScreen(home, completer, bindings(self))
+        completer = ChatCompleter(self._known_commands, FileNames(workspace))
+        self.actions = KeyActions(self)
+        self._keys = bindings(self.actions, ChatKeys())
+        self.screen = ChatScreen(home, completer, DynamicKeyBindings(lambda: self._keys))
         self.screen.live.workspace = workspace
         self.screen.app.key_processor.before_key_press += lambda _: self.questions.key_arrives()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -65,6 +73,10 @@ class ChatApp:
         self._open = False
         self._early = [prompt] if prompt else []
         self._code: int | None = 0
+
+    def _known_commands(self) -> dict[str, str]:
+        known = known_commands(self.home)
+        return known | self.commands.prompts.known() if self._open else known
 
     @property
     def questions(self) -> Questions:
@@ -122,7 +134,7 @@ class ChatApp:
                 self.leave()
                 return
             # These load the agent, and the screen is drawn before.
-            from toolrest.chat.commands import Commands
+            from toolrest.chat.commands.commands import Commands
             from toolrest.chat.conversation import Conversation
 
             self.conversation, self.commands = Conversation(ready[0], self), Commands(self)
@@ -159,7 +171,8 @@ class ChatApp:
     def changed(self, cell: Cell) -> None:
         """A cell is new or has changed."""
         live = self.screen.live
-        live.tokens = self.conversation.timeline.tokens
+        timeline = self.conversation.timeline
+        live.tokens, live.cost = timeline.tokens, timeline.cost
         if isinstance(cell, CallCell) and not cell.done:
             live.doing = f"running {cell.tool}" if cell.state == "running" else ""
         else:
@@ -191,6 +204,9 @@ class ChatApp:
 
         session = self.conversation.session
         settings = session.rest.settings
+        self._keys = bindings(self.actions, settings.chat.keys)
+        self.screen.configure(settings.chat)
+        self.commands.opened()
         self.screen.live.plan = None
         facts = (session.model.name, settings.sandbox_mode, settings.approval_policy)
         self.screen.say(f"toolrest · {' · '.join(facts)} · {self._folder()}")
@@ -214,85 +230,20 @@ class ChatApp:
         window = timeline.window or session.accounting.window
         used = f"{timeline.tokens / window:.0%} of context" if window else "context –"
         settings = session.rest.settings
-        facts = (session.model.name, settings.sandbox_mode, settings.approval_policy, used)
+        cost = f"cost {dollars(session.accounting.cost())}"
+        facts = (session.model.name, settings.sandbox_mode, settings.approval_policy, used, cost)
         self.screen.footer = " " + " · ".join((*facts, "/help"))
         self.screen.live.hint = ""
 
-    # Keys
+    # What the person does
 
     @property
-    def _busy(self) -> bool:
+    def busy(self) -> bool:
+        """Whether a turn or a command is under way."""
         return self._open and self.conversation.busy
 
-    def takes_keys(self) -> bool:
-        """Whether keys may be for an approval: one waits, and nothing is being written."""
-        asked = self.questions.approval
-        return asked is not None and asked.writes is None and not self.screen.buffer.text
-
-    def key(self, data: str) -> None:
-        """A key while an approval waits: an answer to it, or text."""
-        questions = self.questions
-        held = questions.take_back()
-        if held:
-            questions.key_pressed()
-            self.screen.buffer.insert_text(held + _text(data))
-        elif data == "e" and questions.is_armed:
-            self._show_approval()
-        elif not questions.key(data):
-            self.screen.buffer.insert_text(_text(data))
-
-    def _show_approval(self) -> None:
-        asked = self.questions.approval
-        if asked is not None:
-            asked.see_all()
-            self.questions.key_pressed()
-            choices = [f"  [{key}] {sentence}" for key, sentence in offered(asked.request)]
-            self._page("all of the request", "\n".join([*asked.lines, *choices]))
-
-    def paste(self, data: str) -> None:
-        """A paste: text, whatever it says."""
-        self.questions.take_back()
-        self.questions.key_pressed()
-        self.screen.buffer.insert_text(self.screen.pastes.fold(data))
-
-    def enter(self) -> None:
-        """Enter: send, answer a question that is written, or take a completion."""
-        questions, buffer = self.questions, self.screen.buffer
-        if held := questions.take_back():
-            buffer.insert_text(held)
-            return
-        questions.key_pressed()
-        state = buffer.complete_state
-        if state is not None and buffer.text.startswith("/") and state.completions:
-            buffer.apply_completion(state.current_completion or state.completions[0])
-        elif state is not None and state.current_completion is not None:
-            buffer.apply_completion(state.current_completion)
-            return
-        if buffer.document.current_line_before_cursor.endswith("\\"):
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-            return
-        if self._writes_answer():
-            text = buffer.text
-            buffer.reset()
-            questions.written(text)
-        elif questions.first is None or buffer.text.strip():
-            self.submit(queued=False)
-
-    def _writes_answer(self) -> bool:
-        """Whether what is written is for a question, which may be secret, and not a message."""
-        first = self.questions.first
-        return isinstance(first, Posed) or (first is not None and first.writes is not None)
-
-    def submit(self, *, queued: bool) -> None:
-        """Send what was written."""
-        buffer, pastes = self.screen.buffer, self.screen.pastes
-        text = pastes.unfold(buffer.text).strip()
-        if not text:
-            return
-        buffer.text = text
-        buffer.reset(append_to_history=True)
-        pastes.clear()
+    def send(self, text: str, *, queued: bool) -> None:
+        """A message or a command of the person; it waits until the session is open."""
         if self._open:
             self._send(text, queued=queued)
         elif text == "/quit":
@@ -310,42 +261,6 @@ class ChatApp:
         else:
             self.conversation.say(text)
 
-    def tab(self) -> None:
-        """Tab: complete, or queue what was written for after this turn."""
-        buffer = self.screen.buffer
-        if buffer.complete_state is not None:
-            buffer.complete_next()
-        elif self._writes_answer():
-            return
-        elif self._busy:
-            self.submit(queued=True)
-        else:
-            buffer.start_completion(select_first=True)
-
-    def escape(self) -> None:
-        """Esc: leave a menu, a written answer, or the turn."""
-        self.questions.take_back()
-        if self.screen.buffer.complete_state is not None:
-            self.screen.buffer.cancel_completion()
-        elif self._writes_answer():
-            self.screen.buffer.reset()
-            self.questions.dismiss()
-        elif self._busy:
-            self.spawn(self.conversation.interrupt())
-
-    def control_c(self) -> None:
-        """Ctrl-C: clear the composer, else interrupt the turn, else say how to leave."""
-        self.questions.take_back()
-        if self.screen.buffer.text:
-            self.screen.buffer.reset()
-        elif self._busy:
-            self.spawn(self.conversation.interrupt())
-        elif self.screen.live.hint:
-            self.leave()
-        else:
-            self.screen.live.hint = " Ctrl-C again, Ctrl-D or /quit leaves"
-            self.screen.app.invalidate()
-
     def leave(self) -> None:
         """Leave the chat; the last line says how to come back."""
         self._leaving = True
@@ -356,31 +271,8 @@ class ChatApp:
         with suppress(Exception):  # it may be over already
             self.screen.app.exit()
 
-    def edit(self) -> None:
-        """Write on in $EDITOR, with pastes in full."""
-        if self._writes_answer():
-            return
-        buffer = self.screen.buffer
-        buffer.text = self.screen.pastes.unfold(buffer.text)
-        self.screen.pastes.clear()
-        buffer.open_in_editor().add_done_callback(lambda _: self.questions.key_pressed())
-
-    def show_output(self) -> None:
-        """The folded paste, what runs, or the last call, whole in the pager."""
-        pasted = self.screen.pastes.shown(self.screen.buffer.text)
-        calls = [*self.screen.calls[-1:], *self.screen.live.running[-1:]]
-        if pasted is not None:
-            self._page("what was pasted", pasted)
-        elif calls:
-            cell = calls[-1]
-            output = cell.shown_output()
-            lost = (
-                f"[{output.dropped:,} earlier lines are not kept here]\n" if output.dropped else ""
-            )
-            spill = f"\n[all of it: {cell.spill}]" if cell.spill else ""
-            self._page(cell.command or cell.tool, lost + output.text + spill)
-
-    def _page(self, title: str, text: str) -> None:
+    def page(self, title: str, text: str) -> None:
+        """Show a text in the pager."""
         # Rarely needed.
         from toolrest.chat.pager import page
 
@@ -389,7 +281,3 @@ class ChatApp:
             self.questions.key_pressed()
 
         self.spawn(read())
-
-
-def _text(data: str) -> str:
-    return data if data.isprintable() else ""

@@ -21,6 +21,7 @@ from toolrest.events import Event
 from toolrest.items import JSONObject
 from toolrest.timeline.cells import Cell, NoticeCell
 from toolrest.timeline.fold import Timeline
+from toolrest.wire.items.pairing import is_models
 
 Open: TypeAlias = Callable[["str | None", Mapping[str, Any]], AgentSession]
 """Opens a session: a new one, or the one of this rollout; with these settings changed."""
@@ -28,6 +29,8 @@ _IMAGE = re.compile(
     r"(?:^|(?<=\s))@?((?:[^\s\\]|\\ )+\.(?:png|jpe?g|gif|webp))(?=\s|$)", re.IGNORECASE
 )
 SHELL = "exec_command"
+RAN = "I ran this command myself:\n$ "
+"""The start of a message about a command that the person ran."""
 
 
 class View(Protocol):
@@ -136,6 +139,15 @@ class Conversation:
         else:
             self.say(text)
 
+    def compact(self, note: str) -> None:
+        """Replace the conversation by a summary."""
+        if self.busy:
+            self.notice("a turn is under way; Esc interrupts it", "warning")
+        elif not any(is_models(item) for item in self.session.history.items):
+            self.notice("there is nothing to summarise yet")
+        else:
+            self._begin(self._turn_of(self.session.compact(note)))
+
     def run_command(self, line: str) -> None:
         """Run a command of the person, through the gate like any other."""
         if self.busy:
@@ -167,11 +179,14 @@ class Conversation:
 
     async def _run(self, text: str | None) -> None:
         """One turn; without a text, for the messages that came too late for the one before."""
+        items = [*self._ran, *(self._items(text) if text is not None else ())]
+        self._ran = []
+        await self._turn_of(self.session.run(items))
+
+    async def _turn_of(self, work: Coroutine[None, None, TurnResult]) -> None:
         result: TurnResult | None = None
         try:
-            items = [*self._ran, *(self._items(text) if text is not None else ())]
-            self._ran = []
-            result = await self.session.run(items)
+            result = await work
         finally:
             self._turn = None
             self._view.turn_ended(result)
@@ -186,7 +201,7 @@ class Conversation:
             output = (await self.session.rest.call(SHELL, {"cmd": line})).text
         finally:
             self._turn = None
-            self._ran.append(message("user", f"I ran this command myself:\n$ {line}\n{output}"))
+            self._ran.append(message("user", f"{RAN}{line}\n{output}"))
             self._view.turn_ended(None)
         self._next()
 

@@ -1,13 +1,14 @@
-"""The keys of the chat.
+"""The keys of the chat: each action with the keys that the settings name for it.
 
 A key that a waiting approval takes is not text; every other key is, and makes the approval inert.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.filters import Always, Condition, Filter, is_searching
 from prompt_toolkit.key_binding import (
     ConditionalKeyBindings,
     KeyBindings,
@@ -15,92 +16,100 @@ from prompt_toolkit.key_binding import (
     KeyPressEvent,
 )
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import SearchDirection, start_search
+
+from toolrest.config.schema.chat import ChatKeys, key_codes
+from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
-    from toolrest.chat.app import ChatApp
+    from toolrest.chat.actions import KeyActions
+
+# Shift-Enter, as terminals with the kitty keyboard protocol or modifyOtherKeys send it.
+_SHIFT_ENTER = ("\x1b[13;2u", "\x1b[27;2;13~")
 
 
-def bindings(chat: ChatApp) -> KeyBindingsBase:
-    """All of them; while earlier messages are searched, keys are for the search."""
+def bindings(actions: KeyActions, chosen: ChatKeys) -> KeyBindingsBase:
+    """All keys; while earlier messages are searched, keys are for the search."""
     keys = KeyBindings()
-    _answering(keys, chat)
-    _sending(keys, chat)
-    _leaving(keys, chat)
-    _looking(keys, chat)
+    _answering(keys, actions)
+    for codes, action in keys_of(chosen).items():
+        _bind(keys, codes, _ACTIONS[action](actions), _when(codes, action, actions))
+    for sequence in _SHIFT_ENTER:
+        codes = tuple("escape" if char == "\x1b" else char for char in sequence)
+        _bind(keys, codes, _newline(actions))
+    _bind(keys, ("<sigint>",), _ACTIONS["clear"](actions))
+    for key, step in (("up", -1), ("down", 1), ("pageup", -8), ("pagedown", 8)):
+        _bind(keys, (key,), _picking(actions, step), Condition(lambda: actions.is_picking))
     return ConditionalKeyBindings(keys, ~is_searching)
 
 
-def _answering(keys: KeyBindings, chat: ChatApp) -> None:
+def keys_of(chosen: ChatKeys) -> dict[tuple[str, ...], str]:
+    """The action of each key: a default gives way to what was set; two that were set may not meet.
+
+    ConfigError names the key that has two actions.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    given = chosen.given()
+    for action in sorted(ChatKeys.__annotations__, key=lambda name: name in given):
+        for key in getattr(chosen, action):
+            codes = key_codes(key)
+            other = found.get(codes, action)
+            if other != action and other in given:
+                raise ConfigError(f"chat.keys: {key} is both {other} and {action}; choose one")
+            found[codes] = action
+    return found
+
+
+def _bind(
+    keys: KeyBindings,
+    codes: tuple[str, ...],
+    action: Callable[[KeyPressEvent], None],
+    when: Filter = Always(),  # noqa: B008 - it has no state
+) -> None:
+    keys.add(*codes, filter=when)(action)
+
+
+def _when(codes: tuple[str, ...], action: str, actions: KeyActions) -> Filter:
+    if action == "leave":
+        return Condition(lambda: actions.is_empty)
+    if codes == ("escape",):
+        return Condition(lambda: not actions.leaves_insert_mode)
+    return Always()
+
+
+def _answering(keys: KeyBindings, actions: KeyActions) -> None:
     """Single keys for an approval, while the composer is empty."""
-    approval = Condition(chat.takes_keys)
+    approval = Condition(actions.takes_keys)
 
     @keys.add(Keys.Any, filter=approval)
     def _(event: KeyPressEvent) -> None:
-        chat.key(event.data)
+        actions.key(event.data)
 
     @keys.add(Keys.BracketedPaste)
     def _(event: KeyPressEvent) -> None:
-        chat.paste(event.data)
+        actions.paste(event.data)
 
 
-def _sending(keys: KeyBindings, chat: ChatApp) -> None:
-    @keys.add("enter")
-    def _(event: KeyPressEvent) -> None:
-        chat.enter()
-
-    @keys.add("tab")
-    def _(event: KeyPressEvent) -> None:
-        chat.tab()
-
-    @keys.add("s-tab")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.complete_previous()
-
-    @keys.add("escape", "enter")
-    @keys.add("c-j")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    # Shift-Enter, as terminals with the kitty keyboard protocol or modifyOtherKeys send it.
-    for sequence in ("\x1b[13;2u", "\x1b[27;2;13~"):
-
-        @keys.add(*(_key(char) for char in sequence))
-        def _(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text("\n")
-
-    @keys.add("c-g")
-    def _(event: KeyPressEvent) -> None:
-        chat.edit()
+def _picking(actions: KeyActions, step: int) -> Callable[[KeyPressEvent], None]:
+    return lambda _: actions.pick(step)
 
 
-def _key(char: str) -> str:
-    return "escape" if char == "\x1b" else char
+def _newline(actions: KeyActions) -> Callable[[KeyPressEvent], None]:
+    return lambda event: event.current_buffer.insert_text("\n")
 
 
-def _leaving(keys: KeyBindings, chat: ChatApp) -> None:
-    @keys.add("escape")
-    def _(event: KeyPressEvent) -> None:
-        chat.escape()
-
-    @keys.add("c-c")
-    @keys.add("<sigint>")
-    def _(event: KeyPressEvent) -> None:
-        chat.control_c()
-
-    @keys.add("c-d", filter=Condition(lambda: not chat.screen.buffer.text))
-    def _(event: KeyPressEvent) -> None:
-        chat.leave()
-
-    @keys.add("c-z")
-    def _(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
-
-def _looking(keys: KeyBindings, chat: ChatApp) -> None:
-    @keys.add("c-o")
-    def _(event: KeyPressEvent) -> None:
-        chat.show_output()
-
-    @keys.add("c-l")
-    def _(event: KeyPressEvent) -> None:
-        event.app.renderer.clear()
+_ACTIONS: dict[str, Callable[[KeyActions], Callable[[KeyPressEvent], None]]] = {
+    "send": lambda actions: lambda _: actions.enter(),
+    "queue": lambda actions: lambda _: actions.tab(),
+    "previous": lambda _: lambda event: event.current_buffer.complete_previous(),
+    "newline": _newline,
+    "editor": lambda actions: lambda _: actions.edit(),
+    "search": lambda _: lambda event: start_search(direction=SearchDirection.BACKWARD),
+    "output": lambda actions: lambda _: actions.show_output(),
+    "interrupt": lambda actions: lambda _: actions.escape(),
+    "back": lambda actions: lambda _: actions.back(),
+    "clear": lambda actions: lambda _: actions.control_c(),
+    "leave": lambda actions: lambda _: actions.leave(),
+    "suspend": lambda _: lambda event: event.app.suspend_to_background(),
+    "redraw": lambda _: lambda event: event.app.renderer.clear(),
+}

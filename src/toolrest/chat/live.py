@@ -9,10 +9,11 @@ from time import monotonic
 
 from msgspec import Struct, field
 
+from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, ReasoningCell
-from toolrest.timeline.draw import Drawing, Line, duration, safe_lines
+from toolrest.timeline.draw import Drawing, Line, dollars, duration, safe_lines
 from toolrest.timeline.text import block, rows, rows_of, shown, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -33,10 +34,12 @@ class LiveState(Struct, eq=False):
     reasoning: ReasoningCell | None = None
     plan: PlanCell | None = None
     queue: list[str] = field(default_factory=list)
+    picker: Picker | None = None
     began: float | None = None
     """When the turn began; None while none is under way."""
     doing: str = ""
     tokens: int = 0
+    cost: float | None = None
     hint: str = ""
     workspace: str = ""
 
@@ -46,6 +49,8 @@ class LiveState(Struct, eq=False):
         first = self.questions.first
         if isinstance(first, Asked):
             return self._approval(first, room, width)
+        if self.picker is not None:
+            return [clipped(line, width) for line in self.picker.lines(room)]
         parts = self._calls(width) + self._message(width) + self._plan(width)
         tail = self._queue(width) + self._status(width)
         if isinstance(first, Posed):
@@ -95,6 +100,7 @@ class LiveState(Struct, eq=False):
         if self.reasoning is not None and (text := self.reasoning.text.strip()):
             doing = f"thinking: {safe_lines(text)[-1]}"
         tokens = f" · {self.tokens:,} tokens" if self.tokens else ""
+        tokens += f" · {dollars(self.cost)}" if self.cost is not None else ""
         took = duration(elapsed) if elapsed >= 10 else f"{elapsed:.0f} s"
         facts = f" {took}{tokens} · Esc interrupts"
         room = width - len(facts) - 4

@@ -8,9 +8,11 @@ from time import monotonic
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindingsBase
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -23,11 +25,17 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 
-from toolrest.chat.composer import ChatCompleter, Pastes, PrivateHistory
+from toolrest.chat.composer.completion import ChatCompleter
+from toolrest.chat.composer.history import PrivateHistory
+from toolrest.chat.composer.pastes import Pastes
 from toolrest.chat.live import LiveState, clip
 from toolrest.chat.markdown import MarkdownLines
+from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
-from toolrest.chat.quiet_output import InlineApplication, quiet_output
+from toolrest.chat.terminal.paste_input import PasteInput
+from toolrest.chat.terminal.quiet_output import InlineApplication, quiet_output
+from toolrest.chat.terminal.themes import colours
+from toolrest.config.schema.chat import ChatSettings
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
@@ -40,16 +48,6 @@ from toolrest.timeline.cells import (
 from toolrest.timeline.draw import Drawing, Line
 from toolrest.timeline.plain import has_colour, styled
 
-_PTK = {
-    "": "",
-    "bold": "bold",
-    "dim": "fg:ansibrightblack",
-    "italic": "italic fg:ansibrightblack",
-    "red": "fg:ansired",
-    "green": "fg:ansigreen",
-    "yellow": "fg:ansiyellow",
-    "cyan": "fg:ansicyan",
-}
 _COMPOSER_ROWS = 8
 _MENU_ROWS = 6
 _REDRAW = 0.04
@@ -68,7 +66,7 @@ class ChatScreen:
         self.output = quiet_output(sys.stdout)
         self.calls: list[CallCell] = []
         """Calls that have ended, for the pager."""
-        self._colour = has_colour(sys.stdout)
+        self._colours = colours("terminal", allowed=has_colour(sys.stdout))
         self._markdown = MarkdownLines()
         self._waiting: list[str] = []
         self._flushing = False
@@ -78,6 +76,7 @@ class ChatScreen:
             completer=ThreadedCompleter(completer),
             complete_while_typing=True,
             enable_history_search=False,
+            on_text_changed=lambda _: self._written(),
         )
         self.app = InlineApplication(
             Layout(self._container(), focused_element=self.buffer),
@@ -85,6 +84,7 @@ class ChatScreen:
             full_screen=False,
             mouse_support=False,
             erase_when_done=True,
+            input=PasteInput(sys.stdin),
             output=self.output,
             min_redraw_interval=_REDRAW,
             terminal_size_polling_interval=None,
@@ -93,6 +93,28 @@ class ChatScreen:
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.3
         self._height = 0
+        self.app.key_processor.after_key_press += lambda _: self._after_key()
+
+    def configure(self, settings: ChatSettings) -> None:
+        """Use these settings."""
+        self._colours = colours(settings.theme, allowed=has_colour(sys.stdout))
+        self.app.editing_mode = EditingMode(settings.edit_mode.upper())
+        self.app.invalidate()
+
+    def _after_key(self) -> None:
+        """An empty line is in vi's insert mode: its keys are text, or answer a question."""
+        if not self.buffer.text:
+            self.app.vi_state.input_mode = InputMode.INSERT
+
+    @property
+    def is_inserting(self) -> bool:
+        """Whether vi's insert mode is on, which Esc leaves."""
+        is_vi = self.app.editing_mode == EditingMode.VI
+        return is_vi and self.app.vi_state.input_mode == InputMode.INSERT
+
+    def _prefix(self) -> str:
+        is_vi = self.app.editing_mode == EditingMode.VI
+        return "› " if not is_vi or self.is_inserting else ": "
 
     # Layout
 
@@ -109,7 +131,7 @@ class ChatScreen:
             wrap_lines=True,
             dont_extend_height=True,
             height=lambda: Dimension(min=1, max=self._composer_rows()),
-            get_line_prefix=lambda number, wraps: "› " if number == wraps == 0 else "  ",
+            get_line_prefix=lambda number, wraps: self._prefix() if number == wraps == 0 else "  ",
         )
         return HSplit(
             [
@@ -158,7 +180,7 @@ class ChatScreen:
         found: StyleAndTextTuples = []
         for number, line in enumerate(lines):
             found += [("", "\n")] if number else []
-            found += [(_PTK[style], text) for style, text in line]
+            found += [(self._colours.live[style], text) for style, text in line]
         return found
 
     def _menu(self) -> list[tuple[bool, str]]:
@@ -177,7 +199,7 @@ class ChatScreen:
         width = self.size[1] - 1
         found: StyleAndTextTuples = []
         for number, (chosen, text) in enumerate(self._menu()):
-            style = "bold fg:ansicyan" if chosen else _PTK["dim"]
+            style = f"bold {self._colours.live['cyan']}" if chosen else self._colours.live["dim"]
             found += [("", "\n")] if number else []
             found.append((style, clip(text, width)))
         return found
@@ -186,8 +208,8 @@ class ChatScreen:
         asked = self.questions.approval
         if asked is not None and asked.writes is None and self.buffer.text:
             text = " keys go to your line: Ctrl-C clears it, Enter sends it; then you can answer"
-            return [(_PTK["yellow"], clip(text, self.size[1] - 1))]
-        return [(_PTK["dim"], clip(self.live.hint or self.footer, self.size[1] - 1))]
+            return [(self._colours.live["yellow"], clip(text, self.size[1] - 1))]
+        return [(self._colours.live["dim"], clip(self.live.hint or self.footer, self.size[1] - 1))]
 
     def _is_secret(self) -> bool:
         first = self.questions.first
@@ -208,7 +230,17 @@ class ChatScreen:
             self.buffer.reset()  # the beginning of a secret is no message
         self._secret = first if self._is_secret() else None
         if first is not None:
+            self.live.picker = None
             self.attention()
+        self.app.invalidate()
+
+    def _written(self) -> None:
+        """Something is written: lists and hints are over."""
+        self.live.picker, self.live.hint = None, ""
+
+    def pick(self, picker: Picker) -> None:
+        """Let the person pick from a list."""
+        self.live.picker = picker
         self.app.invalidate()
 
     def attention(self) -> None:
@@ -279,7 +311,7 @@ class ChatScreen:
         self._put([*lines, []] if spaced and lines else lines)
 
     def _put(self, lines: Iterable[Line]) -> None:
-        self._waiting += [styled(line, self._colour) for line in lines]
+        self._waiting += [styled(line, self._colours.any, self._colours.ansi) for line in lines]
         if self._waiting and not self._flushing and self.app.loop is not None:
             self._flushing = True
             self.app.loop.call_later(_REDRAW, self.flush)

@@ -45,6 +45,10 @@ COMMANDS = {
     "models": ("toolrest.cli.setup.models", "List the models that a provider offers."),
     "gc": ("toolrest.cli.run.gc", "Remove old sessions, spill files, logs and checkpoints."),
     "replay": ("toolrest.cli.run.sessions", "Play a recorded session; nothing is run."),
+    "report": (
+        "toolrest.cli.run.report",
+        "Write a report that you may send; it sends nothing.",
+    ),
     "resume": ("toolrest.cli.run.chat", "Go on with an earlier session in the chat."),
     "sandbox": ("toolrest.cli.security.sandbox", "Run a command as a model's command would run."),
     "sessions": ("toolrest.cli.run.sessions", "List, show, resume, fork or export sessions."),

@@ -70,6 +70,8 @@ class EndCell(Cell, kw_only=True):
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost: float | None = None
+    """Dollars; None where a price is not known."""
 
 
 class FileDiff(Struct, frozen=True):

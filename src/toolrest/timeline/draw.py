@@ -88,7 +88,8 @@ class Drawing(Struct):
         if cell.status != "completed":
             lines = [[("red", line)] for line in safe_lines(f"✗ {cell.status}: {cell.error}")]
         tokens = f"{cell.input_tokens:,} tokens in, {cell.output_tokens:,} out"
-        return [*lines, [("dim", f"{duration(cell.seconds)}, {tokens}")]]
+        cost = "" if cell.cost is None else f", {dollars(cell.cost)}"
+        return [*lines, [("dim", f"{duration(cell.seconds)}, {tokens}{cost}")]]
 
     def _call(self, cell: CallCell) -> list[Line]:
         if cell.hidden and cell.state in ("begun", "running", "done"):
@@ -215,6 +216,13 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def dollars(cost: float | None) -> str:
+    """A cost as people write it; a dash where it is not known."""
+    if cost is None:
+        return "–"
+    return f"${cost:.4f}" if 0 < cost < 0.1 else f"${cost:,.2f}"
 
 
 _DRAWINGS: dict[type[Cell], Callable[[Drawing, Any], list[Line]]] = {

@@ -66,6 +66,8 @@ class Timeline:
         self.tokens = 0
         """Tokens of the last request and its answer: what the context window holds."""
         self.window: int | None = None
+        self.cost: float | None = None
+        """Dollars so far; None where a price is not known."""
         self._calls: dict[str, CallCell] = {}
         self._message: MessageCell | None = None
         self._reasoning: ReasoningCell | None = None
@@ -244,7 +246,7 @@ class Timeline:
 
     def _count(self, event: TokenCount) -> None:
         self.tokens = int(event.last.get("total_tokens") or 0)
-        self.window = event.model_context_window
+        self.window, self.cost = event.model_context_window, event.cost
 
     def _complete(self, event: TaskComplete) -> Cell:
         self._close_open()
@@ -260,6 +262,7 @@ class Timeline:
             seconds=max(0.0, event.time - self._began),
             input_tokens=int(event.usage.get("input_tokens") or 0),
             output_tokens=int(event.usage.get("output_tokens") or 0),
+            cost=event.cost,
         )
         self._began = 0.0
         return self._add(end, event)

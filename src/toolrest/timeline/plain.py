@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
@@ -118,11 +118,11 @@ class PlainPrinter:
                 self._out.flush()
 
 
-def styled(line: Line, colour: bool) -> str:
-    """A line as text, with ANSI codes where there is colour."""
+def styled(line: Line, colour: bool, codes: Mapping[str, str] = STYLES) -> str:
+    """A line as text, with the ANSI codes of its styles where there is colour."""
     if not colour:
         return "".join(text for _, text in line).rstrip()
-    return "".join(f"\x1b[{STYLES[style]}m{text}\x1b[0m" if style else text for style, text in line)
+    return "".join(f"\x1b[{codes[style]}m{text}\x1b[0m" if style else text for style, text in line)
 
 
 def has_colour(out: TextIO | None) -> bool:

@@ -69,6 +69,8 @@ class TokenCount(Event, kw_only=True):
     total: JSONObject
     last: JSONObject
     model_context_window: int | None = None
+    cost: float | None = None
+    """Dollars; None where a price is not known."""
 
 
 class StreamError(Event, kw_only=True):
@@ -95,3 +97,5 @@ class TaskComplete(Event, kw_only=True):
     last_agent_message: str | None
     error: str | None
     usage: JSONObject
+    cost: float | None = None
+    """Dollars for this turn; None where a price is not known."""

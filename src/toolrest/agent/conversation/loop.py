@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -57,13 +57,20 @@ class Loop:
 
     async def run(self, messages: Sequence[JSONObject]) -> TurnEnd:
         """Run the turn of the user's messages to its end; only cancellation is raised."""
+        return await self._in_turn(_first_line(messages), lambda: self._to_the_end(messages))
+
+    async def compact(self, note: str) -> TurnEnd:
+        """Replace the conversation by a summary; `note` says what it should keep."""
+        return await self._in_turn("/compact", lambda: self._compact_now(note))
+
+    async def _in_turn(self, prompt: str, work: Callable[[], Awaitable[TurnEnd]]) -> TurnEnd:
         session = self.session
         try:
             turns = session.rest.turn(commit=session.journal.commit, loops=LoopWatch())
             async with turns as turn:
                 self._turn = turn
-                turn.prompt = session.redactor.redact(_first_line(messages))
-                return await self._to_the_end(messages)
+                turn.prompt = session.redactor.redact(prompt)
+                return await work()
         except TurnFailed as error:
             return TurnEnd("failed", error.reason, str(error), self.text)
         except ModelError as error:
@@ -172,11 +179,20 @@ class Loop:
             "(llama.cpp: -c), send less, or offer fewer tools (tools.disabled)",
         )
 
-    async def _compact(self, *, overflowed: bool = False) -> None:
+    async def _compact_now(self, note: str) -> TurnEnd:
+        self.session.close_open_calls()
+        await self._compact(note=note)
+        return TurnEnd()
+
+    async def _compact(self, *, overflowed: bool = False, note: str | None = None) -> None:
+        """Replace the history by a summary; with a `note` only if the model writes one."""
         session = self.session
         before = session.history.items
         tokens = session.tokens
-        summary = await self._summary(before, overflowed)
+        summary = await self._summary(before, overflowed, note or "")
+        if note is not None and not summary.strip():
+            reason = "the model wrote no summary; the conversation stays as it is"
+            raise TurnFailed("no_summary", reason)
         session.replace(condensed(session.opening.items(), before, summary), summary)
         session.emit(ContextCompacted(tokens_before=tokens, tokens_after=session.tokens))
         if session.is_full():
@@ -186,8 +202,9 @@ class Loop:
                 "model_auto_compact_token_limit",
             )
 
-    async def _summary(self, items: Sequence[JSONObject], overflowed: bool) -> str:
-        prompt = message("user", self.session.rest.settings.compact_prompt or PROMPT)
+    async def _summary(self, items: Sequence[JSONObject], overflowed: bool, note: str) -> str:
+        wanted = self.session.rest.settings.compact_prompt or PROMPT
+        prompt = message("user", f"{wanted}\nThe user adds: {note}" if note else wanted)
         kept = without_oldest(items) if overflowed else list(items)
         attempt = 0
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -32,6 +33,12 @@ class TurnEnd(Struct):
     reason: str = "done"
     error: str | None = None
     text: str | None = None
+
+
+def end_of(task: asyncio.Task[TurnEnd]) -> TurnEnd:
+    """The end of a turn's task; one that is cancelled before its first step has no result."""
+    reason = "the turn was stopped before it began"
+    return TurnEnd("interrupted", "interrupted", reason) if task.cancelled() else task.result()
 
 
 class TurnResult(Struct, Generic[Output]):

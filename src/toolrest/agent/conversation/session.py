@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
@@ -14,8 +14,8 @@ from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.agent.conversation.loop import ABORTED, Loop
 from toolrest.agent.conversation.preload import WarmUp
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
-from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult
-from toolrest.agent.conversation.usage import Accounting, Budget
+from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult, end_of
+from toolrest.agent.conversation.usage import Accounting, Budget, difference
 from toolrest.agent.history.history import (
     History,
     message,
@@ -23,13 +23,14 @@ from toolrest.agent.history.history import (
     output_item,
     without_images,
 )
-from toolrest.agent.history.journal import NoJournal, SessionJournal
+from toolrest.agent.history.journal import NoJournal, SessionJournal, turn_context
 from toolrest.agent.history.tokens import text_tokens, usage_json
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import Event
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.model import Model, ModelRequest, Usage
+from toolrest.wire.prices import prices_for
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.held_calls import HeldCalls
@@ -69,6 +70,7 @@ class AgentSession:
         journal: SessionJournal | None = None,
         history: Iterable[JSONObject] = (),
         usage: Usage | None = None,
+        spent: Mapping[str, Usage] | None = None,
         opening: Opening | None = None,
         instructions: str | None = None,
         hooks: SessionHooks | None = None,
@@ -91,7 +93,11 @@ class AgentSession:
             rest.settings.model_auto_compact_token_limit,
             text_tokens(self.instructions) + text_tokens(dumps(rest.offered(model.wire))),
             usage or Usage(),
+            spent={model.name: Usage()} | dict(spent or {}),
+            price=prices_for(rest.settings, model),
+            children=agents.accountings if agents is not None else [],
         )
+        self._cost_before: float | None = None
         if rest.has_servers:
             from toolrest.agent.mcp.server_requests import sampler
 
@@ -149,14 +155,21 @@ class AgentSession:
 
         Cancelling the task that waits here records an interrupted turn and then cancels.
         """
+        loop = Loop(self, budget or Budget.of(self.rest.settings), output_schema)
+        return await self._run(loop, lambda: self._begin_turn(loop, prompt))
+
+    async def compact(self, note: str = "") -> TurnResult:
+        """Replace the conversation by a summary now; `note` says what it should keep."""
+        loop = Loop(self, Budget.of(self.rest.settings))
+        return await self._run(loop, lambda: loop.compact(note))
+
+    async def _run(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnResult:
         if self._task is not None:
             raise RuntimeError("a turn is running; add to it with say(), or await its end")
-        budget = budget or Budget.of(self.rest.settings)
         denials = Denials()
         unsubscribe = self.rest.subscribe(denials)
-        loop = Loop(self, budget, output_schema)
         self._stopping = None
-        self._task = asyncio.ensure_future(self._turn(loop, prompt))
+        self._task = asyncio.ensure_future(self._turn(loop, work))
         cancelled = False
         try:
             while not self._task.done():
@@ -165,11 +178,11 @@ class AgentSession:
                 except asyncio.CancelledError:
                     cancelled = True
                     self._task.cancel()
-            end = _end_of(self._task)
+            end = end_of(self._task)
         finally:
             self._task = None
             unsubscribe()
-        result = self._result(end, budget, denials)
+        result = self._result(end, loop.budget, denials)
         if cancelled:
             raise asyncio.CancelledError
         return result
@@ -201,19 +214,22 @@ class AgentSession:
         task.cancel()
         await asyncio.wait({task})
 
-    async def _turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
+    async def _begin_turn(self, loop: Loop, prompt: Prompt) -> TurnEnd:
         messages = _messages(prompt)
-        self.accounting.turn = Usage()
+        if not self._opened:
+            await self.rest.wait_for_mcp(required=True)
+        if not self._opened and self.hooks is not None:
+            texts = await self.hooks.session_start()
+            messages = [*(message("developer", text) for text in texts), *messages]
+        if self._warm_up is None:
+            self._warm_up = WarmUp(self.rest.gate.registry.listed())
+            self._warm_up.start()
+        return await loop.run(messages)
+
+    async def _turn(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnEnd:
+        self.accounting.turn, self._cost_before = Usage(), self.accounting.cost()
         try:
-            if not self._opened:
-                await self.rest.wait_for_mcp(required=True)
-            if not self._opened and self.hooks is not None:
-                texts = await self.hooks.session_start()
-                messages = [*(message("developer", text) for text in texts), *messages]
-            if self._warm_up is None:
-                self._warm_up = WarmUp(self.rest.gate.registry.listed())
-                self._warm_up.start()
-            return await loop.run(messages)
+            return await work()
         except asyncio.CancelledError:
             return self._interrupted(loop)
         except Rejected as error:
@@ -240,6 +256,7 @@ class AgentSession:
                 last_agent_message=end.text,
                 error=end.error,
                 usage=usage_json(self.accounting.turn),
+                cost=difference(self.accounting.cost(), self._cost_before),
             )
         )
         text = end.text if end.text is None else self.redactor.redact(end.text)
@@ -276,7 +293,9 @@ class AgentSession:
         for item in news:
             self.record(item)
         self._opened = True
-        self.journal.write("turn_context", self._context(turn_id))
+        cwd = self.rest.gate.services.files.cwd
+        context = turn_context(self.rest.settings, self.model.name, cwd, turn_id)
+        self.journal.write("turn_context", context)
         for item in messages:
             self._record_user_item(item)
 
@@ -291,18 +310,6 @@ class AgentSession:
             self.held.skip()
         for call in self.history.open_calls():
             self.record(output_item(call, INTERRUPTED))
-
-    def _context(self, turn_id: str) -> JSONObject:
-        settings = self.rest.settings
-        return {
-            "turn_id": turn_id,
-            "cwd": self.rest.gate.services.files.cwd,
-            "approval_policy": settings.approval_policy,
-            "sandbox_policy": {"type": settings.sandbox_mode},
-            "model": self.model.name,
-            "effort": settings.model_reasoning_effort,
-            "summary": settings.model_reasoning_summary or "auto",
-        }
 
     @property
     def has_pending(self) -> bool:
@@ -343,8 +350,9 @@ class AgentSession:
     def count(self, usage: Usage | None) -> None:
         """Add the tokens of a response to the thread's."""
         if usage is None:
+            self.accounting.is_partial = True
             return
-        self.accounting.add(usage)
+        self.accounting.add(usage, self.model.name)
         self.journal.write("event_msg", self.accounting.line(usage))
         self.emit(self.accounting.event(usage))
 
@@ -386,12 +394,6 @@ class AgentSession:
         self.history.replace(items)
         self.accounting.last = Usage()
         self.journal.write("compacted", line)
-
-
-def _end_of(task: asyncio.Task[TurnEnd]) -> TurnEnd:
-    # A task that is cancelled before its first step has no result.
-    reason = "the turn was stopped before it began"
-    return TurnEnd("interrupted", "interrupted", reason) if task.cancelled() else task.result()
 
 
 def _messages(prompt: Prompt) -> list[JSONObject]:

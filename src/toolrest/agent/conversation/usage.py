@@ -5,6 +5,7 @@ Past a limit of the budget the turn ends with a complete history.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -14,9 +15,11 @@ from toolrest.agent.history.history import History
 from toolrest.agent.history.tokens import usage_json
 from toolrest.items import JSONObject
 from toolrest.wire.model import Usage
+from toolrest.wire.prices import cost_of
 
 if TYPE_CHECKING:
     from toolrest.config import Settings
+    from toolrest.config.schema.providers import ModelPrice
 
 
 class Accounting(Struct):
@@ -33,9 +36,26 @@ class Accounting(Struct):
     last: Usage = field(default_factory=Usage)
     turn: Usage = field(default_factory=Usage)
     """The tokens of the turn that runs, or ran last."""
+    spent: dict[str, Usage] = field(default_factory=dict)
+    """The total by the names of the models."""
+    price: Callable[[str], ModelPrice | None] = lambda _: None
+    children: list[Accounting] = field(default_factory=list)
+    """The tokens of sub-agents."""
+    is_partial: bool = False
+    """A server did not say how many tokens a reply took."""
 
-    def add(self, usage: Usage) -> None:
+    def cost(self) -> float | None:
+        """The dollars for all tokens, sub-agents' included; None where something is unknown."""
+        if self.is_partial or sum(self.spent.values(), Usage()).total != self.total.total:
+            return None
+        costs = [cost_of(usage, self.price(name)) for name, usage in self.spent.items()]
+        costs += [child.cost() for child in self.children]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+    def add(self, usage: Usage, model: str) -> None:
         """Count the tokens of a response."""
+        self.spent[model] = self.spent.get(model, Usage()) + usage
         self.total = self.total + usage
         self.turn = self.turn + usage
 
@@ -65,8 +85,16 @@ class Accounting(Struct):
     def event(self, last: Usage) -> TokenCount:
         """The event for a reply."""
         return TokenCount(
-            total=usage_json(self.total), last=usage_json(last), model_context_window=self.window
+            total=usage_json(self.total),
+            last=usage_json(last),
+            model_context_window=self.window,
+            cost=self.cost(),
         )
+
+
+def difference(after: float | None, before: float | None) -> float | None:
+    """What was added to a cost; None where one of them is not known."""
+    return None if after is None or before is None else after - before
 
 
 class Budget(Struct):

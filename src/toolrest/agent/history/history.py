@@ -120,6 +120,14 @@ def message_text(item: JSONObject) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
+def own_text(item: JSONObject) -> str:
+    """The text of a user's message as it was written, without the marks of its images."""
+    content = item.get("content")
+    if isinstance(content, list) and any(map(_is_image, content)):
+        return message_text({"content": content[-1:]})
+    return message_text(item)
+
+
 def is_user_turn(item: JSONObject) -> bool:
     """Whether this is a user's own message, not one that Toolrest adds in the user's role."""
     if item.get("type") != "message" or item.get("role") != "user":

@@ -21,9 +21,23 @@ from toolrest.private_files import private_file, private_folder, reason, write_a
 from toolrest.wire.items.json_text import dumps
 
 if TYPE_CHECKING:
+    from toolrest.config import Settings
     from toolrest.gate.output.redact import Redactor
 
 FOLDER = "sessions"
+
+
+def turn_context(settings: Settings, model: str, cwd: str, turn_id: str) -> JSONObject:
+    """The line of a turn's settings."""
+    return {
+        "turn_id": turn_id,
+        "cwd": cwd,
+        "approval_policy": settings.approval_policy,
+        "sandbox_policy": {"type": settings.sandbox_mode},
+        "model": model,
+        "effort": settings.model_reasoning_effort,
+        "summary": settings.model_reasoning_summary or "auto",
+    }
 
 
 class SessionJournal:

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from toolrest.agent.history.compaction import condensed
-from toolrest.agent.history.history import is_user_turn
+from toolrest.agent.history.compaction import condensed, is_summary
+from toolrest.agent.history.history import is_user_turn, own_text
 from toolrest.agent.history.tokens import usage_from
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
@@ -26,6 +26,8 @@ class Rollout(Struct):
     meta: JSONObject = field(default_factory=dict)
     items: list[JSONObject] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    spent: dict[str, Usage] = field(default_factory=dict)
+    """The tokens by the names of the models."""
     context: JSONObject = field(default_factory=dict)
     """The latest turn's settings."""
     call_ids: set[str] = field(default_factory=set)
@@ -36,6 +38,16 @@ class Rollout(Struct):
     def thread_id(self) -> str:
         """The session's id."""
         return str(self.meta.get("id", ""))
+
+    def messages(self) -> list[tuple[int, str]]:
+        """The user's messages since the last summary, each with its place in the items."""
+        found: list[tuple[int, str]] = []
+        for at, item in enumerate(self.items):
+            if is_summary(item):
+                found.clear()
+            elif is_user_turn(item):
+                found.append((at, own_text(item)))
+        return found
 
     def feed(self, kind: str, payload: JSONObject) -> None:
         """Take one line's content."""
@@ -65,6 +77,8 @@ class Rollout(Struct):
             info = payload.get("info")
             if isinstance(info, dict):
                 self.usage = usage_from(info.get("total_token_usage"))
+                model, last = str(self.context.get("model")), info.get("last_token_usage")
+                self.spent[model] = self.spent.get(model, Usage()) + usage_from(last)
         elif payload.get("type") == "thread_rolled_back":
             turns = payload.get("num_turns")
             self._roll_back(turns if type(turns) is int else 1)

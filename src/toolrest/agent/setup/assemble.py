@@ -99,7 +99,7 @@ def assemble(
     """
     settings = config.value
     spill = Spill(config.home, session_id)
-    redactor = _redactor(config, environ)
+    redactor = redactor_for(config, environ)
     files = path_policy(config, workspace, (spill.path, *skills_folder(config.home)))
     guard_imports(files.tool_roots)
     bus = Bus(redactor)
@@ -214,7 +214,8 @@ def _search_options(settings: Settings, environ: Mapping[str, str]) -> SearchOpt
     return search_options(settings, environ)
 
 
-def _redactor(config: Config, environ: Mapping[str, str]) -> Redactor:
+def redactor_for(config: Config, environ: Mapping[str, str]) -> Redactor:
+    """The redactor of the secrets in the settings, the environment and the stored keys."""
     settings = config.value
     variables = (*key_variables(settings), *server_variables(settings))
     return Redactor.from_env(

@@ -23,7 +23,7 @@ from toolrest.tools.agents.collab import Status, is_final
 if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.agent.conversation.usage import Budget
+    from toolrest.agent.conversation.usage import Accounting, Budget
     from toolrest.agent.subagents.roles import Role
 
 CLOSE_SECONDS = 1.5
@@ -78,6 +78,8 @@ class SubAgents:
         self._emit = emit
         self._make_budget = make_budget
         self._children: dict[str, ChildAgent] = {}
+        self.accountings: list[Accounting] = []
+        """The tokens of all of them."""
         self._changed: list[asyncio.Future[None]] = []
         self._dying: set[asyncio.Task[Any]] = set()
 
@@ -105,6 +107,7 @@ class SubAgents:
         child = self._children[child_id] = ChildAgent(child_id, path, chosen)
         try:
             child.session = await self._open(child)
+            self.accountings.append(child.session.accounting)
         except Exception as error:
             del self._children[child_id]
             raise RespondToModel(f"collab spawn failed: {error}") from error
@@ -157,6 +160,7 @@ class SubAgents:
         if child.session is None:
             try:
                 child.session = await self._open(child)
+                self.accountings.append(child.session.accounting)
             except Exception as error:
                 raise RespondToModel(f"collab tool failed: {error}") from error
             self._set(child, child.before_close)

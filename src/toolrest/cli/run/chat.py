@@ -113,10 +113,18 @@ async def _run(
     home = toolrest_home(None, os.environ)
     while True:
         app = ChatApp(prepare, home=home, workspace=_folder(choices), prompt=prompt)
+        app.report = _report
         code = await app.run()
         if code is not None:
             return code
         await _ask_first(choices.load(flags))
+
+
+def _report(config: Config, rollout: str | None) -> list[str]:
+    # Only for /feedback.
+    from toolrest.cli.run.report import write_report
+
+    return write_report(config, rollout)
 
 
 def _folder(choices: Choices) -> str:

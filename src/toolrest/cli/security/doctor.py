@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
-from toolrest.agent.path_policy import default_workspace, network_of, path_policy
-from toolrest.agent.setup.runner import confinement_of
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.setup.checks import checks
-from toolrest.config.files import placeholder_records
-from toolrest.errors import ConfigError
-from toolrest.sandbox.doctor import Report, examine, lines
-from toolrest.sandbox.policy import SandboxPolicy
-
-if TYPE_CHECKING:
-    from toolrest.config import Config
+from toolrest.cli.setup.sandbox_checks import FULL_ACCESS, examined, session_lines
+from toolrest.sandbox.doctor import lines
 
 
 @click.command("doctor")
@@ -36,54 +24,12 @@ def command(choices: Choices) -> None:
     config = choices.load()
     for warning in config.warnings:
         click.echo(f"toolrest: {warning}", err=True)
-    report = _examined(config)
+    report = examined(config)
     for found in checks(config):
         click.echo(found.line)
-    for line in (*lines(report), *_session(config)):
+    for line in (*lines(report), *session_lines(config)):
         click.echo(line)
-    full_access = config.value.sandbox_mode == _FULL_ACCESS
+    full_access = config.value.sandbox_mode == FULL_ACCESS
     if full_access:
-        click.echo(f'your settings say sandbox_mode = "{_FULL_ACCESS}": commands run unconfined')
+        click.echo(f'your settings say sandbox_mode = "{FULL_ACCESS}": commands run unconfined')
     sys.exit(0 if report.chosen or full_access else 1)
-
-
-def _examined(config: Config) -> Report:
-    """The report on what a session that may write would use."""
-    if config.value.sandbox_mode != "workspace-write":
-        config = replace(config, value=config.value.replace(sandbox_mode="workspace-write"))
-    settings = config.value
-    with tempfile.TemporaryDirectory(prefix="toolrest-doctor-") as session:
-        policy = SandboxPolicy.from_paths(
-            path_policy(config, default_workspace(config.workspace)),
-            session,
-            network=network_of(settings),
-            allowed_hosts=settings.tool_security.allowed_network_domains,
-            require=settings.sandbox.require,
-        )
-        report = examine(policy, placeholder_records(config.home), wanted=settings.sandbox_policy)
-    try:
-        confinement_of(settings)
-    except ConfigError as error:  # a backend that the settings name and do not describe
-        return replace(report, chosen="", why_none=(str(error),))
-    return report
-
-
-def _session(config: Config) -> Iterator[str]:
-    """What the settings mean for a session, one line each."""
-    settings, security = config.value, config.value.tool_security
-    for key in ("approval_policy", "sandbox_mode", "sandbox_policy"):
-        row = config.get(key)
-        if row.value is not None:
-            yield f"{key} = {row.text}  ({row.source})"
-    hosts = ", ".join(security.allowed_network_domains)
-    network = {"on": "everything", "off": "nothing", "allowlist": f"only {hosts}"}
-    yield f"commands reach {network[network_of(settings)]}"
-    most = security.max_shell_commands_per_session
-    yield f"commands in a session: {'unlimited' if most is None else f'at most {most}'}"
-    yield f"files: at most {security.max_file_access_size:,} bytes"
-    folder, file = config.audit_place
-    place = os.path.join(folder, file) if file else f"{folder}/, one file a session"
-    yield f"audit log: {place if security.audit_log_enabled else 'off'}"
-
-
-_FULL_ACCESS = "danger-full-access"

@@ -9,6 +9,7 @@ import click
 
 from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.setup.checks import checks
+from toolrest.cli.terminal.notices import typed_answer
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config import Config
 from toolrest.config.loader import load
@@ -152,7 +153,7 @@ class FirstRun:
             return
         self._say(f"Here: {shown(folder)}")
         self._say("In a folder that you trust, tools may write, and its own settings count.")
-        typed = (await self._ask("Do you trust it? [y]es / [n]o / later: ")).lower()
+        typed = await typed_answer(self._terminal, "Do you trust it? [y]es / [n]o / later: ")
         if typed in ("y", "yes"):
             trust(folder)
         elif typed in ("n", "no"):

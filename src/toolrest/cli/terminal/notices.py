@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolrest.cli.terminal.terminal import Terminal
+from toolrest.cli.terminal.terminal import PASTED, Terminal
 from toolrest.config.schema.families import no_family
 from toolrest.config.trust import distrust, git_root, trust, trust_of
 from toolrest.private_files import is_first_time, project_has
@@ -54,12 +54,18 @@ async def ask_trust(terminal: Terminal, workspace: str) -> None:
             terminal.say(f"  {shown(path)}")
         terminal.say("They count only in folders that you trust; there, tools may also write.")
         terminal.say("They can never weaken approvals, name programs to run or reach your keys.")
-        typed = await terminal.line("Do you trust this folder? [y]es / [n]o / later: ")
-    answer = (typed or "").strip().lower()
+        answer = await typed_answer(terminal, "Do you trust this folder? [y]es / [n]o / later: ")
     if answer in ("y", "yes"):
         trust(folder)
     elif answer in ("n", "no"):
         distrust(folder)
+
+
+async def typed_answer(terminal: Terminal, prompt: str) -> str:
+    """What the person types, in small letters; a paste is no answer, nor is what came before."""
+    while (typed := await terminal.typed(prompt)) == PASTED:
+        terminal.say("A paste does not answer this; type it.")
+    return (typed or "").strip().lower()
 
 
 def print_warnings(config: Config) -> None:

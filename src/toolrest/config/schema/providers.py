@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from toolrest.config.schema.families import ModelWire, PatchForm, TruncationMode
 from toolrest.config.schema.table import Table
-from toolrest.config.schema.types import Count, Range, ShellName, Text, Texts
+from toolrest.config.schema.types import Count, Price, Range, ShellName, Text, Texts
 
 
 class TruncationRow(Table):
@@ -67,6 +67,15 @@ class RequestOptions(Table):
     first_token_timeout_ms: Count | None = None
     context_window: Count | Literal["auto"] | None = None
     extra_body: dict[str, Any] = {}
+
+
+class ModelPrice(Table):
+    """`[model_prices."MODEL"]`: dollars for a million tokens; unset is the price of input."""
+
+    input: Price
+    output: Price
+    cached_input: Price | None = None
+    cache_write: Price | None = None
 
 
 class ModelProvider(Table):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from toolrest.config.schema.chat import ChatSettings
 from toolrest.config.schema.mcp import McpOptions, McpServer
-from toolrest.config.schema.providers import FamilyRow, ModelProvider
+from toolrest.config.schema.providers import FamilyRow, ModelPrice, ModelProvider
 from toolrest.config.schema.security import (
     ApprovalSettings,
     CommandLimits,
@@ -61,6 +62,7 @@ class Settings(Table):
     model_family: Text | None = None
     model_provider: Text = "openai"
     model_providers: dict[str, ModelProvider] = {}
+    model_prices: dict[str, ModelPrice] = {}
     model_context_window: Count | None = None
     model_max_output_tokens: Count | None = None
     model_reasoning_effort: Text | None = None
@@ -104,6 +106,7 @@ class Settings(Table):
     user_input: UserInput = UserInput()
     hooks: HookSettings = HookSettings()
     notify: Texts = ()
+    chat: ChatSettings = ChatSettings()
 
     web_search: Literal["disabled", "cached", "live"] | None = None
     web: Web = Web()

@@ -174,6 +174,8 @@ Chars: TypeAlias = Annotated[int, Range(1, 400_000)]
 """How much of an output a model is shown."""
 Size: TypeAlias = Annotated[int, parse_size, Range(1, 2**60)]
 Seconds: TypeAlias = Annotated[float, Range(above=0, most=30 * 86400)]
+Price: TypeAlias = Annotated[float, Range(0, 1_000_000)]
+"""Dollars for a million tokens."""
 Approval: TypeAlias = Annotated[ApprovalPolicy, spelled(APPROVAL_PRESETS)]
 ShellName: TypeAlias = Annotated[ShellForm, spelled(SHELL_SPELLINGS)]
 Shell: TypeAlias = Annotated[Literal["family", ShellForm], spelled(SHELL_SPELLINGS)]

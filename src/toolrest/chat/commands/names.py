@@ -12,7 +12,9 @@ COMMANDS = {
     "sandbox": "what may be written from here on: /sandbox read-only|workspace-write",
     "new": "a new session in this folder",
     "resume": "go on with another session: /resume [ID]",
-    "fork": "go on with a copy of this session",
+    "fork": "go on with a copy of this session; /back goes to an earlier message of it",
+    "back": "go back to an earlier message and on from there in a copy (Esc Esc)",
+    "compact": "summarise the conversation now: /compact [what to keep]",
     "undo": "take back what the last turn changed",
     "diff": "what this session's last turn changed",
     "output": "the last output, whole (Ctrl-O)",
@@ -21,7 +23,9 @@ COMMANDS = {
     "tools": "the tools on offer",
     "mcp": "MCP servers and their state",
     "permissions": "what is granted, and what is asked about",
+    "theme": "other colours: /theme [terminal|light|dark|none]",
     "export": "this session as Markdown, in the pager",
+    "feedback": "write a report that you may send; nothing is sent",
     "quit": "leave (Ctrl-D)",
 }
 

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, get_args
 
+from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
-from toolrest.chat.command_names import COMMANDS, known_commands, own_prompts
+from toolrest.chat.commands.mcp_prompts import McpPrompts
+from toolrest.chat.commands.names import COMMANDS, known_commands, own_prompts
+from toolrest.chat.conversation import RAN
 from toolrest.chat.pager import page
+from toolrest.chat.picker import Picker
+from toolrest.config.schema.chat import ChatSettings, Theme
+from toolrest.config.schema.validate import check_table
+from toolrest.config.write import edit_user_file
 from toolrest.errors import ToolrestError
+from toolrest.mcp.errors import McpError
+from toolrest.timeline.draw import dollars
 from toolrest.timeline.stored import markdown, stored_cells
 from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
+    from toolrest.agent.history.stored_sessions import Summary
     from toolrest.chat.app import ChatApp
     from toolrest.running.runner import Runner
 
@@ -30,8 +44,14 @@ it is, how it is built and tested, the layout, the habits of its code. Short, ex
 running what you write down. If there is one already, improve it."""
 
 
+_LISTED = 20
+_PRICES = " (a price is not known: set [model_prices] in config.toml)"
+
+
 class Commands:
-    """The commands of a chat, and prompts of the user's own."""
+    """The commands of a chat, prompts of the user's own, and those of MCP servers."""
+
+    prompts: McpPrompts
 
     def __init__(self, chat: ChatApp) -> None:
         self._chat = chat
@@ -42,6 +62,9 @@ class Commands:
         name, _, rest = text[1:].partition(" ")
         if name in self._own:
             self._try(lambda: self._prompt(self._own[name], rest.strip()))
+            return True
+        if self.prompts.is_one(name):
+            self._chat.spawn(self._filled(name, rest.strip()))
             return True
         if name not in COMMANDS:
             if "/" in name or not name:
@@ -64,13 +87,23 @@ class Commands:
         words = text.replace("$ARGUMENTS", rest) if "$ARGUMENTS" in text else f"{text}\n{rest}"
         self._chat.conversation.say(words.strip())
 
+    def opened(self) -> None:
+        """Another session is open: its servers have other prompts."""
+        self.prompts = McpPrompts(self._chat.conversation.session.rest)
+
+    async def _filled(self, name: str, words: str) -> None:
+        try:
+            self._chat.conversation.say(await self.prompts.text(name, words))
+        except McpError as error:
+            self._chat.conversation.notice(f"/{name}: {error}", "error")
+
     def _say(self, *lines: str) -> None:
         for line in lines:
             self._chat.screen.say(line, "")
         self._chat.screen.say("")
 
     def _help(self, rest: str) -> None:
-        known = known_commands(self._chat.home)
+        known = known_commands(self._chat.home) | self.prompts.known()
         self._say(
             *(f"  /{name:<12} {help_}" for name, help_ in known.items()), "", *_KEYS.split("\n")
         )
@@ -79,7 +112,7 @@ class Commands:
         session = self._chat.conversation.session
         settings = session.rest.settings
         total = session.accounting.total
-        window = session.accounting.window
+        window, cost = session.accounting.window, session.accounting.cost()
         share = f"{session.tokens / window:.0%} of {window:,}" if window else "window –"
         self._say(
             f"  model      {session.model.name}",
@@ -87,7 +120,9 @@ class Commands:
             f"  sandbox    {settings.sandbox_mode}",
             f"  approvals  {settings.approval_policy}",
             f"  context    {session.tokens:,} tokens, {share}",
-            f"  used       {total.input:,} tokens in, {total.output:,} out",
+            f"  used       {total.input:,} tokens in ({total.cached_input:,} of them cached), "
+            f"{total.output:,} out",
+            f"  cost       {dollars(cost)}{_PRICES if cost is None else ''}",
             f"  session    {session.thread_id}",
         )
 
@@ -133,31 +168,65 @@ class Commands:
 
     def _resume(self, rest: str) -> None:
         if rest:
-            found = find_session(self._chat.home, rest)
-            self._chat.spawn(self._chat.conversation.switch(found.path))
+            path = find_session(self._chat.home, rest).path
+            self._chat.spawn(self._chat.conversation.switch(path))
             return
-        rows = self._sessions()
-        self._say(
-            *(rows or ["  there is no other session of this folder"]), "  go on with: /resume ID"
-        )
+        found = self._sessions()
+        if not found:
+            self._say("  there is no other session of this folder")
+            return
 
-    def _sessions(self) -> list[str]:
+        def take(number: int) -> None:
+            self._chat.spawn(self._chat.conversation.switch(found[number].stored.path))
+
+        rows = [f"{each.stored.thread_id[:8]}  {_when(each)}  {each.title}" for each in found]
+        title = "Go on with which session? (↑ ↓, Enter; Esc leaves)"
+        self._chat.screen.pick(Picker(title, rows, take))
+
+    def _sessions(self) -> list[Summary]:
         current = self._chat.conversation.session.thread_id
-        rows = []
-        for row in summaries(self._chat.home, self._chat.workspace):
-            if row.stored.thread_id != current and row.title:
-                rows.append(f"  {row.stored.thread_id[:8]}  {row.stored.started}  {row.title}")
-            if len(rows) == 10:
-                break
-        return rows
+        rows = summaries(self._chat.home, self._chat.workspace)
+        others = (row for row in rows if row.stored.thread_id != current and row.title)
+        return list(islice(others, _LISTED))
 
     def _fork(self, rest: str) -> None:
+        if path := self._recorded():
+            self._chat.spawn(self._forked(path))
+
+    def _recorded(self) -> str | None:
         path = self._chat.conversation.session.journal.path
         if path is None:
             self._chat.conversation.notice("this session is not recorded", "warning")
+        return path
+
+    async def _forked(self, path: str, keep: int | None = None, text: str = "") -> None:
+        """Go on with a copy of the session, or of its beginning, and this text to be sent."""
+        await self._chat.conversation.interrupt()
+        before = self._chat.conversation.session.thread_id[:8]
+        new = find_session(self._chat.home, fork(self._chat.home, path, keep))
+        await self._chat.conversation.switch(new.path)
+        self._say(f"  this is a copy; the session before it: /resume {before}")
+        self._chat.screen.buffer.text = text
+        self._chat.screen.buffer.cursor_position = len(text)
+
+    def _back(self, rest: str) -> None:
+        path = self._recorded()
+        found = read_rollout(path).messages() if path else []
+        earlier = [(at, text) for at, text in found if not text.startswith(RAN)]
+        if not earlier:
+            self._say("  there is no earlier message in this session")
             return
-        new = fork(self._chat.home, path)
-        self._resume(new)
+
+        def take(number: int) -> None:
+            at, text = earlier[number]
+            self._chat.spawn(self._forked(path or "", at, text))
+
+        title = "Go back to which message? Files stay as they are (↑ ↓, Enter; Esc leaves)"
+        rows = [text for _, text in earlier]
+        self._chat.screen.pick(Picker(title, rows, take, len(rows) - 1))
+
+    def _compact(self, rest: str) -> None:
+        self._chat.conversation.compact(rest)
 
     def _undo(self, rest: str) -> None:
         self._chat.spawn(self._undone())
@@ -181,7 +250,7 @@ class Commands:
         self._chat.spawn(page("what this session has patched", text))
 
     def _output(self, rest: str) -> None:
-        self._chat.show_output()
+        self._chat.actions.show_output()
 
     def _tools(self, rest: str) -> None:
         self._say(*(f"  {row['name']:<24} {row['risk']}" for row in self._table()))
@@ -192,7 +261,26 @@ class Commands:
     def _mcp(self, rest: str) -> None:
         pool = self._chat.conversation.session.rest.mcp
         found = [f"  {name}: {c.state}" for name, c in pool.connections.items()] if pool else []
+        found += [f"  /{name}  {help_}" for name, help_ in self.prompts.known().items()]
         self._say(*(found or ["  no MCP server is configured; see: toolrest mcp add"]))
+
+    def _theme(self, rest: str) -> None:
+        if rest:
+            self._use_theme(rest)
+            return
+        names = list(get_args(Theme))
+        current = names.index(self._chat.conversation.session.rest.settings.chat.theme)
+        title = "Which colours? (↑ ↓, Enter; Esc leaves)"
+        picker = Picker(title, names, lambda number: self._use_theme(names[number]), current)
+        self._chat.screen.pick(picker)
+
+    def _use_theme(self, name: str) -> None:
+        settings = check_table(ChatSettings, {"theme": name})
+        path = edit_user_file(self._chat.home, ("chat", "theme"), settings.theme)
+        used = self._chat.conversation.session.rest.settings.chat.replace(theme=settings.theme)
+        self._chat.screen.configure(used)
+        note = "; NO_COLOR is set, so there are none" if os.environ.get("NO_COLOR") else ""
+        self._say(f"  colours: {settings.theme}, from now on (kept in {path}){note}")
 
     def _permissions(self, rest: str) -> None:
         settings = self._chat.conversation.session.rest.settings
@@ -206,5 +294,23 @@ class Commands:
         text = "\n\n".join(markdown(stored_cells(session.history.items)))
         self._chat.spawn(page(f"session {session.thread_id}", text))
 
+    def _feedback(self, rest: str) -> None:
+        self._chat.spawn(self._reported())
+
+    async def _reported(self) -> None:
+        session = self._chat.conversation.session
+        if self._chat.report is None:
+            self._say("  write one with: toolrest report")
+            return
+        # It tries the sandbox, which takes a while.
+        found = await asyncio.to_thread(
+            self._chat.report, session.rest.config, session.journal.path
+        )
+        self._say(*(f"  {line}" for line in found))
+
     def _quit(self, rest: str) -> None:
         self._chat.leave()
+
+
+def _when(row: Summary) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))

@@ -1,0 +1,1 @@
+"""Slash commands: their names, one-line helps, and what each does."""

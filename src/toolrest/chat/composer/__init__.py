@@ -1,0 +1,1 @@
+"""The composer: the text that the person writes, its history, folded pastes and completions."""

@@ -1,0 +1,38 @@
+"""Large pastes, folded to a mark in the composer."""
+
+from __future__ import annotations
+
+_FOLD_LINES, _FOLD_CHARS = 8, 1000
+
+
+class Pastes:
+    """Large pastes, folded to a mark in the text; whole again when it is sent."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def fold(self, text: str) -> str:
+        """The paste itself, or a mark for it when it is large."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
+            return text
+        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
+        mark = f"[paste {len(self._texts) + 1}: {size}]"
+        self._texts[mark] = text
+        return mark
+
+    def unfold(self, text: str) -> str:
+        """The text with its pastes in place of their marks."""
+        for mark, paste in self._texts.items():
+            text = text.replace(mark, paste)
+        return text
+
+    def shown(self, text: str) -> str | None:
+        """The pastes whose marks are in the text, to view; None without any."""
+        found = [paste for mark, paste in self._texts.items() if mark in text]
+        return "\n\n".join(found) if found else None
+
+    def clear(self) -> None:
+        """Forget them: the text was sent."""
+        self._texts.clear()

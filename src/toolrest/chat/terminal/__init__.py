@@ -1,0 +1,1 @@
+"""The terminal itself: quiet output, input that knows pastes, colours."""

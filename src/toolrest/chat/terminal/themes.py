@@ -1,0 +1,58 @@
+"""Themes: the colours of each style, above the live part and in it.
+
+`terminal` uses the palette of the terminal itself, so it is right on light and dark ones; the
+others have fixed colours of the 256 that nearly every terminal has.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from toolrest.config.schema.chat import Theme
+from toolrest.timeline.draw import STYLES
+
+_LIVE = {
+    "": "",
+    "bold": "bold",
+    "dim": "fg:ansibrightblack",
+    "italic": "italic fg:ansibrightblack",
+    "red": "fg:ansired",
+    "green": "fg:ansigreen",
+    "yellow": "fg:ansiyellow",
+    "cyan": "fg:ansicyan",
+}
+_FIXED = {
+    "light": {"dim": 242, "red": 124, "green": 28, "yellow": 94, "cyan": 30},
+    "dark": {"dim": 245, "red": 203, "green": 114, "yellow": 221, "cyan": 80},
+}
+_LEVELS = (0, 95, 135, 175, 215, 255)
+
+
+class Colours(Struct, frozen=True):
+    """A theme: ANSI codes of the styles for finished text, prompt_toolkit's for the live part."""
+
+    any: bool
+    ansi: dict[str, str]
+    live: dict[str, str]
+
+
+def colours(theme: Theme, *, allowed: bool) -> Colours:
+    """The colours of a theme; none where the terminal, or NO_COLOR, allows none."""
+    if theme == "none" or not allowed:
+        return Colours(False, STYLES, dict.fromkeys(_LIVE, "") | {"bold": "bold"})
+    if theme == "terminal":
+        return Colours(True, STYLES, _LIVE)
+    fixed = _FIXED[theme]
+    ansi = STYLES | {style: f"38;5;{number}" for style, number in fixed.items()}
+    live = _LIVE | {style: f"fg:{_hex(number)}" for style, number in fixed.items()}
+    ansi["italic"], live["italic"] = f"3;{ansi['dim']}", f"italic {live['dim']}"
+    return Colours(True, ansi, live)
+
+
+def _hex(number: int) -> str:
+    """The colour of a number of the 256, as text."""
+    if number >= 232:
+        return "#" + f"{8 + 10 * (number - 232):02x}" * 3
+    red, rest = divmod(number - 16, 36)
+    green, blue = divmod(rest, 6)
+    return "#" + "".join(f"{_LEVELS[level]:02x}" for level in (red, green, blue))

@@ -1,0 +1,132 @@
+"""Sessions in the chat: a summary on demand, copies, and the way back to an earlier message."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.chat.test_chat import ENTER, ESC, says
+from tests.screen import Screen
+
+UP = "\x1b[A"
+
+
+def _rollouts(home: Path) -> list[str]:
+    paths = sorted((home / "sessions").rglob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+    return [path.read_text() for path in paths]
+
+
+def _talk(screen: Screen, *texts: str) -> None:
+    for text in texts:
+        ended = screen.text.count("tokens in")
+        says(screen, text)
+        while screen.text.count("tokens in") == ended:
+            assert screen.read(0.1)
+
+
+def _goes_back(screen: Screen, ups: int) -> None:
+    screen.types(ESC)
+    screen.shows("Esc again goes back to an earlier message")
+    screen.types(ESC)
+    screen.shows("Go back to which message?")
+    screen.types(UP * ups)
+
+
+def test_esc_esc_goes_back_to_a_message_and_on_from_there(chat: Any, desk: Any) -> None:
+    screen = chat(["answer one", "answer two", "another answer"])
+    _talk(screen, "the first question", "the second question")
+    _goes_back(screen, 0)
+    screen.shows("› the second question", "  the first question")
+    screen.types(ENTER)
+    screen.shows("this is a copy", "› the second question")
+    screen.types(", put differently" + ENTER)
+    screen.sees("another answer")
+    before, after = _rollouts(desk.home)
+    assert "answer two" in before
+    assert "another answer" not in before, "it stays as it was"
+    assert "answer one" in after
+    assert "the second question, put differently" in after
+    assert "answer two" not in after
+    assert json.loads(after.splitlines()[0])["payload"]["forked_from_id"]
+
+
+@pytest.mark.long
+def test_the_list_of_messages_is_left_with_esc_and_by_writing(chat: Any, desk: Any) -> None:
+    screen = chat(["answer one", "answer two"])
+    _talk(screen, "the first question")
+    _goes_back(screen, 3)
+    screen.types(ESC)
+    screen.lacks("Go back to which")
+    _goes_back(screen, 0)
+    screen.types("more")
+    screen.lacks("Go back to which")
+    screen.types(ENTER)
+    screen.sees("answer two")
+    assert len(_rollouts(desk.home)) == 1
+
+
+@pytest.mark.long
+def test_a_fork_goes_on_as_a_copy_of_all_of_it(chat: Any, desk: Any) -> None:
+    screen = chat(["answer one", "answer two"])
+    says(screen, "/back")
+    screen.sees("there is no earlier message")
+    _talk(screen, "the first question")
+    says(screen, "/fork")
+    screen.sees("this is a copy; the session before it: /resume")
+    says(screen, "and then?")
+    screen.sees("answer two")
+    before, after = _rollouts(desk.home)
+    assert "answer two" not in before
+    assert "answer one" in after
+    assert "answer two" in after
+
+
+@pytest.mark.long
+def test_a_session_is_picked_from_a_list(chat: Any) -> None:
+    screen = chat(["answer one", "answer two"])
+    _talk(screen, "the first question")
+    says(screen, "/new")
+    screen.until(lambda: screen.text.count("toolrest · gpt-5.5") == 2, "the new session")
+    says(screen, "/resume")
+    screen.shows("Go on with which session?", "the first question")
+    screen.types(ENTER)
+    screen.sees("goes on; the end of it:")
+
+
+def test_compact_replaces_the_conversation_by_a_summary(chat: Any, desk: Any) -> None:
+    screen = chat(["answer one", "THE SUMMARY of it", "answer two"])
+    says(screen, "/compact")
+    screen.sees("there is nothing to summarise yet")
+    _talk(screen, "the first question")
+    says(screen, "/compact keep the numbers")
+    screen.sees("the conversation was summarised")
+    says(screen, "and then?")
+    screen.sees("answer two")
+    lines = [json.loads(line) for line in _rollouts(desk.home)[0].splitlines()]
+    kept = next(line["payload"] for line in lines if line["type"] == "compacted")
+    assert kept["message"] == "THE SUMMARY of it"
+    texts = json.dumps(kept["replacement_history"])
+    assert "the first question" in texts
+    assert "answer one" not in texts
+
+
+@pytest.mark.long
+def test_without_a_summary_the_conversation_stays(chat: Any, desk: Any) -> None:
+    screen = chat(["answer one", "", "answer two"])
+    _talk(screen, "the first question")
+    says(screen, "/compact")
+    screen.sees("the model wrote no summary; the conversation stays as it is")
+    assert '"compacted"' not in _rollouts(desk.home)[0]
+
+
+@pytest.mark.long
+def test_feedback_writes_a_report_and_sends_nothing(chat: Any, desk: Any) -> None:
+    screen = chat(["answer one"])
+    _talk(screen, "the first question")
+    says(screen, "/feedback")
+    screen.sees("nothing was sent; read it before you send it")
+    (report,) = (desk.home / "reports").iterdir()
+    assert report.stat().st_mode & 0o777 == 0o600
+    assert "the first question" not in report.read_text()
