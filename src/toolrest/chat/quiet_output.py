@@ -51,6 +51,13 @@ class QuietOutput(Vt100_Output):
 class InlineApplication(Application[None]):
     """An application below the terminal's own text, which may be wrapped anew on a resize."""
 
+    output: QuietOutput
+
+    def _redraw(self, render_as_done: bool = False) -> None:
+        """Draw a frame in one piece, with what is written before it."""
+        with self.output.together():
+            super()._redraw(render_as_done)
+
     def _on_resize(self) -> None:
         """Find the first row of what was drawn where the terminal has put it, and draw again."""
         renderer = self.renderer
@@ -59,7 +66,8 @@ class InlineApplication(Application[None]):
         if drawn is not None and _wraps_anew(os.environ):
             above = sum(-(-max(_width(drawn, row), 1) // columns) for row in range(cursor.y))
             renderer._cursor_pos = Point(x=columns, y=above + cursor.x // columns)
-        super()._on_resize()
+        with self.output.together():
+            super()._on_resize()
 
 
 def _width(screen: Screen, row: int) -> int:
