@@ -84,6 +84,13 @@ def _wraps_anew(env: Mapping[str, str]) -> bool:
     return any(env.get(name) for name in _WRAPPING)
 
 
+def notification(env: Mapping[str, str]) -> str:
+    """What makes the terminal notify its user: OSC 777 where that is the known one, else OSC 9."""
+    if env.get("VTE_VERSION") or env.get("TERM", "").startswith(("rxvt", "foot")):
+        return "\x1b]777;notify;toolrest;waits for you\x07"
+    return "\x1b]9;toolrest waits for you\x07"
+
+
 def quiet_output(out: TextIO) -> QuietOutput:
     """The output for a terminal. It is not asked where the cursor is: the answer could be late."""
     made: Any = QuietOutput.from_pty(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterable
 from time import monotonic
@@ -28,7 +29,7 @@ from toolrest.chat.composer import ChatCompleter, Pastes, PrivateHistory
 from toolrest.chat.live import LiveState, clip
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Asked, Posed, Questions
-from toolrest.chat.quiet_output import InlineApplication, quiet_output
+from toolrest.chat.quiet_output import InlineApplication, notification, quiet_output
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
@@ -216,7 +217,7 @@ class ChatScreen:
 
     def attention(self) -> None:
         """Call the person: a bell and a notification, where the terminal has them."""
-        self.output.write_raw("\x07\x1b]9;toolrest waits for you\x07")
+        self.output.write_raw(f"\x07{notification(os.environ)}")
         self.output.flush()
 
     # Above the live part

@@ -167,8 +167,8 @@ class CallCell(Cell, kw_only=True):
     done: bool = False
 
     def shown_output(self) -> Output:
-        """The printed output, or the result where nothing was printed."""
-        if self.output.count or not self.result:
+        """The printed output, or the result where no program ran that could print one."""
+        if self.output.count or not self.result or self.exit_code is not None:
             return self.output
         found = Output()
         found.feed(self.result)
