@@ -54,8 +54,14 @@ class InlineApplication(Application[None]):
     output: QuietOutput
 
     def _redraw(self, render_as_done: bool = False) -> None:
-        """Draw a frame in one piece, with what is written before it."""
+        """Draw a frame in one piece, with what is written before it.
+
+        The terminal may have another size already, though its signal is still on the way.
+        """
+        drawn = self.renderer._last_size
         with self.output.together():
+            if drawn is not None and drawn != self.output.get_size():
+                self._on_resize()
             super()._redraw(render_as_done)
 
     def _on_resize(self) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 _ROW = "\r\n› \x1b[A\r".encode()
 """The mark is where the chat will draw it; the cursor stays, for the chat begins there."""
-_ERASE = b"\r\x1b[J"
+_ERASE = b"\r\x1b7\x1b[K\x1b[1B\x1b[J\x1b8"
+"""Row by row: terminals move what is erased from the top left on into their scrollback."""
 _LFLAG, _IFLAG = 3, 0
 _before: list[Any] = []
 """The terminal's settings, while they are changed."""
