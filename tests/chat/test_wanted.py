@@ -40,7 +40,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """One session that several tests look at; it is ended before they do."""
     desk = Desk(tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
     command = {"cmd": "echo half a line; kill -9 $$", "login": False}
-    script = [Call("exec_command", command), outside(), Freeform("apply_patch", PATCH), SPOKEN]
+    script: list[Any] = [
+        Call("exec_command", command),
+        outside(),
+        Freeform("apply_patch", PATCH),
+        SPOKEN,
+    ]
     with ScriptedServer(script) as server:
         desk.provider(server)
         argv = [TOOLREST, "chat", "-s", "workspace-write"]
