@@ -31,10 +31,14 @@ def chat(desk: Any, serve: Any) -> Iterator[Chat]:  # noqa: F811
             return go_on(*arguments, size=size, **env)
 
         def go_on(*arguments: str, size: tuple[int, int] = (24, 80), **env: str) -> Screen:
-            argv = [TOOLREST, *arguments]
-            screen = stack.enter_context(Screen(argv, size=size, cwd=desk.workspace, env=env))
+            screen = begin(*arguments, size=size, **env)
             screen.sees("toolrest · gpt-5.5")
             return screen
 
+        def begin(*arguments: str, size: tuple[int, int] = (24, 80), **env: str) -> Screen:
+            argv = [TOOLREST, *arguments]
+            return stack.enter_context(Screen(argv, size=size, cwd=desk.workspace, env=env))
+
         start.again = go_on  # type: ignore[attr-defined]
+        start.begin = begin  # type: ignore[attr-defined]
         yield start

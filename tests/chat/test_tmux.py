@@ -132,6 +132,22 @@ def test_a_copied_paragraph_is_one_line(tmux: Any) -> None:
     assert words in window.text
 
 
+def test_copying_is_the_terminals_and_nothing_is_claimed(tmux: Any, tmp_path: Path) -> None:
+    """What tmux copies is what was said; the chat never says that it copied (opencode#50208)."""
+    words, written = " ".join(f"word{n}" for n in range(40)), tmp_path / "written"
+    window = tmux([words])
+    window.sees("toolrest · gpt-5.5")
+    window.run("pipe-pane", "-t", "t", "-o", f"cat > {shlex.quote(str(written))}")
+    window.types("hello", "Enter")
+    window.sees("tokens in")
+    window.run("copy-mode", "-t", "t")
+    for command in ("search-backward word0", "copy-end-of-line"):
+        window.run("send-keys", "-t", "t", "-X", *command.split())
+    assert window.run("show-buffer") == words
+    assert "copied" not in window.text.lower()
+    assert b"\x1b]52" not in written.read_bytes()
+
+
 def test_a_newline_key_works(tmux: Any) -> None:
     """codex#16121."""
     window = tmux(["got it"])

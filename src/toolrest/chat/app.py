@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.key_binding import DynamicKeyBindings
@@ -36,6 +37,8 @@ class ChatError(ToolrestError):
 
 
 _TICK = 0.125
+_LONG = 10.0
+"""Seconds of a turn after which the person may be elsewhere, and is called at its end."""
 _RESUMED_CELLS = 20
 
 
@@ -192,9 +195,11 @@ class ChatApp:
 
     def turn_ended(self, result: TurnResult | None) -> None:
         """The turn is over."""
+        began = self.screen.live.began
         self.screen.ended()
         self._describe()
-        if result is not None and not self._leaving:
+        long = began is not None and monotonic() - began >= _LONG
+        if result is not None and long and not self._leaving:
             self.screen.attention()
 
     def opened(self) -> None:

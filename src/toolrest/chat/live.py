@@ -13,7 +13,7 @@ from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.timeline.approval import offered
 from toolrest.timeline.cells import CallCell, MessageCell, PlanCell, ReasoningCell
-from toolrest.timeline.draw import Drawing, Line, dollars, duration, safe_lines
+from toolrest.timeline.draw import Drawing, Line, dollars, duration, message_lines, safe_lines
 from toolrest.timeline.text import block, rows, rows_of, shown, text_width
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -70,7 +70,7 @@ class LiveState(Struct, eq=False):
         if self.message is None:
             return []
         open_line = self.message.text[self.written :]
-        found = rows_of(safe_lines(open_line)[-1], width) if open_line else []
+        found = rows_of(message_lines(open_line)[-1], width) if open_line else []
         return [[("", row)] for row in found[-_MESSAGE_ROWS:]]
 
     def _plan(self, width: int) -> list[Line]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from toolrest.timeline.draw import Line, safe_lines
+from toolrest.timeline.draw import Line, message_lines
 from toolrest.timeline.text import text_width
 
 _FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})\s*([^`]*)$")
@@ -29,7 +29,7 @@ class MarkdownLines:
 
     def feed(self, line: str) -> list[Line]:
         """The styled lines of one more line; none while a table goes on."""
-        line = safe_lines(line)[0]
+        line = message_lines(line)[0]
         if self._fence:
             return [self._code(line)]
         if _TABLE.match(line):

@@ -7,9 +7,13 @@ from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar, TextArea
 
 from toolrest.timeline.draw import safe_lines
+
+_STYLE = Style([("scrollbar.background", "bg:default"), ("scrollbar.button", "bg:default reverse")])
+"""Only colours of the terminal's own."""
 
 
 async def page(title: str, text: str) -> None:
@@ -54,6 +58,7 @@ def _pager(title: str, text: str) -> Application[None]:
     return Application(
         Layout(HSplit([top, area, search]), focused_element=area),
         key_bindings=keys,
+        style=_STYLE,
         full_screen=True,
         terminal_size_polling_interval=None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from collections.abc import Iterable
 from time import monotonic
@@ -33,7 +35,7 @@ from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.picker import Picker
 from toolrest.chat.questions import Asked, Posed, Questions
 from toolrest.chat.terminal.paste_input import PasteInput
-from toolrest.chat.terminal.quiet_output import InlineApplication, quiet_output
+from toolrest.chat.terminal.quiet_output import InlineApplication, notification, quiet_output
 from toolrest.chat.terminal.themes import colours
 from toolrest.config.schema.chat import ChatSettings
 from toolrest.timeline.cells import (
@@ -50,7 +52,8 @@ from toolrest.timeline.plain import has_colour, styled
 
 _COMPOSER_ROWS = 8
 _MENU_ROWS = 6
-_REDRAW = 0.04
+_PACE = 0.06
+"""Seconds between two updates of what the model and its tools write; keys are shown at once."""
 
 
 class ChatScreen:
@@ -69,7 +72,7 @@ class ChatScreen:
         self._colours = colours("terminal", allowed=has_colour(sys.stdout))
         self._markdown = MarkdownLines()
         self._waiting: list[str] = []
-        self._flushing = False
+        self._frame: asyncio.TimerHandle | None = None
         self.buffer = Buffer(
             multiline=True,
             history=PrivateHistory(home),
@@ -86,9 +89,9 @@ class ChatScreen:
             erase_when_done=True,
             input=PasteInput(sys.stdin),
             output=self.output,
-            min_redraw_interval=_REDRAW,
+            min_redraw_interval=0.01,
             terminal_size_polling_interval=None,
-            before_render=lambda app: self._shrink(),
+            before_render=lambda app: self._before_frame(),
         )
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.3
@@ -215,13 +218,14 @@ class ChatScreen:
         first = self.questions.first
         return isinstance(first, Posed) and first.question.is_secret
 
-    def _shrink(self) -> None:
-        """Erase the live part when it gets smaller: else it would keep its height."""
+    def _before_frame(self) -> None:
+        """Write what is finished above the live part; erase that when it gets smaller."""
         rows, columns = self.size
         height = self.app.layout.container.preferred_height(columns, rows).preferred
-        if height < self._height:
-            with self.output.together():
-                self.app.renderer.erase()
+        if self._waiting or height < self._height:
+            self.app.renderer.erase()
+            self.output.write_raw("".join(f"{line}\r\n" for line in self._waiting))
+            self._waiting.clear()
         self._height = height
 
     def _questions_changed(self) -> None:
@@ -245,7 +249,7 @@ class ChatScreen:
 
     def attention(self) -> None:
         """Call the person: a bell and a notification, where the terminal has them."""
-        self.output.write_raw("\x07\x1b]9;toolrest waits for you\x07")
+        self.output.write_raw(f"\x07{notification(os.environ)}")
         self.output.flush()
 
     # Above the live part
@@ -269,7 +273,7 @@ class ChatScreen:
             self._cell(cell)
         else:
             self._cell(cell)
-        self.app.invalidate()
+        self._update()
 
     def _close_open(self) -> None:
         """Put what a turn leaves unfinished above the live part."""
@@ -312,25 +316,19 @@ class ChatScreen:
 
     def _put(self, lines: Iterable[Line]) -> None:
         self._waiting += [styled(line, self._colours.any, self._colours.ansi) for line in lines]
-        if self._waiting and not self._flushing and self.app.loop is not None:
-            self._flushing = True
-            self.app.loop.call_later(_REDRAW, self.flush)
+        self._update()
+
+    def _update(self) -> None:
+        """Draw a frame soon, with all that is new until then."""
+        if self._frame is None and self.app.loop is not None:
+            self._frame = self.app.loop.call_later(_PACE, self.flush)
 
     def flush(self) -> None:
-        """Write the waiting lines above the live part, and that again, in one update."""
-        self._flushing = False
-        if not self._waiting or not self.app.is_running:
-            return
-        if self.app._running_in_terminal:
-            self._flushing = True
-            self.app.loop.call_later(_REDRAW, self.flush)  # type: ignore[union-attr]
-            return
-        text = "".join(f"{line}\r\n" for line in self._waiting)
-        self._waiting.clear()
-        with self.output.together():
-            self.app.renderer.erase()
-            self.output.write_raw(text)
-            self._height = 0
+        """Draw what is new, in one frame."""
+        self._frame = None
+        if self._waiting and self.app._running_in_terminal:
+            self._update()  # a pager has the screen
+        else:
             self.app._redraw()
 
     def say(self, text: str, style: str = "dim") -> None:

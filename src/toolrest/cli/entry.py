@@ -18,10 +18,16 @@ def main() -> None:
     from toolrest.cli.interrupts import leave_when_interrupted
 
     leave_when_interrupted()
-    _hide_memory()
-    from toolrest.cli.app import run
+    from toolrest.cli.first_paint import paint, take_back
 
-    run()
+    paint(sys.argv[1:])
+    try:
+        _hide_memory()
+        from toolrest.cli.app import run
+
+        run()
+    finally:
+        take_back()
 
 
 def apply_patch() -> None:

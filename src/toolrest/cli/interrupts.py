@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+from toolrest.cli.first_paint import take_back
+
 
 def interruptible() -> None:
     """From here on Ctrl-C raises KeyboardInterrupt, as Python programs expect."""
@@ -23,4 +25,5 @@ def leave_when_interrupted() -> None:
 
 
 def _leave(number: int, frame: object) -> None:
+    take_back()
     os._exit(130)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -17,6 +17,7 @@ from toolrest.testing.script import (
     Garbage,
     Incomplete,
     LocalShell,
+    Part,
     Pause,
     Player,
     Raw,
@@ -37,6 +38,14 @@ def frame(value: Any, event: str = "") -> bytes:
     """One server-sent event."""
     head = f"event: {event}\n" if event else ""
     return f"{head}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
+
+
+def paced(part: Part, frames: Iterable[Frame]) -> Iterator[Frame]:
+    """The deltas of a part, with the silences between them."""
+    for each in frames:
+        yield each
+        if isinstance(part, Say) and part.seconds:
+            yield Pause(part.seconds / part.chunks)
 
 
 class OutgoingReply(Struct):
@@ -95,7 +104,8 @@ def chat(outgoing: OutgoingReply) -> Iterator[Frame]:
             yield b"data: [DONE]\n\n"
             return
         elif isinstance(part, Say):
-            yield from (chunk({"content": text}) for text in pieces(part.text, part.chunks))
+            texts = pieces(part.text, part.chunks)
+            yield from paced(part, (chunk({"content": text}) for text in texts))
         elif isinstance(part, Think):
             yield chunk({"reasoning_content": part.text})
         elif not isinstance(part, Raw):
@@ -187,8 +197,8 @@ def _anthropic_block(
         deltas = [{"type": "input_json_delta", "partial_json": t} for t in pieces(arguments, 2)]
     place = {"index": index}
     yield _event({"type": "content_block_start", **place, "content_block": block})
-    for delta in deltas:
-        yield _event({"type": "content_block_delta", **place, "delta": delta})
+    events = (_event({"type": "content_block_delta", **place, "delta": d}) for d in deltas)
+    yield from paced(part, events)
     yield _event({"type": "content_block_stop", **place})
 
 

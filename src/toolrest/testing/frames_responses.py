@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolrest.items import JSONObject
-from toolrest.testing.frames import Frame, OutgoingReply, frame
+from toolrest.testing.frames import Frame, OutgoingReply, frame, paced
 from toolrest.testing.script import (
     Call,
     Cut,
@@ -117,8 +117,9 @@ class _Stream:
         within = {**within, "content_index": 0}
         content: JSONObject = {"type": "output_text", "annotations": []}
         yield self._event("content_part.added", **within, part={**content, "text": ""})
-        for piece in pieces(part.text, part.chunks):
-            yield self._event("output_text.delta", **within, delta=piece, logprobs=[])
+        texts = pieces(part.text, part.chunks)
+        deltas = (self._event("output_text.delta", **within, delta=t, logprobs=[]) for t in texts)
+        yield from paced(part, deltas)
         yield self._event("output_text.done", **within, text=part.text, logprobs=[])
         yield self._event("content_part.done", **within, part={**content, "text": part.text})
 

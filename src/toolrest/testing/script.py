@@ -17,10 +17,11 @@ from toolrest.wire.model import Usage
 
 
 class Say(Struct):
-    """Assistant text; `chunks` is in how many deltas it comes."""
+    """Assistant text; `chunks` is in how many deltas it comes, `seconds` how long that takes."""
 
     text: str
     chunks: int = 2
+    seconds: float = 0.0
 
 
 class Think(Struct):

@@ -111,6 +111,8 @@ class ScriptedModel:
             if isinstance(part, Say):
                 for piece in pieces(part.text, part.chunks):
                     yield TextDelta(piece)
+                    if part.seconds:
+                        await asyncio.sleep(part.seconds / part.chunks)
             elif isinstance(part, Think):
                 yield ReasoningDelta(part.text)
             yield ItemDone(item)

@@ -169,10 +169,12 @@ class CallCell(Cell, kw_only=True):
     done: bool = False
 
     def shown_output(self) -> Output:
-        """The printed output, or the result where nothing was printed."""
-        if self.output.count or not self.result:
+        """The printed output, the changes of a patch, or the result where no program ran."""
+        ran = self.command is not None and self.exit_code is not None
+        changes = "\n".join(f"{file.kind} {file.path}\n{file.text}" for file in self.files)
+        if self.output.count or ran or not (changes or self.result):
             return self.output
         found = Output()
-        found.feed(self.result)
+        found.feed(changes or self.result)
         found.flush()
         return found

@@ -6,6 +6,7 @@ nothing that acts on a terminal. Messages are never cut or wrapped: copied text 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -60,11 +61,11 @@ class Drawing(Struct):
         return [] if draw is None else draw(self, cell)
 
     def _user(self, cell: UserCell) -> list[Line]:
-        lines = safe_lines(cell.text)
+        lines = message_lines(cell.text)
         return [[("bold", "> " if n == 0 else "  "), ("", line)] for n, line in enumerate(lines)]
 
     def _message(self, cell: MessageCell) -> list[Line]:
-        return [[("", line)] for line in safe_lines(cell.text.strip("\n"))]
+        return [[("", line)] for line in message_lines(cell.text.strip("\n"))]
 
     def _reasoning(self, cell: ReasoningCell) -> list[Line]:
         return [[("italic", line)] for line in safe_lines(cell.text.strip())]
@@ -207,6 +208,25 @@ def safe_lines(text: str) -> list[str]:
     if text.isascii() and text.isprintable():
         return [text]
     safe = display_safe(text.replace("\r\n", "\n"), keep_layout=True)
+    return [line.expandtabs(8).rstrip() for line in safe.split("\n")]
+
+
+_BASE = "[^\x00-\x7f\ufe00-\ufe0f\u200b-\u200f]"
+_JOINED = re.compile(
+    f"((?<={_BASE})(?:\ufe0f?\u200d(?={_BASE})|\u200c(?={_BASE})|[\ufe0e\ufe0f])|\ufe0f(?=\u20e3))"
+)
+"""What makes one emoji of several characters, or parts letters of one word."""
+
+
+def message_lines(text: str) -> list[str]:
+    """Lines of a message: as `safe_lines`, but emoji and scripts with joiners stay whole."""
+    if text.isascii() or not _JOINED.search(text):
+        return safe_lines(text)
+    parts = _JOINED.split(text.replace("\r\n", "\n"))
+    safe = "".join(
+        part if number % 2 else display_safe(part, keep_layout=True)
+        for number, part in enumerate(parts)
+    )
     return [line.expandtabs(8).rstrip() for line in safe.split("\n")]
 
 

@@ -51,6 +51,19 @@ class QuietOutput(Vt100_Output):
 class InlineApplication(Application[None]):
     """An application below the terminal's own text, which may be wrapped anew on a resize."""
 
+    output: QuietOutput
+
+    def _redraw(self, render_as_done: bool = False) -> None:
+        """Draw a frame in one piece, with what is written before it.
+
+        The terminal may have another size already, though its signal is still on the way.
+        """
+        drawn = self.renderer._last_size
+        with self.output.together():
+            if drawn is not None and drawn != self.output.get_size():
+                self._on_resize()
+            super()._redraw(render_as_done)
+
     def _on_resize(self) -> None:
         """Find the first row of what was drawn where the terminal has put it, and draw again."""
         renderer = self.renderer
@@ -59,7 +72,8 @@ class InlineApplication(Application[None]):
         if drawn is not None and _wraps_anew(os.environ):
             above = sum(-(-max(_width(drawn, row), 1) // columns) for row in range(cursor.y))
             renderer._cursor_pos = Point(x=columns, y=above + cursor.x // columns)
-        super()._on_resize()
+        with self.output.together():
+            super()._on_resize()
 
 
 def _width(screen: Screen, row: int) -> int:
@@ -74,6 +88,13 @@ _WRAPPING = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "WT_SESSION", "WEZTERM_PA
 def _wraps_anew(env: Mapping[str, str]) -> bool:
     """Whether the terminal wraps its lines anew when its width changes; xterm cuts them."""
     return any(env.get(name) for name in _WRAPPING)
+
+
+def notification(env: Mapping[str, str]) -> str:
+    """What makes the terminal notify its user: OSC 777 where that is the known one, else OSC 9."""
+    if env.get("VTE_VERSION") or env.get("TERM", "").startswith(("rxvt", "foot")):
+        return "\x1b]777;notify;toolrest;waits for you\x07"
+    return "\x1b]9;toolrest waits for you\x07"
 
 
 def quiet_output(out: TextIO) -> QuietOutput:

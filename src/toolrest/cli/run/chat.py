@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from toolrest.cli.first_paint import take_back
 from toolrest.cli.interrupts import interruptible
 from toolrest.cli.options import Choices, session_options
 from toolrest.config.files import toolrest_home
@@ -68,6 +69,7 @@ def _chat(
 
     quick_start()
     if not plain and find_spec("prompt_toolkit") is None:
+        take_back()
         click.echo(_WITHOUT, err=True)
         plain = True
     flags: dict[str, Any] = {"model": model}
@@ -114,6 +116,7 @@ async def _run(
     while True:
         app = ChatApp(prepare, home=home, workspace=_folder(choices), prompt=prompt)
         app.report = _report
+        take_back()
         code = await app.run()
         if code is not None:
             return code
