@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.clock import Clock
 
 from toolrest import ApprovalRequest, Context, Toolrest, tool
+from toolrest.agent.mcp import session
 from toolrest.items import Image, Text
+from toolrest.mcp import pool
 
 Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]
@@ -304,3 +307,36 @@ async def test_a_tools_own_calls_of_servers_pass_the_gate(
     ]
     decisions = [e["verdict"] for e in seen if e["type"] == "tool_call_decision"]
     assert len(decisions) >= 4
+
+
+async def test_lists_do_not_wait_for_a_dead_server(
+    open_rest: Open, fake_server: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "PATIENCE", 0.5)
+    rows = {"dead": fake_server("hang", startup_timeout_sec=600.0), "fs": fake_server()}
+    rows["gone"] = fake_server("crash")
+    async with open_rest(rows) as rest:
+        await rest.wait_for_mcp("fs", "gone")
+        async with asyncio.timeout(60):
+            listed = json.loads((await rest.call("list_mcp_resources")).text)
+        assert [entry["server"] for entry in listed["resources"]] == ["fs", "fs"]
+        errors = {entry["server"]: entry["error"] for entry in listed["errors"]}
+        assert "still starting" in errors["dead"]
+        assert "cannot find my own feet" in errors["gone"]
+
+
+async def test_a_required_server_is_named_while_it_is_waited_for(
+    open_rest: Open, fake_server: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_PATIENCE", 0.1)
+    rows = {
+        "slow": fake_server("hang", required=True, startup_timeout_sec=0.5),
+        "other": fake_server(),
+    }
+    said: list[str] = []
+    async with open_rest(rows) as rest:
+        rest.subscribe(lambda event: said.append(getattr(event, "message", "")))
+        await rest.wait_for_mcp(required=True)
+    (waits, failed) = [message for message in said if "required MCP server" in message]
+    assert "waiting for the required MCP server slow (at most 0.5 s: startup_timeout_sec)" in waits
+    assert "slow is not available: it did not get ready within 0.5 s" in failed

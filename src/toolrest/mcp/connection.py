@@ -16,7 +16,7 @@ from toolrest.items import JSONObject
 from toolrest.mcp.definitions import Definition, read_definitions
 from toolrest.mcp.errors import McpError, McpUnavailable
 from toolrest.mcp.launch import withheld_hint
-from toolrest.mcp.transports.host import Host, Wire, open_wire
+from toolrest.mcp.transports.host import FolderDenial, Host, Wire, open_wire
 from toolrest.process.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -124,6 +124,18 @@ class Connection:
             await self._wakeup.wait()
         return self._talk
 
+    async def soon_ready(self, seconds: float) -> None:
+        """Return when the server is ready; McpUnavailable if it failed, or is not ready by then."""
+        if self.state == "failed":
+            raise McpUnavailable(self.reason)
+        try:
+            async with asyncio.timeout(seconds):
+                await self.ready()
+        except TimeoutError:
+            raise McpUnavailable(
+                f"it is still starting; ask again in a moment, for the server {self.server.name}"
+            ) from None
+
     async def settled(self) -> None:
         """Wait until the server is ready or has failed."""
         self.start()
@@ -151,6 +163,16 @@ class Connection:
         except McpUnavailable as error:
             self._note_loss(talk, str(error))
             raise
+
+    async def note_on(self, error: str) -> str:
+        """A note on an error in which the sandbox kept a folder from the server; else empty.
+
+        The user is asked about the folder. With the approval the server is started again.
+        """
+        talk, denial = self._talk, await self._denied(error)
+        if denial is not None and denial.approved and talk is not None:
+            self._note_loss(talk, "it is started again with the folder that was approved")
+        return "" if denial is None else f"[toolrest] {denial.note}"
 
     async def pages(self, method: str, key: str) -> list[object]:
         """Every entry of one of the server's lists."""
@@ -184,6 +206,11 @@ class Connection:
             pause = min(FIRST_PAUSE * 2 ** (losses - 1), LONGEST_PAUSE) if losses else FIRST_PAUSE
             # A program that ends at once often failed by accident; one that hangs did not.
             hasty = losses == 1 and not self.listed and loop.time() - began < _HASTY
+            if not for_good and (denial := await self._denied(reason)) is not None:
+                if denial.approved:
+                    losses = 0
+                    continue
+                reason = f"{reason}; {denial.note}"
             again = was_ready or self.state == "degraded"
             if hasty and not again and not for_good:
                 await asyncio.sleep(pause)
@@ -218,6 +245,10 @@ class Connection:
             return was_ready, str(error), True
         except Exception as error:
             return was_ready, error_message(error), False
+
+    async def _denied(self, text: str) -> FolderDenial | None:
+        denied = self._host.denied
+        return None if denied is None else await denied(self.server, text)
 
     async def _permitted(self) -> None:
         refused = self._host.may_connect(self.server)

@@ -10,7 +10,7 @@ import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolrest.config.schema.mcp import McpServer
     from toolrest.mcp.servers import Server
 
+Access: TypeAlias = Literal["read", "write"]
 _VERSION = 1
 
 
@@ -36,6 +37,8 @@ class Pin(Struct):
     launch: JSONObject
     tools: dict[str, JSONObject] | None = None
     """Each tool's definition by name; None until the server was listed for the first time."""
+    folders: dict[str, Access] = field(default_factory=dict)
+    """Folders beyond the session's own that this server may read or write."""
 
 
 class Changes(Struct, frozen=True):
@@ -82,6 +85,13 @@ class Pins(Struct):
         pin.tools = {name: definition.to_json() for name, definition in definitions.items()}
         self._save()
 
+    def put_folder(self, server: Server, folder: str, access: Access, launch: JSONObject) -> None:
+        """Store an approved folder, and the launch with what the server could now change."""
+        self._load(again=True)
+        pin = self._pins.setdefault(pin_key(server), Pin({}))
+        pin.folders[folder], pin.launch = access, launch
+        self._save()
+
     def remove(self, server: Server) -> None:
         """Remove a server's pin."""
         self._load(again=True)
@@ -96,7 +106,7 @@ class Pins(Struct):
             document = json.loads(read_text(self.path) or "{}")
             rows = document["servers"] if document.get("version") == _VERSION else {}
             self._pins = {
-                key: Pin(row["launch"], row.get("tools"))
+                key: Pin(row["launch"], row.get("tools"), _folders(row.get("folders")))
                 for key, row in rows.items()
                 if isinstance(row.get("launch"), dict)
             }
@@ -105,10 +115,20 @@ class Pins(Struct):
             self._pins = {}
 
     def _save(self) -> None:
-        rows = {key: {"launch": p.launch, "tools": p.tools} for key, p in self._pins.items()}
+        rows = {
+            key: {"launch": pin.launch, "tools": pin.tools}
+            | ({"folders": pin.folders} if pin.folders else {})
+            for key, pin in self._pins.items()
+        }
         text = json.dumps({"version": _VERSION, "servers": rows}, indent=1, sort_keys=True)
         make_private(os.path.dirname(self.path))
         replace_file(self.path, text)
+
+
+def _folders(stored: Any) -> dict[str, Access]:
+    """The approved folders of a pin; an entry that makes no sense approves nothing."""
+    rows = stored.items() if isinstance(stored, dict) else ()
+    return {path: access for path, access in rows if access in ("read", "write")}
 
 
 def pin_key(server: Server) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.items import JSONObject
 from toolrest.mcp.connection import Connection, Status
 from toolrest.mcp.definitions import Definition
-from toolrest.mcp.errors import McpError, McpUnavailable
+from toolrest.mcp.errors import McpError, McpRefused, McpUnavailable
 
 if TYPE_CHECKING:
     from toolrest.mcp.conversation import OnProgress
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 HEAD_START = 0.25
 """Seconds that the session has for its first request before the servers are started."""
+
+
+PATIENCE = 3.0
+"""Seconds that a list of all servers waits for those that are still starting."""
 
 
 class Pool:
@@ -134,9 +138,17 @@ class Pool:
                 )
         params: JSONObject = {"name": tool, "arguments": dict(arguments or {})}
         row = connection.server.row
-        return await connection.request(
-            "tools/call", params, at_most=row.tool_timeout_max_sec, on_progress=on_progress
-        )
+        try:
+            result = await connection.request(
+                "tools/call", params, at_most=row.tool_timeout_max_sec, on_progress=on_progress
+            )
+        except McpRefused as error:
+            if note := await connection.note_on(str(error)):
+                raise McpRefused(f"{error}\n{note}", error.code) from None
+            raise
+        if result.get("isError") and (note := await connection.note_on(_text_of(result))):
+            result["content"] = [*result["content"], {"type": "text", "text": note}]
+        return result
 
     async def page(self, server: str, method: str, cursor: str | None) -> JSONObject:
         """One page of one of a server's lists."""
@@ -146,13 +158,17 @@ class Pool:
     async def every(
         self, method: str, key: str, capability: str
     ) -> tuple[dict[str, list[Any]], dict[str, str]]:
-        """All entries of the lists of all servers that have one, and the failures, by server."""
+        """All entries of the lists of all servers that have one, and the failures, by server.
+
+        A server that does not get ready within PATIENCE is a failure, and one that has failed is
+        not tried again: a list of many must not wait for one that is dead.
+        """
         found: dict[str, list[Any]] = {}
         failed: dict[str, str] = {}
 
         async def one(name: str, connection: Connection) -> None:
             try:
-                await connection.ready()
+                await connection.soon_ready(PATIENCE)
                 if capability in connection.capabilities:
                     found[name] = await connection.pages(method, key)
             except McpError as error:
@@ -183,6 +199,12 @@ class Pool:
             known = ", ".join(sorted(self.connections)) or "none is configured"
             raise McpError(f"unknown MCP server '{name}' (there are: {known})")
         return self.connections[name]
+
+
+def _text_of(result: JSONObject) -> str:
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    return "\n".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
 
 
 def _import_sdk() -> None:

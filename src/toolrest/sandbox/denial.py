@@ -28,6 +28,8 @@ _REFUSALS = (
 )
 _HELD = "device or resource busy"
 """The error of removing or renaming a protected name: there is a mount on it."""
+_NODE_MKDIR = re.compile(r"ENOENT: no such file or directory, mkdir '([^'\n]{1,4096})'")
+"""Node's words for a folder that it could not make, whatever the reason was."""
 # The mere names "sandbox", "seccomp" and "landlock" are no sign: files and tests bear them.
 _NO_NETWORK = (
     "could not resolve host",
@@ -161,6 +163,10 @@ def _judge(line: str, policy: SandboxPolicy, cwd: str, backend: str) -> Denial |
     low = line.lower()
     if policy.network == "off" and any(text in low for text in _NO_NETWORK):
         return Denial("network")
+    if made := _NODE_MKDIR.search(line):
+        path = os.path.normpath(os.path.join(cwd, made[1]))
+        refused = os.path.isdir(os.path.dirname(path)) and not os.path.lexists(path)
+        return Denial("write", path) if refused and _is_outside(path, policy, backend) else None
     refusal = next((text for text in (*_REFUSALS, _HELD) if text in low), None)
     if refusal is None:
         return None
@@ -197,6 +203,11 @@ def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op
     if refusal == "failed to write file" and outside and not _private_tmp(real, policy, backend):
         return "write"
     return None
+
+
+def _is_outside(path: str, policy: SandboxPolicy, backend: str) -> bool:
+    real = os.path.realpath(path)
+    return not _writable(real, policy) and not _private_tmp(real, policy, backend)
 
 
 def _is_no_program(path: str) -> bool:

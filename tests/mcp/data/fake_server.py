@@ -64,7 +64,7 @@ def call(request: Any, name: str, arguments: dict[str, Any], token: Any) -> dict
         image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
         return {"content": [{"type": "text", "text": "a pixel"}, image]}
     if name == "fail":
-        return text("it went wrong", isError=True)
+        return text(arguments.get("text") or "it went wrong", isError=True)
     if name == "env":
         return text(json.dumps(dict(os.environ)))
     if name == "structured":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from toolrest.agent.path_policy import shared_tmp
 from toolrest.agent.user_rules import kept_from_writing
@@ -21,6 +23,7 @@ from toolrest.sandbox.policy import Network, SandboxPolicy
 
 if TYPE_CHECKING:
     from toolrest.config import Config
+    from toolrest.mcp.pins import Access
     from toolrest.mcp.servers import Server
     from toolrest.sandbox.network.proxy import NetworkProxy
 
@@ -29,11 +32,17 @@ class ServerBoxes:
     """A sandbox for each server, made when it starts."""
 
     def __init__(
-        self, config: Config, files: PathPolicy, session_id: str, environ: Mapping[str, str]
+        self,
+        config: Config,
+        files: PathPolicy,
+        session_id: str,
+        environ: Mapping[str, str],
+        approved: Callable[[Server, Access], Sequence[str]],
     ) -> None:
         self._config = config
         self._files = files
         self._environ = environ
+        self._approved = approved
         self._folder = os.path.join(config.home, "run", f"{session_id}-mcp")
         self._boxes: dict[str, Sandbox] = {}
         self._proxies: list[NetworkProxy] = []
@@ -45,12 +54,25 @@ class ServerBoxes:
         command = with_own_byte_code(command, os.path.join(self._cache(server), "byte-code"))
         if self._files.mode == "danger-full-access":
             return Confined(command, "none")
-        if server.name not in self._boxes:
-            self._boxes[server.name] = await self._box(server)
+        box = await self.box(server)
         try:
-            return await asyncio.to_thread(self._boxes[server.name].confine, command)
+            return await asyncio.to_thread(box.confine, command)
         except SandboxUnavailable as error:
             raise McpUnavailable(str(error)) from None
+
+    async def box(self, server: Server) -> Sandbox:
+        """The server's sandbox, made on first use."""
+        if server.name not in self._boxes:
+            self._boxes[server.name] = await self._box(server)
+        return self._boxes[server.name]
+
+    def forget(self, server: Server) -> None:
+        """Make another sandbox at the server's next start: more folders were approved."""
+        self._boxes.pop(server.name, None)
+
+    def write_rule(self, folder: str) -> str | None:
+        """The rule against writing in a folder although it were one of the roots."""
+        return self._with_roots((folder,)).write_denied(os.path.join(folder, "file"))
 
     def _cache(self, server: Server) -> str:
         return os.path.join(self._config.home, "mcp", "cache", digest(server.name)[:16])
@@ -74,6 +96,9 @@ class ServerBoxes:
                 external=self._config.external,
             )
         )
+        # Read-only, and also where the sandbox has a /tmp of its own.
+        shown = (*policy.exceptions, *self._approved(server, "read"))
+        policy = replace(policy, exceptions=shown)
         proxy = await self._proxy(hosts, own) if network == "allowlist" else None
         return Sandbox(
             policy,
@@ -86,10 +111,12 @@ class ServerBoxes:
         )
 
     def _paths(self, server: Server) -> PathPolicy:
-        if not server.row.writable_roots:
-            return self._files
+        more = (*server.row.writable_roots, *self._approved(server, "write"))
+        return self._with_roots(more) if more else self._files
+
+    def _with_roots(self, more: Sequence[str]) -> PathPolicy:
         settings = self._config.value
-        roots = (*settings.sandbox_workspace_write.writable_roots, *server.row.writable_roots)
+        roots = (*settings.sandbox_workspace_write.writable_roots, *more)
         return PathPolicy(
             self._files.workspace,
             mode=settings.sandbox_mode,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolrest import __version__, events
 from toolrest.agent.mcp.confine import ServerBoxes
+from toolrest.agent.mcp.folders import ServerFolders
 from toolrest.agent.mcp.offered import OfferedTools
 from toolrest.agent.mcp.server_requests import ServerQuestions
 from toolrest.agent.mcp.trust import Trust
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from toolrest.mcp.pins import Changes
     from toolrest.mcp.servers import Configured, Server
 
+_PATIENCE = 1.0
 _log = logging.getLogger("toolrest")
 
 
@@ -47,9 +49,12 @@ class McpSession:
     ) -> None:
         self._config = config
         self._services = services
-        self._boxes = ServerBoxes(config, services.files, services.session_id, environ)
         self._owner: Owner | None = None
         self._trust = Trust(config.home, services, environ)
+        self._boxes = ServerBoxes(
+            config, services.files, services.session_id, environ, self._trust.folders
+        )
+        self._folders = ServerFolders(self._boxes, self._trust, services.files, environ)
         self._cache = ToolCache(os.path.join(config.home, "mcp", "tools.json"))
         self.questions = ServerQuestions(services)
         self._offered = OfferedTools(config, registry)
@@ -66,7 +71,8 @@ class McpSession:
             owner=self._own,
             roots=(services.files.workspace,),
             may_connect=self._may_connect,
-            may_start=self._trust.may_start,
+            may_start=self._may_start,
+            denied=self._folders.denied,
             ask=self.questions.elicit,
             sample=self.questions.sample,
             http_auth=self._http_auth,
@@ -100,10 +106,22 @@ class McpSession:
         await self.settled()
 
     async def wait_required(self) -> None:
-        """Wait for the servers with the setting `required`."""
-        needed = [n for n, c in self.pool.connections.items() if c.server.row.required]
-        if needed:
-            await self.pool.wait(needed)
+        """Wait for the servers with the setting `required`, and say for which after a second."""
+        needed = [c for _, c in sorted(self.pool.connections.items()) if c.server.row.required]
+        waiting = asyncio.gather(*(connection.settled() for connection in needed))
+        try:
+            await asyncio.wait({waiting}, timeout=_PATIENCE)
+            for connection in needed:
+                if connection.state in ("configured", "starting"):
+                    self._emit(events.Warning(message=_waits_for(connection.server)))
+            await waiting
+        finally:
+            waiting.cancel()
+        for connection in needed:
+            if connection.state == "failed":
+                name, reason = connection.server.name, connection.reason
+                message = f"the required MCP server {name} is not available: {reason}"
+                self._emit(events.Warning(message=message))
 
     async def aclose(self) -> None:
         """End every server and remove its sandbox."""
@@ -121,6 +139,10 @@ class McpSession:
         if self._owner is None:
             self._owner = Owner(records=placeholder_records(self._config.home))
         return self._owner
+
+    async def _may_start(self, server: Server) -> str | None:
+        refused = await self._trust.may_start(server)
+        return refused or await self._folders.may_start(server)
 
     def _may_connect(self, server: Server) -> str | None:
         """The reason why `allowed_network_domains` forbids an HTTP server, or None."""
@@ -219,6 +241,13 @@ class McpSession:
                 reason = f": {connection.reason}" if connection.reason else ""
                 return f"the MCP server {server} is {_STATES[connection.state]}{reason}"
         return None
+
+
+def _waits_for(server: Server) -> str:
+    limit = f"{server.row.startup_timeout_sec:g} s"
+    return (
+        f"waiting for the required MCP server {server.name} (at most {limit}: startup_timeout_sec)"
+    )
 
 
 _NOT_APPROVED = (

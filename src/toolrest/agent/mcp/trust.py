@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolrest.answer import Answer
@@ -17,6 +17,7 @@ from toolrest.mcp.definitions import Definition
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.launch import command_of, writable_files
 from toolrest.mcp.pins import (
+    Access,
     Changes,
     Pin,
     Pins,
@@ -41,8 +42,14 @@ CHANGED = "mcp_tools_changed"
 """The name of new or changed tools in approvals."""
 
 
-def record_of(server: Server, files: PathPolicy, environ: Mapping[str, str]) -> JSONObject:
-    """The launch record of a server, as its pin holds it."""
+FOLDER = "mcp_server_folder"
+"""The name of a folder that a server needs in approvals and the audit log."""
+
+
+def record_of(
+    server: Server, files: PathPolicy, environ: Mapping[str, str], own: Sequence[str] = ()
+) -> JSONObject:
+    """The launch record of a server, as its pin holds it; `own` are folders that it may write."""
     if not server.argv:
         return launch_record(server, None)
     roots = files.writable_roots if files.mode == "workspace-write" else ()
@@ -51,8 +58,8 @@ def record_of(server: Server, files: PathPolicy, environ: Mapping[str, str]) -> 
     except McpError:
         return launch_record(server, None)  # starting it will say what is wrong
     # What another session may write counts too, whatever this one may.
-    written = writable_files(command, files.tool_roots)
-    sources = source_hashes(command, files.tool_roots)
+    written = writable_files(command, (*files.tool_roots, *own))
+    sources = source_hashes(command, (*files.tool_roots, *own))
     return launch_record(server, command.argv[0], written, sources)
 
 
@@ -111,17 +118,23 @@ class Trust:
         )
 
     def _record(self, server: Server) -> JSONObject:
-        return record_of(server, self._services.files, self._environ)
+        own = self.folders(server, "write")
+        return record_of(server, self._services.files, self._environ, own)
 
     def _note_start(self, server: Server, record: JSONObject, verdict: Answer, rule: str) -> None:
         """Emit the decision on starting a server, for the audit log."""
         if verdict == Answer.ALLOW and server.name in self._started:
             return  # the same server connecting again
         self._started.add(server.name)
+        self._note(START, server, record, verdict, rule)
+
+    def _note(
+        self, what: str, server: Server, record: JSONObject, verdict: Answer, rule: str
+    ) -> None:
         self._services.bus.emit(
             ToolCallDecision(
                 call_id=f"mcp-{server.name}",
-                tool=START,
+                tool=what,
                 arguments=json.dumps(record),
                 verdict=verdict,
                 rule=rule,
@@ -130,6 +143,38 @@ class Trust:
                 mutating=True,
             )
         )
+
+    # Folders
+
+    def folders(self, server: Server, access: Access) -> tuple[str, ...]:
+        """The folders that this server may read or write by approval, as long as they are there.
+
+        One that was replaced by a link is another folder.
+        """
+        pin = self._pins.get(server)
+        approved = pin.folders.items() if pin is not None else ()
+        return tuple(
+            path
+            for path, granted in approved
+            if granted == access and os.path.realpath(path) == path
+        )
+
+    async def approve_folder(
+        self, server: Server, folder: str, reason: str, *, write: bool
+    ) -> bool:
+        """Ask for a folder that this server needs. No setting approves writing for a person."""
+        access: Access = "write" if write else "read"
+        asked: JSONObject = {"server": server.name, "folder": folder, "access": access}
+        protected = f"{server.name} wants to write in {folder}" if write else ""
+        refused = await self._ask(FOLDER, asked, reason, f"+ {access}: {folder}", protected)
+        if refused is None:
+            own = (*self.folders(server, "write"), *((folder,) if write else ()))
+            files, environ = self._services.files, self._environ
+            record = await asyncio.to_thread(record_of, server, files, environ, own)
+            self._pins.put_folder(server, folder, access, record)
+        verdict = Answer.ALLOW if refused is None else Answer.DENY
+        self._note(FOLDER, server, asked, verdict, "mcp.folder")
+        return refused is None
 
     # Tools
 
@@ -177,7 +222,9 @@ class Trust:
 
     # Asking
 
-    async def _ask(self, what: str, arguments: JSONObject, reason: str, diff: str) -> str | None:
+    async def _ask(
+        self, what: str, arguments: JSONObject, reason: str, diff: str, protected: str = ""
+    ) -> str | None:
         """None if approved, else the reason why not."""
         if self._services.approval_policy == "never":
             return 'approval_policy = "never" never asks'
@@ -189,6 +236,7 @@ class Trust:
             Risk.EXECUTE,
             Effects(calls=(what,)),
             diff=diff,
+            protected=protected,
         )
         async with self._turn:
             try:

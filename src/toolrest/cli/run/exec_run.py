@@ -214,7 +214,9 @@ class _Run:
             return
         pool = rest.mcp
         offered = {tool.mcp[0] for tool in rest.gate.registry.known() if tool.mcp is not None}
-        fresh = [name for name in pool.connections if name not in offered] if pool else []
+        rows = pool.connections.items() if pool else ()
+        # The first request waits for those that are required.
+        fresh = [n for n, c in rows if n not in offered and not c.server.row.required]
         if pool is None or not fresh:
             return
         waiting = asyncio.ensure_future(rest.wait_for_mcp(*fresh))

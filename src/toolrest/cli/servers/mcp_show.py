@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolrest.agent.mcp.trust import CHANGED, START
+from toolrest.agent.mcp.trust import CHANGED, FOLDER, START, pins_in
 from toolrest.cli.options import Choices, session_options
 from toolrest.cli.terminal.approve import TerminalApprover
 from toolrest.cli.terminal.mcp_progress import waiting_shown
@@ -77,6 +77,8 @@ def get_command(choices: Choices, name: str, as_json: bool) -> None:
     if server is None:
         raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
     facts = _facts(server)
+    if (pin := pins_in(config.home).get(server)) is not None and pin.folders:
+        facts["approved folders"] = [f"{folder} ({how})" for folder, how in pin.folders.items()]
     if as_json:
         click.echo(dumps(facts))
         return
@@ -168,7 +170,7 @@ def approve_command(choices: Choices, name: str, yes: bool) -> None:
     """Show how the server NAME is started and what changed in its tools, and approve it."""
 
     def ask(request: ApprovalRequest) -> bool:
-        if request.tool not in (START, CHANGED):
+        if request.tool not in (START, CHANGED, FOLDER):
             return False  # the server has a question of its own already
         click.echo(request.reason, err=True)  # the asking side made it safe to show
         return yes or click.confirm("Approve?", default=False, err=True)

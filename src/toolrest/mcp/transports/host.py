@@ -45,6 +45,13 @@ Sample = Callable[["Server", JSONObject], Awaitable[JSONObject]]
 """(server, CreateMessage parameters) → a CreateMessageResult as JSON."""
 
 
+class FolderDenial(Struct, frozen=True):
+    """A folder that the sandbox kept from a server, and the user's answer about it."""
+
+    approved: bool
+    note: str
+
+
 class Host(Struct):
     """The session as connections need it. Nothing here comes from a server or a model."""
 
@@ -55,6 +62,8 @@ class Host(Struct):
     """Returns the reason why a server over HTTP is denied, or None."""
     may_start: Callable[[Server], Awaitable[str | None]] | None = None
     """Called before a server is started for the first time: the reason of a denial, or None."""
+    denied: Callable[[Server, str], Awaitable[FolderDenial | None]] | None = None
+    """Called with a server's error: asks about a folder that the sandbox kept from it, if any."""
     ask: Ask | None = None
     sample: Sample | None = None
     http_auth: Callable[[Server], Any] | None = None

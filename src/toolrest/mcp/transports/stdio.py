@@ -22,6 +22,7 @@ from mcp_types import jsonrpc_message_adapter
 from msgspec.structs import replace
 
 from toolrest.mcp.errors import McpUnavailable
+from toolrest.mcp.transports.stderr import crash_reason
 from toolrest.process.child import Child, StartFailed
 from toolrest.process.output.streams import StreamReader
 from toolrest.process.wakeup import uncancelled
@@ -170,7 +171,7 @@ LEAVES_BY_ITSELF = 1.0
 """Seconds that a server has to exit after its input ended."""
 _KILL_GRACE = 0.2
 _EXIT_NEWS = 0.5
-_STDERR_KEPT = 4096
+_STDERR_KEPT = 65_536
 MOST_JUNK = 100_000
 """Limit of lines that are no messages; past it the server is not read any more."""
 _JUNK_KEPT = 3
@@ -212,9 +213,9 @@ class StdioWire:
         return how + self.last_output()
 
     def last_output(self) -> str:
-        """The last lines of standard error, or of standard output that were no messages."""
+        """The error on standard error, or lines of standard output that were no messages."""
         if self._stderr:
-            return f"; its stderr: {' | '.join(self.stderr.splitlines()[-3:])[-400:]}"
+            return f"; its stderr: {crash_reason(self.stderr)}"
         if self._junk:
             lines = "line" if self.junk == 1 else "lines"
             return f"; {self.junk} {lines} on its output were no messages: {self._junk[-1]!r}"
