@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shlex
-import shutil
 import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,6 +38,7 @@ from toolrest.answer import Answer
 from toolrest.errors import ToolrestError
 from toolrest.integrations.gated_calls import FrameworkCall, GatedCalls, OfferedTool
 from toolrest.items import Text, ToolOutput
+from toolrest.private_files import remove_tree, write_all
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
@@ -164,7 +164,7 @@ class ToolrestSandboxEnvironment(SandboxEnvironment):
         for environment in environments.values():
             if isinstance(environment, cls):
                 await environment._box.aclose()
-                shutil.rmtree(environment._folder, ignore_errors=True)
+                await asyncio.to_thread(remove_tree, environment._folder)
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
@@ -249,8 +249,10 @@ exec <"$0" && head -c "$1" | base64
 def _stored(data: bytes, folder: str) -> str:
     """A new file with a command's input; a shell opens it in the sandbox."""
     descriptor, path = tempfile.mkstemp(prefix=".stdin-", dir=folder)
-    with open(descriptor, "wb") as stream:
-        stream.write(data)
+    try:
+        write_all(descriptor, data)
+    finally:
+        os.close(descriptor)
     return path
 
 
