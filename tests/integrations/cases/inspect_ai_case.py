@@ -1,0 +1,127 @@
+"""inspect_ai with our sandbox, tools and approver: the real package, a scripted model."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+from inspect_ai import Task, eval_async
+from inspect_ai.approval import ApprovalPolicy, auto_approver
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ChatMessageTool, ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer
+from inspect_ai.solver import TaskState, generate, use_tools
+from inspect_ai.tool import bash
+from inspect_ai.util import sandbox
+from tests.integrations.cases.common import Place, run
+
+from toolrest import Toolrest
+from toolrest.integrations.inspect_ai import InspectGate
+
+
+async def evaluated(task: Task, *calls: tuple[str, dict[str, Any]], approval: Any = None) -> Any:
+    """The one sample of an evaluation whose model makes these calls."""
+    replies = [ModelOutput.for_tool_call("mockllm/model", name, given) for name, given in calls]
+    replies.append(ModelOutput.from_content("mockllm/model", "Done."))
+    for reply in replies:
+        reply.usage = ModelUsage()  # else the package fetches a tokenizer to count
+    model = get_model("mockllm/model", custom_outputs=replies)
+    [log] = await eval_async(task, model=model, approval=approval, log_dir=os.environ["CASES"])
+    assert log.status == "success", log.error and log.error.message
+    [sample] = log.samples or []
+    return sample
+
+
+def outputs(sample: Any) -> list[str]:
+    messages = [m for m in sample.messages if isinstance(m, ChatMessageTool)]
+    return [m.error.message if m.error else m.text for m in messages]
+
+
+@scorer(metrics=[accuracy()])
+def file_is_there() -> Scorer:
+    async def score(state: TaskState, target: Target) -> Score:
+        box = sandbox()
+        await box.write_file("deep/er/data", b"\x00\xff")
+        assert await box.read_file("deep/er/data", text=False) == b"\x00\xff"
+        done = await box.exec(["tr", "a-z", "A-Z"], input="loud")
+        assert (done.stdout, done.success) == ("LOUD", True)
+        assert (await box.exec(["no-such-program"])).returncode == 127
+        for missing, error in {"nothing": FileNotFoundError, "deep": IsADirectoryError}.items():
+            try:
+                await box.read_file(missing)
+            except error:
+                continue
+            raise AssertionError(missing)
+        # A link that the sample made leads nowhere that the sample could not go.
+        secret = os.path.join(os.environ["CASES"], "outside-the-sample")
+        await box.exec(["ln", "-s", secret, "link"])
+        with suppress(OSError):
+            await box.write_file("link", "overwritten")
+        assert not os.path.exists(secret)
+        try:
+            await box.exec(["sleep", "60"], timeout=1)
+        except TimeoutError:
+            return Score(value=(await box.read_file("inside")).strip() == "made")
+        raise AssertionError("no time limit")
+
+    return score
+
+
+async def commands_of_a_sample_run_in_the_sandbox() -> None:
+    place = Place()
+    task = Task(
+        [Sample("Go.", files={"given.txt": "given"})],
+        solver=[use_tools(bash()), generate()],
+        scorer=file_is_there(),
+        sandbox="toolrest",
+    )
+    sample = await evaluated(task, ("bash", {"command": "cat given.txt; " + place.ordinary()}))
+    assert sample.scores["file_is_there"].value is True, sample.scores
+    assert "given" in outputs(sample)[0]
+    assert not (place.outside / "escaped").exists()
+
+
+async def ordinary_calls_of_our_tools_run_in_the_sandbox() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["shell"], on_ask="defer") as rest:
+        gate = InspectGate(rest)
+        task = Task([Sample("Go.")], solver=[use_tools(gate.tools()), generate()])
+        sample = await evaluated(task, ("exec_command", {"cmd": place.ordinary()}))
+    assert "finished" in outputs(sample)[0], outputs(sample)
+    place.was_confined()
+
+
+async def dangerous_calls_are_not_run_without_an_approver() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["shell"], on_ask="defer") as rest:
+        gate = InspectGate(rest)
+        task = Task([Sample("Go.")], solver=[use_tools(gate.tools()), generate()])
+        sample = await evaluated(task, ("exec_command", place.dangerous()))
+    assert "was not approved" in outputs(sample)[0]
+    assert not place.touched()
+
+
+async def the_gate_escalates_to_the_next_approver() -> None:
+    place = Place()
+    decisions: tuple[tuple[Any, bool], ...] = (("reject", False), ("approve", True))
+    for decision, runs in decisions:
+        async with Toolrest(place.workspace, tools=["shell"], on_ask="defer") as rest:
+            gate = InspectGate(rest)
+            task = Task([Sample("Go.")], solver=[use_tools(gate.tools()), generate()])
+            policy = [
+                ApprovalPolicy(gate.approver(), "*"),
+                ApprovalPolicy(auto_approver(decision), "*"),
+            ]
+            calls = [("exec_command", {"cmd": "echo hi"}), ("exec_command", place.dangerous())]
+            sample = await evaluated(task, *calls, approval=policy)
+        assert "hi" in outputs(sample)[0]
+        assert place.touched() is runs, outputs(sample)
+
+
+run(
+    commands_of_a_sample_run_in_the_sandbox,
+    ordinary_calls_of_our_tools_run_in_the_sandbox,
+    dangerous_calls_are_not_run_without_an_approver,
+    the_gate_escalates_to_the_next_approver,
+)

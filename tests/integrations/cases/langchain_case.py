@@ -1,0 +1,121 @@
+"""LangGraph with our tools: the real packages, a scripted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command
+from tests.integrations.cases.common import Place, run
+
+from toolrest import Toolrest
+from toolrest.integrations.langchain import tools
+
+CONFIG: Any = {"configurable": {"thread_id": "1"}}
+
+
+def call(arguments: dict[str, Any], call_id: str, name: str = "exec_command") -> dict[str, Any]:
+    return {"name": name, "args": arguments, "id": call_id, "type": "tool_call"}
+
+
+def graph(rest: Toolrest, saver: InMemorySaver | None = None) -> Any:
+    """A graph of one node, which runs the calls of the last message."""
+    made = StateGraph(MessagesState)
+    made.add_node("tools", ToolNode(tools(rest)))
+    made.add_edge(START, "tools")
+    return made.compile(checkpointer=saver or InMemorySaver())
+
+
+def asking(*calls: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [AIMessage("", tool_calls=list(calls))]}
+
+
+def outputs(state: dict[str, Any]) -> dict[str, str]:
+    messages = [m for m in state["messages"] if isinstance(m, ToolMessage)]
+    return {message.tool_call_id: str(message.content) for message in messages}
+
+
+async def ordinary_calls_run_in_the_sandbox() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        state = await graph(rest).ainvoke(asking(call({"cmd": place.ordinary()}, "c1")), CONFIG)
+    assert "finished" in outputs(state)["c1"]
+    place.was_confined()
+
+
+async def tools_work_without_a_graph_and_run_nothing_dangerous() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["shell"], on_ask="defer") as rest:
+        [tool] = [tool for tool in tools(rest) if tool.name == "exec_command"]
+        text = await tool.ainvoke({"cmd": place.ordinary()})
+        assert "finished" in text
+        message = await tool.ainvoke(call(place.dangerous(), "c1"))
+    assert "was not approved" in message.content
+    assert not place.touched()
+    place.was_confined()
+
+
+async def dangerous_calls_interrupt_and_run_once_approved() -> None:
+    place, saver = Place(), InMemorySaver()
+    options: dict[str, Any] = {"tools": ["files", "shell"], "on_ask": "defer", "home": place.home}
+    async with Toolrest(place.workspace, **options) as rest:
+        state = await graph(rest, saver).ainvoke(asking(call(place.dangerous(), "c1")), CONFIG)
+        [interrupt] = state["__interrupt__"]
+        assert interrupt.value["leaves"] is True
+        assert not place.touched()
+    async with Toolrest(place.workspace, **options) as rest:  # as another process would
+        loop = graph(rest, saver)
+        # An answer that does not name this request is no answer to it.
+        for wrong in ("approved", True, {"0123456789ab": "approved"}):
+            state = await loop.ainvoke(Command(resume=wrong), CONFIG)
+            assert state["__interrupt__"][0].value["id"] == interrupt.value["id"]
+            assert not place.touched()
+        await loop.ainvoke(Command(resume={interrupt.value["id"]: "approved"}), CONFIG)
+    assert place.touched()
+
+
+async def denied_calls_are_not_run() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        loop = graph(rest)
+        state = await loop.ainvoke(asking(call(place.dangerous(), "c1")), CONFIG)
+        answer = {state["__interrupt__"][0].value["id"]: {"denied": {"rejection": "not today"}}}
+        state = await loop.ainvoke(Command(resume=answer), CONFIG)
+    assert "not today" in outputs(state)["c1"]
+    assert not place.touched()
+
+
+async def calls_beside_an_interrupted_one_run_once() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        loop = graph(rest)
+        state = await loop.ainvoke(
+            asking(
+                call({"cmd": "echo x >> count"}, "c1"),
+                call(place.dangerous("a"), "c2"),
+                call(place.dangerous("b"), "c3"),
+            ),
+            CONFIG,
+        )
+        for _ in range(5):
+            found = state.get("__interrupt__")
+            if not found:
+                break
+            value = found[0].value
+            verdict = "approved" if "/a" in value["command"][-1] else "denied"
+            state = await loop.ainvoke(Command(resume={value["id"]: verdict}), CONFIG)
+    assert set(outputs(state)) == {"c1", "c2", "c3"}
+    assert (place.workspace / "count").read_text() == "x\n"
+    assert (place.touched("a"), place.touched("b")) == (True, False)
+
+
+run(
+    ordinary_calls_run_in_the_sandbox,
+    tools_work_without_a_graph_and_run_nothing_dangerous,
+    dangerous_calls_interrupt_and_run_once_approved,
+    denied_calls_are_not_run,
+    calls_beside_an_interrupted_one_run_once,
+)

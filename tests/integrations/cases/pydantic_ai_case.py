@@ -1,0 +1,109 @@
+"""A pydantic-ai agent with our toolset: the real package, a scripted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from tests.integrations.cases.common import Place, run
+
+from toolrest import Toolrest
+from toolrest.integrations.pydantic_ai import ToolrestToolset
+
+
+def agent(rest: Toolrest, *calls: ToolCallPart) -> Agent[None, Any]:
+    """An agent whose model makes these calls at once, then answers."""
+
+    def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        assert {tool.name for tool in info.function_tools} >= {"exec_command", "read_file"}
+        answered = isinstance(messages[-1], ModelRequest) and any(
+            isinstance(part, ToolReturnPart) for part in messages[-1].parts
+        )
+        return ModelResponse(parts=[TextPart("Done.")] if answered else list(calls))
+
+    return Agent(
+        FunctionModel(reply),
+        toolsets=[ToolrestToolset(rest)],
+        output_type=[str, DeferredToolRequests],
+    )
+
+
+def returns(messages: list[ModelMessage]) -> list[str]:
+    """The outputs that the model was given."""
+    parts = [part for message in messages for part in message.parts]
+    return [str(part.content) for part in parts if isinstance(part, ToolReturnPart)]
+
+
+async def ordinary_calls_run_in_the_sandbox() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        call = ToolCallPart("exec_command", {"cmd": place.ordinary()}, "c1")
+        result = await agent(rest, call).run("Go.")
+    assert result.output == "Done."
+    assert "finished" in returns(result.all_messages())[0]
+    place.was_confined()
+
+
+async def dangerous_calls_are_deferred_and_run_once_approved() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["files", "shell"], on_ask="defer") as rest:
+        helper = agent(
+            rest,
+            ToolCallPart("exec_command", place.dangerous("a"), "c1"),
+            ToolCallPart("exec_command", place.dangerous("b"), "c2"),
+        )
+        asked = (await helper.run("Go.")).output
+        assert isinstance(asked, DeferredToolRequests)
+        assert [call.tool_call_id for call in asked.approvals] == ["c1", "c2"]
+        assert asked.metadata["c1"]["leaves"] is True
+        assert "touch" in asked.metadata["c1"]["command"][-1]
+        assert not place.touched("a")
+    # The asking process is gone, and so is its home: a new session asks anew.
+
+
+async def approvals_count_once_and_for_their_call() -> None:
+    place = Place()
+    options: dict[str, Any] = {"tools": ["files", "shell"], "on_ask": "defer", "home": place.home}
+    calls = [
+        ToolCallPart("exec_command", place.dangerous("a"), "c1"),
+        ToolCallPart("exec_command", place.dangerous("b"), "c2"),
+    ]
+    async with Toolrest(place.workspace, **options) as rest:
+        first = await agent(rest, *calls).run("Go.")
+    answers = DeferredToolResults(approvals={"c1": True, "c2": ToolDenied("not that one")})
+    async with Toolrest(place.workspace, **options) as rest:  # as another process would
+        history = first.all_messages()
+        done = await agent(rest, *calls).run(message_history=history, deferred_tool_results=answers)
+        assert done.output == "Done."
+        assert (place.touched("a"), place.touched("b")) == (True, False)
+        assert "not that one" in " ".join(returns(done.all_messages()))
+        (place.outside / "a").unlink()
+        again = await agent(rest, *calls).run(
+            message_history=history, deferred_tool_results=answers
+        )
+        assert isinstance(again.output, DeferredToolRequests)
+        assert not place.touched("a")
+
+
+async def tools_that_are_not_offered_are_not_run() -> None:
+    place = Place()
+    async with Toolrest(place.workspace, tools=["read_file"], on_ask="allow") as rest:
+        nothing: Any = None
+        assert list(await ToolrestToolset(rest).get_tools(nothing)) == ["read_file"]
+
+
+run(
+    ordinary_calls_run_in_the_sandbox,
+    dangerous_calls_are_deferred_and_run_once_approved,
+    approvals_count_once_and_for_their_call,
+    tools_that_are_not_offered_are_not_run,
+)
