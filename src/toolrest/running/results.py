@@ -36,10 +36,11 @@ class ExecOutcome(Struct):
     gaps: tuple[str, ...] = ()
 
 
-def without_launcher(result: R, command: Command) -> R:
+def without_launcher(result: R, command: Command, *, is_client: bool = False) -> R:
     """The result without background pids, for a command with a pid namespace of its own: there
-    everything dies with the command, and what is seen a moment later is the ending launcher.
+    everything dies with the command, and what is seen a moment later is the ending launcher, or
+    what a client left.
     """
-    if command.own_pid_namespace and result.background_pids:
+    if (command.own_pid_namespace or is_client) and result.background_pids:
         return replace(result, background_pids=())
     return result

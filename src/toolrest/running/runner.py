@@ -251,7 +251,7 @@ class Runner:
             raise
         finally:
             confined.release()
-        result = without_launcher(result, confined.command)
+        result = without_launcher(result, confined.command, is_client=confined.stop is not None)
         blocked = None
         if result.exit_code and not result.timed_out:
             blocked = self.enclosure.blocked(
@@ -308,7 +308,7 @@ class Runner:
             confined.release()
         if result.session_id is not None:
             self._sessions[result.session_id] = (confined.backend, cwd)
-        result = without_launcher(result, confined.command)
+        result = without_launcher(result, confined.command, is_client=confined.stop is not None)
         done = self._executed(result, confined.backend, cwd, launch.withheld)
         done.gaps = self._notes.unreported(confined, self._owner.limits)
         done.gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.text)

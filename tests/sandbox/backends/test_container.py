@@ -1,30 +1,29 @@
-"""Containers: the argument list, which engine answers, and a real run where podman is installed."""
+"""Containers: what the engine is asked, and which engine answers; real ones are in tests/sandbox/kinds."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.clock import Clock
+from msgspec.structs import replace
 
 from toolrest import Toolrest
 from toolrest.process.command import Command
+from toolrest.process.limits import Limits
 from toolrest.sandbox.backends.container import (
     ContainerEngine,
     ContainerOptions,
     answering_engine,
     env_parts,
-    inside_path,
+    with_shell,
 )
-from toolrest.sandbox.backends.probe import run_probe
+from toolrest.sandbox.backends.container_box import AROUND, READY
 from toolrest.sandbox.confine import Sandbox
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import Mode, SandboxPolicy
 
 IMAGE = "localhost/toolrest-test"
@@ -41,60 +40,178 @@ def policy(tmp_path: Path) -> SandboxPolicy:
     )
 
 
-def arguments(policy: SandboxPolicy, **values: object) -> tuple[str, ...]:
-    options = ContainerOptions(IMAGE, **values)  # type: ignore[arg-type]
-    engine = ContainerEngine(policy, options, "/usr/bin/podman")
-    command = Command(("echo", "hi"), policy.workspace + "/sub", {"A": "1", "LD_PRELOAD": "/x"})
-    return engine.confine(command).command.argv
+ENGINE = """#!{python}
+# Stands for docker: notes what it is asked, and runs commands where they are.
+import json, os, sys
+words = sys.argv[1:]
+with open({log!r}, "a") as log:
+    log.write(json.dumps(words) + "\\n")
+if "inspect" in words:
+    print('["PATH=/image/bin"]')
+elif "run" in words:
+    print("/bin/sh\\n" + {ready!r}, flush=True)
+    sys.stdin.read()
+elif "exec" in words:
+    os.chdir({folder!r})
+    argv = words[words.index({around!r}) + 2 :]  # without the shell that kills around it
+    os.execvp(argv[0], argv)
+"""
 
 
-def test_the_argument_list(policy: SandboxPolicy) -> None:
-    argv = arguments(policy, engine_args=("--log-level=error",), run_args=("--pids-limit=100",))
+class Docker:
+    """A program in the engine's place, and what it was asked."""
+
+    def __init__(self, folder: Path, workspace: str) -> None:
+        self.program = str(folder / "docker")
+        self._log = folder / "log"
+        text = ENGINE.format(
+            python=sys.executable,
+            log=str(self._log),
+            ready=READY,
+            around=AROUND,
+            folder=workspace,
+        )
+        Path(self.program).write_text(text)
+        Path(self.program).chmod(0o755)
+
+    def asked(self, verb: str) -> list[list[str]]:
+        """The argument lists with this verb."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        return [words for words in map(json.loads, lines) if verb in words]
+
+
+@pytest.fixture
+def docker(tmp_path: Path, policy: SandboxPolicy) -> Docker:
+    return Docker(tmp_path, policy.workspace)
+
+
+def engine_for(policy: SandboxPolicy, docker: Docker, **values: Any) -> ContainerEngine:
+    limits = values.pop("limits", None)
+    registry = os.path.join(os.path.dirname(policy.session_dir), "registry")
+    options = ContainerOptions(IMAGE, **values)
+    return ContainerEngine(policy, options, docker.program, registry, limits=limits)
+
+
+def arguments(policy: SandboxPolicy, docker: Docker, **values: Any) -> list[str]:
+    """What `run` was asked with, for the session's container."""
+    engine = engine_for(policy, docker, **values)
+    engine.confine(Command(("true",), policy.workspace, {})).release()
+    engine.close()
+    return docker.asked("run")[0]
+
+
+def test_the_argument_list(policy: SandboxPolicy, docker: Docker) -> None:
+    argv = arguments(
+        policy,
+        docker,
+        engine_args=("--log-level=error",),
+        run_args=("--cpus=2",),
+        limits=Limits(processes=40, memory=1 << 30, file_size=1 << 20),
+    )
     text = " ".join(argv)
-    assert argv[:3] == ("/usr/bin/podman", "--log-level=error", "run")
-    assert argv[-4:] == ("--", IMAGE, "echo", "hi")
+    assert argv[:2] == ["--log-level=error", "run"]
+    assert argv[-4:-1] == ["--", IMAGE, "-c"]
     for flags in (
-        "--rm",
+        "--interactive --rm",
         "--read-only",
         "--network none",
         "--cap-drop ALL",
         "--security-opt no-new-privileges",
-        "--workdir /workspace/sub",
-        "--pids-limit=100",
+        "--cpus=2",
+        "--pids-limit 41",
+        f"--memory {1 << 30}",
+        f"--ulimit fsize={1 << 20}:{1 << 20}",
         f"--user {os.geteuid()}:{os.getegid()}",
         f"--mount type=bind,source={policy.workspace},target=/workspace ",
+        f"--mount type=bind,source={policy.workspace},target={policy.workspace} ",
         "target=/workspace/.git/hooks,readonly",
-        "source=/dev/null,target=/workspace/.env,readonly",
+        "target=/workspace/.env,readonly",
+        "target=/workspace/.vscode,readonly",
     ):
-        assert flags in text
-    assert "LD_PRELOAD" not in text
-    assert "--tty" not in argv
+        assert flags in text, flags
+    assert f"source={policy.workspace}/.env" not in text
 
 
-def test_the_client_never_sees_the_commands_variables(policy: SandboxPolicy) -> None:
-    engine = ContainerEngine(policy, ContainerOptions(IMAGE), "/usr/bin/docker")
-    ready = engine.confine(Command(("true",), "/", {"LD_PRELOAD": "/x", "A": "b\nc"}, tty=True))
-    assert "LD_PRELOAD" not in ready.command.env
-    assert ready.command.files[-1][1] == b"LD_PRELOAD=/x\n"
-    at = ready.command.argv.index("--env")
-    assert ready.command.argv[at + 1] == "A=b\nc"
-    assert "--tty" in ready.command.argv
-    assert ready.stop[:3] == ("/usr/bin/docker", "rm", "--force")
-    assert ready.stop[-1] in ready.command.argv
+def test_one_container_and_an_exec_for_each_command(policy: SandboxPolicy, docker: Docker) -> None:
+    engine = engine_for(policy, docker)
+    for number in range(3):
+        command = Command(("echo", str(number)), policy.workspace + "/sub", {"LD_PRELOAD": "/x"})
+        prepared = engine.confine(command)
+        assert prepared.command.argv[-2:] == ("echo", str(number))
+        assert "/workspace/sub" in prepared.command.argv
+        assert "LD_PRELOAD" not in " ".join(prepared.command.argv)
+        assert "LD_PRELOAD" not in prepared.command.env
+        variables = prepared.command.files[-1][1]
+        assert b"LD_PRELOAD=/x\n" in variables
+        assert b"PATH=/image/bin" in variables
+        assert b"HOME=/tmp\n" in variables
+        prepared.release()
+    assert len(docker.asked("run")) == 1
+    beside = [engine.confine(Command(("sh",), policy.workspace, {}, tty=True)) for _ in range(2)]
+    assert len(docker.asked("run")) == 2
+    assert all("--tty" in prepared.command.argv for prepared in beside)
+    assert (Path(policy.workspace) / ".vscode").is_dir()  # while the container is there
+    for prepared in beside:
+        assert prepared.stop is not None
+        prepared.stop()
+        prepared.release()
+    engine.close()
+    assert not (Path(policy.workspace) / ".vscode").exists()
+    names = [words[words.index("--name") + 1] for words in docker.asked("run")]
+    assert {words[-1] for words in docker.asked("rm")} == set(names)
+
+
+def test_a_file_that_must_be_hidden_makes_a_new_container(
+    policy: SandboxPolicy, docker: Docker
+) -> None:
+    policy = replace(policy, hides=lambda _: lambda name: name.startswith(".env"))
+    engine = engine_for(policy, docker)
+    engine.confine(Command(("true",), policy.workspace, {})).release()
+    (Path(policy.workspace) / ".env.new").write_text("SECRET\n")
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    (Path(policy.workspace) / ".env.more").write_text("SECRET\n")
+    with pytest.raises(SandboxBusy, match="while a command was running"):
+        engine.confine(Command(("true",), policy.workspace, {}))
+    prepared.release()
+    engine.close()
+    first, second = docker.asked("run")
+    assert ".env.new" not in " ".join(first)
+    assert "target=/workspace/.env.new,readonly" in " ".join(second)
+
+
+@pytest.mark.parametrize("pull", [False, True])
+def test_an_image_that_is_not_there(policy: SandboxPolicy, tmp_path: Path, pull: bool) -> None:
+    log = tmp_path / "log"
+    odd = engine_that(
+        tmp_path / "docker",
+        f"""echo "$@" >> {log}
+        case "$1" in
+            info) exit 0 ;;
+            pull) echo 'no registry' >&2; exit 1 ;;
+            *) echo 'no such image' >&2; exit 1 ;;
+        esac""",
+    )
+    options = ContainerOptions(engine=odd, pull=pull)
+    words = "no registry" if pull else r"docker pull ubuntu:latest`, or set sandbox\.pull = true"
+    with pytest.raises(SandboxUnavailable, match=words):
+        Sandbox(policy, backend="docker", container=options).choose()
+    assert ("pull ubuntu:latest" in log.read_text()) is pull
 
 
 @pytest.mark.parametrize(("mode", "readonly"), [("read-only", True), ("workspace-write", False)])
-def test_the_workspace_by_mode(tmp_path: Path, mode: Mode, readonly: bool) -> None:
-    (tmp_path / "ws").mkdir()
+def test_the_workspace_by_mode(tmp_path: Path, docker: Docker, mode: Mode, readonly: bool) -> None:
+    (tmp_path / "ws").mkdir(exist_ok=True)
     policy = SandboxPolicy.build(str(tmp_path / "ws"), str(tmp_path / "s"), mode=mode)
-    text = " ".join(arguments(policy))
+    text = " ".join(arguments(policy, docker))
     assert ("target=/workspace,readonly" in text) is readonly
 
 
-def test_where_folders_are_inside(policy: SandboxPolicy) -> None:
-    assert inside_path(policy.workspace, policy) == "/workspace"
-    assert inside_path(policy.workspace + "/a/../b", policy) == "/workspace/b"
-    assert inside_path("/etc", policy) == "/workspace"
+def test_a_shell_that_the_image_does_not_have() -> None:
+    line = ("-lc", "echo x")
+    assert with_shell(("/bin/bash", *line), ("/bin/bash", "/bin/sh")) == ("/bin/bash", *line)
+    assert with_shell(("/bin/bash", *line), ("/usr/bin/bash", "/bin/sh"))[0] == "/usr/bin/bash"
+    assert with_shell(("/bin/zsh", *line), ("/usr/bin/bash", "/bin/sh"))[0] == "/bin/sh"
+    assert with_shell(("ls", "-l"), ("/bin/sh",)) == ("ls", "-l")
 
 
 def test_variables_that_would_break_the_file() -> None:
@@ -103,11 +220,11 @@ def test_variables_that_would_break_the_file() -> None:
     assert spoken == ("--env", "B=x\ny")
 
 
-def test_names_that_cannot_be_mounted(tmp_path: Path) -> None:
+def test_names_that_cannot_be_mounted(tmp_path: Path, docker: Docker) -> None:
     (tmp_path / "a,b").mkdir()
     policy = SandboxPolicy.build(str(tmp_path / "a,b"), str(tmp_path / "s"))
     with pytest.raises(SandboxUnavailable, match="comma"):
-        ContainerEngine(policy, ContainerOptions(IMAGE), "/usr/bin/docker")
+        arguments(policy, docker)
 
 
 def engine_that(path: Path, says: str) -> str:
@@ -137,152 +254,45 @@ def test_a_container_that_does_not_start_is_no_backend(
         sandbox.choose()
 
 
-PODMAN = ("--cgroup-manager=cgroupfs", "--runtime", "runc")
-LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
-
-
-@pytest.fixture
-def image(tmp_path: Path) -> ContainerOptions:
-    """An image with a static busybox, made from this machine's files."""
-    podman, busybox = shutil.which("podman"), shutil.which("busybox")
-    if podman is None or busybox is None:
-        pytest.skip("needs podman and busybox: apt install podman busybox-static")
-    root = tmp_path / "rootfs"
-    (root / "bin").mkdir(parents=True)
-    shutil.copy(busybox, root / "bin/busybox")
-    for name in ("sh", "true", "cat", "touch", "id", "ls", "sleep", "wget"):
-        (root / "bin" / name).symlink_to("busybox")
-    tar = subprocess.run(["tar", "-C", str(root), "-c", "."], capture_output=True, check=True)
-    base = [podman, *PODMAN] if os.path.isdir("/sys/fs/cgroup/pids") else [podman]
-    done = subprocess.run([*base, "import", "-", IMAGE], input=tar.stdout, capture_output=True)
-    if done.returncode:
-        pytest.skip(f"podman cannot import an image here: {done.stderr.decode()[-200:]}")
-    extra = (tuple(base[1:]), LIMITS) if len(base) > 1 else ((), ())
-    return ContainerOptions(IMAGE, engine=podman, engine_args=extra[0], run_args=extra[1])
-
-
-def in_containers(folder: Path, options: ContainerOptions) -> Toolrest:
-    """A session whose commands run in containers; an image need not have bash."""
-    sandbox = {
-        "image": options.image,
-        "engine": options.engine,
-        "engine_args": list(options.engine_args),
-        "run_args": list(options.run_args),
-    }
-    settings = {"sandbox_policy": "docker", "sandbox": sandbox, "tools": {"shell_type": "default"}}
-    env = {**os.environ, "TOOLREST_HOME": str(folder / "home")}
-    workspace = folder / "work"
-    workspace.mkdir(exist_ok=True)
-    return Toolrest(workspace, sandbox_mode="workspace-write", settings=settings, env=env)
-
-
-SLEEP = {"command": ["sleep", "61"], "timeout_ms": 300}
-
-
-async def test_a_command_that_is_given_up_ends_its_container(tmp_path: Path, clock: Clock) -> None:
-    """An engine whose container lives on when its client is killed, as docker's does."""
-    log = tmp_path / "log"
-    daemon = engine_that(
-        tmp_path / "engine",
-        f"""case "$1" in
-            info) exit 0 ;;
-            rm) echo "$@" >> {log}; exit 0 ;;
-        esac
-        case "$*" in *" /bin/true") exit 0 ;; esac
-        echo "$@" >> {log}
-        exec sleep 900""",
-    )
-    options = ContainerOptions(IMAGE, engine=daemon)
-    sleep = {"command": ["sleep", "900"], "timeout_ms": 300_000}
-
-    async def logged(count: int) -> None:
-        while not log.exists() or len(log.read_text().splitlines()) < count:
-            await asyncio.sleep(0.02)
-
-    async with in_containers(tmp_path, options) as rest:
-        task = asyncio.create_task(rest.call("shell", sleep))
-        await logged(1)
-        clock.skip(300)
-        output = await task
-        assert output.metadata["exit_code"] == 124, output.text
-        started, ended = log.read_text().splitlines()
-        assert ended.split() == [
-            "rm",
-            "--force",
-            started.split()[started.split().index("--name") + 1],
-        ]
-        task = asyncio.create_task(rest.call("shell", sleep))
-        await logged(3)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert log.read_text().splitlines()[3].startswith("rm --force")
-
-
-async def test_real_containers_end_with_their_commands(
-    tmp_path: Path, image: ContainerOptions
-) -> None:
-    ask = [str(image.engine), *image.engine_args, "ps", "--all", "--quiet"]
-    ask += ["--filter", f"ancestor={IMAGE}"]
-    async with in_containers(tmp_path, image) as rest:
-        fine = await rest.call("shell", {"command": ["sh", "-c", "echo in $PWD"]})
-        assert "in /workspace" in fine.text
-        output = await rest.call("shell", SLEEP)
-        assert output.metadata["exit_code"] == 124, output.text
-        left = subprocess.run(ask, capture_output=True, text=True, check=True)
-        assert left.stdout == ""
-
-
-def test_a_real_container(policy: SandboxPolicy, image: ContainerOptions) -> None:
-    sandbox = Sandbox(policy, backend="docker", container=image)
-
-    def said(line: str) -> str:
-        command = Command(("sh", "-c", line), policy.workspace, {"A": "from env"})
-        return run_probe(sandbox.confine(command).command)
-
-    assert said('test "$A" = "from env" && test "$PWD" = /workspace && touch made') == ""
-    assert (Path(policy.workspace) / "made").exists()
-    assert said("touch .git/hooks/x") != ""
-    assert said("touch /x") != ""
-    assert said("cat .env | grep SECRET") != ""
-    assert said("wget -T 1 http://1.1.1.1/") != ""
-
-
-ENGINE = """#!{python}
-import json, os, sys
-with open({log!r}, "a") as log:
-    log.write(json.dumps(sys.argv[1:]) + "\\n")
-if "run" in sys.argv:
-    at = sys.argv.index("--")
-    mounts = [word for word in sys.argv if word.startswith("type=bind,source=")]
-    os.chdir(mounts[0].split(",")[1].removeprefix("source="))
-    os.execvp(sys.argv[at + 2], sys.argv[at + 2 :])
-"""
-
-
-@pytest.mark.parametrize(("mode", "readonly"), [("read-only", True), ("workspace-write", False)])
 async def test_a_session_runs_its_commands_in_the_container(
-    tmp_path: Path, mode: str, readonly: bool
+    tmp_path: Path, policy: SandboxPolicy, docker: Docker
 ) -> None:
     """Through the whole product, with a program in the engine's place that runs the command."""
-    work, log, engine = tmp_path / "work", tmp_path / "log", tmp_path / "engine"
-    work.mkdir()
-    engine.write_text(ENGINE.format(python=sys.executable, log=str(log)))
-    engine.chmod(0o755)
     settings = {
-        "sandbox_policy": "docker",
-        "sandbox.image": "some/image",
-        "sandbox.engine": str(engine),
-        "sandbox_mode": mode,
+        "tool_security.sandbox_policy": "docker",
+        "tool_security.allowed_network_domains": ["example.org"],
+        "limits.memory": "1GB",
+        "sandbox.engine": docker.program,
     }
-    async with Toolrest(work, settings=settings) as rest:
+    env = {**os.environ, "TOOLREST_HOME": str(tmp_path / "home")}
+    async with Toolrest(policy.workspace, settings=settings, env=env) as rest:
         output = await rest.call("shell", {"command": ["ls", "-a"]})
     assert output.failure is None, output.text
     assert output.metadata["sandbox"] == "docker"
-    ran = next(argv for argv in map(json.loads, log.read_text().splitlines()) if "ls" in argv)
-    assert ran[ran.index("--") + 1 :] == ["some/image", "ls", "-a"]
-    for words in (["--rm"], ["--read-only"], ["--network", "none"], ["--user"]):
-        at = ran.index(words[0])
-        assert ran[at : at + len(words)] == words
-    (mount,) = [word for word in ran if f"source={work},target=/workspace" in word]
-    assert mount.endswith(",readonly") is readonly
+    assert docker.asked("exec")[-1][-2:] == ["ls", "-a"]
+    network, commands = docker.asked("run")
+    name = network[network.index("--name") + 1]
+    assert commands[commands.index("--network") + 1] == f"container:{name}"
+    assert network[network.index("--network") + 1] == "none"
+    assert commands[commands.index("--memory") + 1] == "1000000000"
+    assert commands[commands.index("--") + 1] == "ubuntu:latest"
+    assert not (Path(policy.workspace) / ".vscode").exists()
+
+
+async def test_a_command_that_is_given_up_ends_its_container(
+    policy: SandboxPolicy, docker: Docker, tmp_path: Path
+) -> None:
+    """As with docker, whose container lives on when its client is killed."""
+    settings = {"sandbox_policy": "docker", "sandbox.engine": docker.program}
+    env = {**os.environ, "TOOLREST_HOME": str(tmp_path / "home")}
+    async with Toolrest(policy.workspace, settings=settings, env=env) as rest:
+        fine = await rest.call("shell", {"command": ["true"]})
+        assert fine.failure is None, fine.text
+        sleep = {"command": ["sleep", "900"], "timeout_ms": 300}
+        output = await rest.call("shell", sleep)
+        assert output.metadata["exit_code"] == 124, output.text
+        (started,) = docker.asked("run")
+        (ended,) = docker.asked("rm")
+        assert ended[-1] == started[started.index("--name") + 1]
+        assert (await rest.call("shell", {"command": ["true"]})).failure is None
+        assert len(docker.asked("run")) == 2

@@ -19,7 +19,7 @@ from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.sandbox.backends import probe as backends
-from toolrest.sandbox.backends.container import ContainerEngine, ContainerOptions
+from toolrest.sandbox.backends.container_mounts import Shown
 from toolrest.sandbox.confine import Backend, Confined, Sandbox
 from toolrest.sandbox.doctor import examine
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
@@ -358,9 +358,13 @@ async def test_ends_in_the_cache(workspace: Path, owner: Owner) -> None:
 
 def test_a_container_does_not_run_with_one(workspace: Path) -> None:
     (workspace / ".vscode").symlink_to("conf")
-    options = ContainerOptions("image")
+
+    def look() -> None:
+        session = workspace.parent / "session"
+        Shown(opened(workspace).policy, str(session / "registry"), str(session)).look(alone=True)
+
     with pytest.raises(SandboxUnavailable, match="vscode is a symbolic link"):
-        ContainerEngine(opened(workspace).policy, options, "/usr/bin/docker")
+        look()
     (workspace / ".vscode").unlink()
     subprocess.run(
         "git init -q . && mkdir real && mv .git real/store && ln -s real l"
@@ -370,7 +374,7 @@ def test_a_container_does_not_run_with_one(workspace: Path) -> None:
         cwd=workspace,
     )
     with pytest.raises(SandboxUnavailable, match="/l is a symbolic link"):
-        ContainerEngine(opened(workspace).policy, options, "/usr/bin/docker")
+        look()
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

@@ -19,12 +19,16 @@ from toolrest.config.loader import load
 from toolrest.running.results import RunOutcome
 from toolrest.running.runner import Runner
 
+SHORT = ("test_runs", "test_writes")
+"""What `make test` runs: the rest has tests of its own there, for bubblewrap and Landlock."""
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All kinds in `make test-system`; in `make test` those that need no package."""
+    """All kinds in `make test-system`; else those that need no package, most in `test-full`."""
     if "kind" in metafunc.fixturenames:
         names = KINDS if SYSTEM else CHEAP
-        marks = [pytest.mark.system] if SYSTEM else []
+        short = metafunc.function.__name__ in SHORT
+        marks = [pytest.mark.system] if SYSTEM else [] if short else [pytest.mark.long]
         metafunc.parametrize("kind", [pytest.param(name, marks=marks) for name in names])
 
 

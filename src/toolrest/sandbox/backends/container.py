@@ -136,6 +136,7 @@ class ContainerEngine:
         """The client's command; its death alone does not end what it started, `stop` does."""
         with self._mutex:
             box = self._take()
+            box.commands += 1
             self._running += 1
         stopped: list[Box] = []
 

@@ -1,6 +1,6 @@
 """One running container, in which commands are run one at a time.
 
-Its first process is a shell that waits for the end of its input, which is a pipe of ours: when
+Its first process waits for the end of its input, which is a pipe of ours: when
 this process ends, however that comes, the container ends with it and is removed. A command runs
 beneath a shell that kills everything in the container but that first process, before it and after
 it: no process of one command meets the next.
@@ -19,16 +19,20 @@ from uuid import uuid4
 from toolrest.sandbox.errors import SandboxUnavailable
 
 READY = "toolrest-ready"
-FIRST = (
-    "for name in bash zsh sh; do command -v $name; done; trap '' CHLD TERM INT HUP QUIT; "
-    f"echo {READY}; read -r _"
-)
-"""Names the shells, and waits. Ignoring CHLD is how orphans that end here are reaped."""
+FIRST = f"for name in bash zsh sh; do command -v $name; done; echo {READY}; exec cat >/dev/null"
+"""Names the shells, and waits."""
 AROUND = (
+    "read -r first </proc/1/comm; "
+    '[ "$first" = cat ] || { echo "toolrest: not in a container of ours" >&2; exit 126; }; '
     "kill -s KILL -- -1 2>/dev/null; trap : INT QUIT; "
     '"$@"; code=$?; kill -s KILL -- -1 2>/dev/null; exit $code'
 )
-"""Runs a command as the only one, and leaves nothing of it; `kill` spares itself and the first."""
+"""Runs a command as the only one, and leaves nothing of it; `kill` spares itself and the first.
+
+Where the first process is not ours (`--pid=host`), nothing is run and nothing killed.
+"""
+MOST_COMMANDS = 50
+"""Commands in one container: nothing reaps orphans that ended, so there is a new one at times."""
 _PATIENCE = 60.0
 _CLIENT_ENV = (
     "CONTAINERS_CONF",
@@ -105,6 +109,7 @@ class Box:
         called after `close`, not when starting fails.
         """
         self.name = f"toolrest-{uuid4().hex}"
+        self.commands = 0
         self.client = client
         self._on_close = on_close
         run = ("run", "--interactive", "--rm", "--name", self.name)
@@ -148,7 +153,7 @@ class Box:
     @property
     def is_running(self) -> bool:
         """Whether commands can be run in it."""
-        return self._process.poll() is None
+        return self._process.poll() is None and self.commands < MOST_COMMANDS
 
     def close(self) -> None:
         """End it, with everything in it."""

@@ -13,7 +13,7 @@ from toolrest.policy.paths.names import inside
 from toolrest.sandbox.backends.bubblewrap_args import Blanks
 from toolrest.sandbox.backends.view import TMP, Mount, Show, View
 from toolrest.sandbox.errors import SandboxUnavailable
-from toolrest.sandbox.guard.changes import FileKindCache, NewlyHidden
+from toolrest.sandbox.guard.changes import NewlyHidden
 from toolrest.sandbox.guard.excludes import GitExcludes
 from toolrest.sandbox.guard.guard import NameGuard, let_go
 from toolrest.sandbox.guard.placeholders import MountPoints
@@ -33,12 +33,11 @@ class Shown:
         self._own = own_files_in(policy.roots)
         places = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
         self._hidden = tuple(path for path in places if policy.in_root(path))
-        deeper = (path for path in policy.protected if os.path.dirname(path) not in policy.roots)
-        self._kinds = FileKindCache((*self._hidden, *deeper, *policy.exceptions))
         self._newly_hidden = NewlyHidden(policy)
         self._excludes = GitExcludes(policy.session_dir)
         self._blanks = Blanks.make(os.path.realpath(registry), overlays=False)
         self._present: tuple[str, ...] = ()
+        self._mounts: Sequence[Mount] = ()
 
     def look(self, *, alone: bool) -> tuple[object, list[MountPoints]]:
         """The state that the mounts depend on, and placeholders to let go later.
@@ -48,19 +47,19 @@ class Shown:
         present, held = self.guard.refresh_and_claim() if alone else self.guard.hold()
         try:
             self._present = tuple(dict.fromkeys((*self._present, *present)))
-            kinds, links = self.guard.look(self._present)
+            links = self.guard.links()
             if links.held:
                 raise SandboxUnavailable(
                     f"sandbox: {links.held[0]} is a symbolic link: a command in a container could"
                     " replace it.",
                     remedy="Put there what it leads to, or use another sandbox.",
                 )
-            hidden = self._newly_hidden.look(self._present)
-            excludes = self._excludes.stamps(self.guard.roots)
+            self._mounts = self._settled()
         except BaseException:
             let_go(held)
             raise
-        return (kinds, hidden, excludes, self._kinds.snapshot()), held
+        # What is replaced from outside, as editors and git do, takes the mount on it away.
+        return tuple((mount.path, _identity(mount.path)) for mount in self._mounts), held
 
     def forget(self) -> None:
         """No container shows the placeholders any more."""
@@ -71,7 +70,7 @@ class Shown:
         flags: list[str] = []
         if self.policy.tmp == "private":
             flags += bind(self._tmp, TMP)
-        mounts = self._settled()
+        mounts = self._mounts
         for index, mount in enumerate(mounts):
             inner = index + 1 < len(mounts) and inside(mounts[index + 1].path, mount.path)
             for target in self._targets(mount.path):
@@ -127,6 +126,14 @@ class Shown:
         if inside(real, self.policy.workspace):
             return self._targets(real)[-1]
         return real if self.policy.in_root(real) else WORKSPACE
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def bind(source: str, target: str, mode: str = "") -> list[str]:
