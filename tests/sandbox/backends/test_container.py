@@ -1,4 +1,4 @@
-"""Containers: what the engine is asked, and which engine answers; real ones are in tests/sandbox/kinds."""
+"""Containers: what the engine is asked, and which one answers; real ones: tests/sandbox/kinds."""
 
 from __future__ import annotations
 

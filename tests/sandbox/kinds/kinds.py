@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from toolrest.sandbox.confine import Backend
+
 Settings = dict[str, Any]
 CACHE = Path("/var/cache/toolrest-test")
 IMAGE = "localhost/toolrest-kinds"
@@ -64,7 +66,7 @@ KINDS: dict[str, Callable[[], Settings]] = {
 }
 CHEAP = ("bubblewrap", "landlock")
 """Kinds that need no package: `make test` runs them, `make test-system` all."""
-FORCED = {"landlock": "landlock", "bubblewrap": "bubblewrap"}
+FORCED: dict[str, Backend] = {"landlock": "landlock", "bubblewrap": "bubblewrap"}
 """Kinds that settings do not name, as a backend of the runner."""
 
 
@@ -83,12 +85,12 @@ def rootfs() -> Path:
         debootstrap = _program("debootstrap")
         if os.geteuid() != 0:
             raise Missing("a root file system can only be made by root")
-        format = "$(REPO_URI) $(CODENAME)"
-        ask = ["apt-get", "indextargets", "--format", format, "Created-By: Packages"]
+        shown = "$(REPO_URI) $(CODENAME)"
+        ask = ["apt-get", "indextargets", "--format", shown, "Created-By: Packages"]
         said = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()
         CACHE.mkdir(parents=True, exist_ok=True)
         draft = CACHE / f"draft-{os.getpid()}"
-        argv = [debootstrap, "--variant=minbase", "--include=python3-minimal,git"]
+        argv = [debootstrap, "--variant=minbase", "--include=python3,git"]
         done = subprocess.run([*argv, said[1], str(draft), said[0]], capture_output=True, text=True)
         if done.returncode:
             shutil.rmtree(draft, ignore_errors=True)

@@ -22,7 +22,7 @@ _cells: dict[str, dict[str, str]] = {}
 def note(item: pytest.Function, report: pytest.TestReport) -> None:
     """Note what a test showed for its kind: `yes`, `no` with the reason, or nothing to show."""
     row = (item.function.__doc__ or item.name).partition("\n")[0].rstrip(".")
-    kind = item.funcargs["kind"]
+    kind = str(item.funcargs["kind"])
     said = dict(report.user_properties).get("cell")
     words = {"passed": "yes", "failed": "FAILED", "skipped": "–"}[report.outcome]
     cells = _cells.setdefault(row, {})

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.sandbox.kinds.conftest import Kind, Open
-from tests.sandbox.kinds.kinds import KINDS
+from tests.sandbox.kinds.kinds import FORCED, KINDS
 
 Record = Any
 CANNOT = {
@@ -70,7 +70,8 @@ async def test_protected(box: Kind, kind: str, record_property: Record) -> None:
     renamed = (await box.sh("mv .git .other || mv .git/hooks .git/other")).result.exit_code
     if (kind, "protected") in CANNOT:
         assert 0 in codes
-        return cell(record_property, CANNOT[kind, "protected"])
+        cell(record_property, CANNOT[kind, "protected"])
+        return
     assert 0 not in (*codes, renamed), codes
     assert not (box.workspace / ".git/hooks/x").exists()
     await box.runner.aclose()
@@ -83,7 +84,8 @@ async def test_hidden(box: Kind, kind: str, record_property: Record) -> None:
     said = (await box.sh("cat .env")).result
     if (kind, "hidden") in CANNOT:
         assert said.exit_code == 0
-        return cell(record_property, CANNOT[kind, "hidden"])
+        cell(record_property, CANNOT[kind, "hidden"])
+        return
     assert "hidden-away" not in said.stdout
     (box.workspace / ".env.local").write_text("KEY=hidden-away\n")
     said = (await box.sh("cat .env.local; mv .env other; cat other")).result
@@ -106,7 +108,8 @@ async def test_tree_ends(box: Kind, kind: str, record_property: Record) -> None:
         assert running(mark)
         await box.runner.aclose()
         assert not running(mark)
-        return cell(record_property, CANNOT[kind, "tree"])
+        cell(record_property, CANNOT[kind, "tree"])
+        return
     assert not running(mark)
     assert (await box.sh(f"sh -c 'sleep 300; : {mark}'", seconds=1)).result.timed_out
     assert not running(mark)
@@ -196,7 +199,8 @@ async def test_allow_list(
     if (kind, "allowlist") in CANNOT:
         with pytest.raises(Exception, match="allowlist"):
             await (await opened(hosts=(f"127.0.0.1:{port}",))).out("true")
-        return cell(record_property, CANNOT[kind, "allowlist"])
+        cell(record_property, CANNOT[kind, "allowlist"])
+        return
     box = await opened(hosts=(f"127.0.0.1:{port}",))
     url = f"http://127.0.0.1:{port}/"
     # The proxy's variables except loopback, which the listed host is here.
@@ -241,7 +245,8 @@ from toolrest.agent.setup.runner import standalone_runner
 from toolrest.config.loader import load
 
 async def main(wish):
-    config = load(workspace=wish["workspace"], home=wish["home"], flags=wish["flags"], env=os.environ)
+    places = {"workspace": wish["workspace"], "home": wish["home"]}
+    config = load(flags=wish["flags"], env=os.environ, **places)
     runner = standalone_runner(config, os.environ, backend=wish["backend"])
     argv = ("/bin/sh", "-c", "echo began > began; sleep 300; : " + wish["mark"])
     await runner.run(argv, wish["workspace"], seconds=300, outside=False)
@@ -252,8 +257,6 @@ asyncio.run(main(json.loads(sys.argv[1])))
 
 async def test_killed(settings: dict[str, Any], kind: str, workspace: Path) -> None:
     """After kill -9 of Toolrest nothing runs on and nothing is left"""
-    from tests.sandbox.kinds.kinds import FORCED
-
     mark = f"toolrest-killed-{os.getpid()}-{kind}"
     home = workspace.parent / "home"
     wish = {

@@ -14,6 +14,7 @@ import select
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from typing import IO
 from uuid import uuid4
 
 from toolrest.sandbox.errors import SandboxUnavailable
@@ -131,8 +132,7 @@ class Box:
 
     def _wait(self) -> tuple[str, ...]:
         """The lines that the first process prints before it is ready."""
-        assert self._process.stdout is not None
-        fd, text = self._process.stdout.fileno(), ""
+        fd, text = _number(self._process.stdout), ""
         until = time.monotonic() + _PATIENCE
         while f"{READY}\n" not in text:
             left = until - time.monotonic()
@@ -146,8 +146,9 @@ class Box:
         return tuple(dict.fromkeys((*found, "/bin/sh")))
 
     def _error(self) -> str:
-        assert self._process.stderr is not None
-        said = self._process.stderr.read(65536).decode("utf-8", "replace").strip()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+        said = os.read(_number(self._process.stderr), 65536).decode("utf-8", "replace").strip()
         return said.replace("\n", "; ") or "it ended at once"
 
     @property
@@ -171,3 +172,9 @@ class Box:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+
+def _number(stream: IO[bytes] | None) -> int:
+    if stream is None:
+        raise ValueError("the client was started without this pipe")
+    return stream.fileno()
