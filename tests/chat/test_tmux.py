@@ -23,10 +23,12 @@ LINES = "\n".join(f"line {n} of the answer" for n in range(80))
 class Tmux:
     """One window of a tmux server of its own."""
 
-    def __init__(self, folder: Path, program: str, cwd: Path) -> None:
+    def __init__(
+        self, folder: Path, program: str, cwd: Path, size: tuple[int, int] = (100, 24)
+    ) -> None:
         self._socket = str(folder / "tmux")
-        size = ("-x", "100", "-y", "24")
-        self.run("new-session", "-d", "-s", "t", *size, "-c", str(cwd), program)
+        sizes = ("-x", str(size[0]), "-y", str(size[1]))
+        self.run("new-session", "-d", "-s", "t", *sizes, "-c", str(cwd), program)
 
     def run(self, *words: str) -> str:
         argv = ["tmux", "-S", self._socket, "-f", "/dev/null", *words]

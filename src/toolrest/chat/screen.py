@@ -71,6 +71,7 @@ class ChatScreen:
         """Calls that have ended, for the pager."""
         self._colours = colours("terminal", allowed=has_colour(sys.stdout))
         self._markdown = MarkdownLines()
+        self._after_call = False
         self._waiting: list[str] = []
         self._frame: asyncio.TimerHandle | None = None
         self.buffer = Buffer(
@@ -299,6 +300,8 @@ class ChatScreen:
         if live.message is not cell:
             live.message, live.written = cell, 0
             self._markdown = MarkdownLines()
+            self._put([[]] if self._after_call else [])
+            self._after_call = False
         text = cell.text
         while (end := text.find("\n", live.written)) >= 0:
             self._put(self._markdown.feed(text[live.written : end]))
@@ -313,6 +316,7 @@ class ChatScreen:
         lines = Drawing(self.size[1], self.live.workspace).lines(cell)
         spaced = isinstance(cell, UserCell | EndCell | MessageCell)
         self._put([*lines, []] if spaced and lines else lines)
+        self._after_call = isinstance(cell, CallCell)
 
     def _put(self, lines: Iterable[Line]) -> None:
         self._waiting += [styled(line, self._colours.any, self._colours.ansi) for line in lines]

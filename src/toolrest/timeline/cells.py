@@ -160,6 +160,8 @@ class CallCell(Cell, kw_only=True):
     """Why it was denied, or failed."""
     rule: str = ""
     exit_code: int | None = None
+    ran: float | None = None
+    """Seconds of its command alone, without the time in which it was asked about."""
     seconds: float = 0.0
     sandbox: str = "none"
     spill: str | None = None

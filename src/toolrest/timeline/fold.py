@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ConnectionBlocked,
         Event,
         ExecCommandBegin,
+        ExecCommandEnd,
         MemorySaved,
         PatchApplyEnd,
         PlanUpdate,
@@ -161,6 +162,11 @@ class Timeline:
             cell.command, cell.cwd, cell.state = _line(event.command), event.cwd, "running"
         return cell
 
+    def _command_end(self, event: ExecCommandEnd) -> None:
+        cell = self._call(event.call_id)
+        if cell is not None:
+            cell.ran = event.duration
+
     def _delta(self, event: ToolCallDelta) -> Cell | None:
         cell = self._call(event.call_id)
         if cell is not None:
@@ -203,7 +209,8 @@ class Timeline:
             return None
         cell.output.flush()
         cell.done, cell.result, cell.exit_code = True, event.output, event.exit_code
-        cell.seconds, cell.sandbox, cell.spill = event.duration, event.sandbox, event.spill
+        cell.sandbox, cell.spill = event.sandbox, event.spill
+        cell.seconds = event.duration if cell.ran is None else cell.ran
         if event.failure in ("policy_denied", "approval_denied"):
             cell.state, cell.reason = "denied", cell.reason or event.output.strip()
         elif event.failure is not None and not (
@@ -316,6 +323,7 @@ _HANDLERS: dict[str, Callable[[Timeline, Any], Cell | None]] = {
     "exec_command_output_delta": Timeline._delta,
     "tool_call_progress": Timeline._progress,
     "exec_command_begin": Timeline._command,
+    "exec_command_end": Timeline._command_end,
     "patch_apply_end": Timeline._patch,
     "connection_blocked": Timeline._blocked,
     "tool_call_end": Timeline._end,

@@ -9,6 +9,7 @@ from typing import Any
 from toolrest.agent.conversation.model_request import reasoning_text
 from toolrest.agent.history.history import is_user_turn, message_text
 from toolrest.items import JSONObject
+from toolrest.process.output.layout import printed
 from toolrest.timeline.calls import command_of
 from toolrest.timeline.cells import CallCell, Cell, MessageCell, ReasoningCell, UserCell
 from toolrest.wire.items.pairing import call_id_of, is_call, is_output
@@ -51,7 +52,9 @@ def _call(item: JSONObject) -> CallCell:
 
 def _answer(cell: CallCell | None, item: JSONObject) -> None:
     if cell is not None:
-        cell.done, cell.state, cell.result = True, "done", output_text(item)
+        text = output_text(item)
+        cell.done, cell.state = True, "done"
+        cell.result = text if cell.command is None else printed(text)
 
 
 def output_text(item: JSONObject) -> str:

@@ -146,7 +146,7 @@ def test_the_first_run_of_the_chat_sets_up_and_goes_on(desk: Any, openai: Script
         screen.types("\n")
         screen.sees("Do you trust it?")
         screen.types("y\n")
-        screen.sees("Ready.", "toolrest · gpt-5.5 · workspace-write")
+        screen.sees("toolrest · gpt-5.5 · workspace-write")
         screen.types("hello\r")
         screen.sees("> hello", "tokens in")
         screen.types("\x04")

@@ -44,7 +44,9 @@ def command() -> None:
             "setup asks questions and needs a terminal; without one set a key's variable "
             "(OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY), or: toolrest config set"
         )
-    asyncio.run(FirstRun(Terminal()).run())
+    terminal = Terminal()
+    asyncio.run(FirstRun(terminal).run())
+    terminal.say("Ready. Try: toolrest")
 
 
 class Left(click.Abort):
@@ -78,7 +80,6 @@ class FirstRun:
             if check.fix:
                 self._say(check.line)
         self._say("What the sandbox enforces here is in: toolrest doctor")
-        self._say('Ready. Try: toolrest exec "what does this project do?"')
 
     async def _provider(self, config: Config) -> str:
         names = [*BUILT_IN, *(n for n in config.value.model_providers if n not in BUILT_IN)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import ROUND_HALF_UP, Decimal
 
 
@@ -49,6 +50,17 @@ def freeform(whole: str, shown: str, exit_code: int, duration: float) -> str:
     if line_count(whole) != line_count(shown):
         lines.append(f"Total output lines: {line_count(whole)}")
     return "\n".join([*lines, "Output:", shown])
+
+
+_HEAD = re.compile(
+    r"\A(?:(?:Exit code|Wall time|Total output lines|Chunk ID|Original token count): .*\n"
+    r"|Process (?:exited|running) with .*\n)+Output:\n?"
+)
+
+
+def printed(text: str) -> str:
+    """What the program printed, of an output with header lines."""
+    return _HEAD.sub("", text)
 
 
 def unified(
