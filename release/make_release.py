@@ -84,7 +84,7 @@ def indexes() -> dict[str, str]:
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True
     ).stdout
-    found = {key: value for key, value in re.findall(r"\.([\w-]+)='(.*)'", listed)}
+    found = dict(re.findall(r"\.([\w-]+)='(.*)'", listed))
     names = {
         "index-url": "UV_DEFAULT_INDEX",
         "extra-index-url": "UV_INDEX",
@@ -169,19 +169,27 @@ def digest(path: Path) -> str:
 def checks(scratch: Path) -> list[tuple[str, Callable[[], None]]]:
     """Every way to install it, with the check of what it installed."""
     return [
-        ("pip, the wheel", partial(with_pip, scratch / "pip", WHEEL, "")),
-        ("pip, the wheel with all extras", partial(with_pip, scratch / "all", WHEEL, "[all]")),
-        ("pip, the source", partial(with_pip, scratch / "source", SOURCE, "")),
+        ("pip, the wheel", partial(with_pip, scratch / "pip", WHEEL)),
+        ("pip, by name with all extras", partial(with_extras, scratch / "all")),
+        ("pip, the source", partial(with_pip, scratch / "source", SOURCE)),
         ("uv pip", partial(with_uv, scratch)),
         ("uvx", partial(with_uvx, scratch)),
         ("pipx", partial(with_pipx, scratch)),
     ]
 
 
-def with_pip(venv: Path, package: Path, extras: str) -> None:
+def with_pip(venv: Path, package: Path) -> None:
     run(sys.executable, "-m", "venv", venv)
-    run(venv / "bin" / "pip", "install", "-q", f"{package}{extras}")
-    check_installed(venv / "bin", has_extras=bool(extras))
+    run(venv / "bin" / "pip", "install", "-q", package)
+    check_installed(venv / "bin", has_extras=False)
+
+
+def with_extras(venv: Path) -> None:
+    """By name: the bill of materials of this venv would write a file's own path down."""
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python"]
+    run(*pip, "install", "-q", "--find-links", DIST, f"toolrest[all]=={VERSION}")
+    check_installed(venv / "bin", has_extras=True)
 
 
 def with_uv(scratch: Path) -> None:
@@ -242,11 +250,7 @@ def program(name: str, scratch: Path, package: str = "") -> Path:
 def write_bom(scratch: Path) -> None:
     """The software bill of materials of an installation with all extras, as CycloneDX JSON."""
     say("writing the software bill of materials")
-    venv = scratch / "bom"
-    run(sys.executable, "-m", "venv", "--without-pip", venv)
-    python = venv / "bin" / "python"
-    wanted = f"toolrest[all]=={VERSION}"  # by name: a file's own path would be written down
-    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "-f", DIST, wanted)
+    python = scratch / "all" / "bin" / "python"
     tool = program("cyclonedx-py", scratch, "cyclonedx-bom")
     run(tool, "environment", python, "--output-reproducible", "--of", "JSON", "-o", BOM)
     text = BOM.read_text()
