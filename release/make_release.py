@@ -113,8 +113,8 @@ def build() -> None:
     for old in DIST.glob("*"):
         old.unlink()
     epoch = run("git", "log", "-1", "--format=%ct").strip()
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, ROOT]
-    run(*command, SOURCE_DATE_EPOCH=epoch)
+    made = ("--no-isolation", "--outdir", str(DIST), str(ROOT))
+    run(sys.executable, "-m", "build", *made, SOURCE_DATE_EPOCH=epoch)
 
 
 def check_contents() -> None:
@@ -187,8 +187,9 @@ def with_pip(venv: Path, package: Path) -> None:
 def with_extras(venv: Path) -> None:
     """By name: the bill of materials of this venv would write a file's own path down."""
     run(sys.executable, "-m", "venv", "--without-pip", venv)
-    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python"]
-    run(*pip, "install", "-q", "--find-links", DIST, f"toolrest[all]=={VERSION}")
+    wanted = ("--find-links", str(DIST), f"toolrest[all]=={VERSION}")
+    python = venv / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", *wanted)
     check_installed(venv / "bin", has_extras=True)
 
 

@@ -47,7 +47,15 @@ def test_the_image_and_the_formula_are_of_what_is_built() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_build_has_what_it_must_and_nothing_else(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     [wheel], [source] = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as archive:
