@@ -40,7 +40,9 @@ REMEDY = (
 )
 
 
-_REMEDY = "`toolrest doctor` says what is missing; without sandbox_policy the best that works is used."
+_REMEDY = (
+    "`toolrest doctor` says what is missing; without sandbox_policy the best that works is used."
+)
 
 
 class Confined(Struct):
