@@ -40,9 +40,7 @@ REMEDY = (
 )
 
 
-_REMEDY = (
-    "`toolrest doctor` says what is missing; without sandbox_policy the best that works is used."
-)
+_REMEDY = "`toolrest doctor` says what is missing; without sandbox_policy the best that works is used."
 
 
 class Confined(Struct):
