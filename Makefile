@@ -11,7 +11,7 @@ UV := $(shell command -v uv 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal -o cache_dir=$(CACHE)/pytest
 CONTAINER := $(BIN)/python tests/plain_container.py
 
-.PHONY: install demo test test-full test-system test-container mutants lint bench clean
+.PHONY: install demo test test-full test-system test-container mutants lint bench release clean
 
 install: $(STAMP)
 
@@ -71,6 +71,10 @@ mutants: $(DEV)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+
+# Builds, checks as users install it, and says how to publish; publishes nothing.
+release: $(DEV)
+	@$(BIN)/python release/make_release.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -29,7 +29,7 @@ def environment(extra: str, folder: Path) -> Path:
     if not built.exists() or built.read_text() != wanted:
         shutil.rmtree(venv, ignore_errors=True)
         home = {**os.environ, "HOME": machine.OWN_HOME}  # where the user's package index is named
-        install = [python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[{extra}]"]
+        install = [str(python), "-m", "pip", "install", "-q", "-e", f"{ROOT}[{extra}]"]
         subprocess.run([sys.executable, "-m", "venv", venv], check=True, env=home)
         subprocess.run(install, check=True, env=home)
         built.write_text(wanted)

@@ -83,6 +83,17 @@ def test_counting_stops_somewhere(tmp_path: Path) -> None:
     assert count_hard_links([str(tmp_path / "none")]) == 0
 
 
+def test_a_folder_that_cannot_be_listed_to_its_end_is_passed_over() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    try:
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it has ended, and /proc still has it
+        assert count_hard_links([f"/proc/{child}/net"]) == 0
+    finally:
+        os.waitpid(child, 0)
+
+
 @pytest.mark.needs("landlock")
 @pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
 def test_reads_under_landlock_are_partial(tmp_path: Path, mode: Any) -> None:

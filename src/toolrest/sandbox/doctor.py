@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from msgspec import Struct, field
 
@@ -254,18 +255,18 @@ def count_hard_links(roots: Sequence[str], most: int = _MOST_ENTRIES) -> int:
     pending = list(roots)
     while pending:
         try:
-            entries = os.scandir(pending.pop())
-        except OSError:
+            with os.scandir(pending.pop()) as listing:
+                entries = list(islice(listing, most + 1))
+        except OSError:  # also while it is listed: a process of /proc may end
             continue
-        with entries:
-            for entry in entries:
-                most -= 1
-                if most < 0:
-                    return -1
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-                elif entry.is_file(follow_symlinks=False):
-                    count += _names(entry) > 1
+        most -= len(entries)
+        if most < 0:
+            return -1
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                count += _names(entry) > 1
     return count
 
 

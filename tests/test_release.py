@@ -1,0 +1,72 @@
+"""What a release brings along: notices of all packages, a version with its section."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import toolrest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_notices_name_every_package() -> None:
+    notices = (ROOT / "THIRD_PARTY_NOTICES.md").read_text()
+    extras = PROJECT["optional-dependencies"]
+    lines = [*PROJECT["dependencies"], *(line for group in extras.values() for line in group)]
+    names = {re.match(r"[\w-]+", line)[0] for line in lines} - {"toolrest"}  # type: ignore[index]
+    listed = set(re.findall(r"^\| ([\w-]+)", notices, re.MULTILINE)) - {"package"}
+    assert listed == names
+
+
+def test_the_version_has_the_first_section_of_the_changelog() -> None:
+    first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert first[1] == toolrest.__version__
+
+
+def test_the_image_and_the_formula_are_of_what_is_built() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert "COPY dist/toolrest-*-py3-none-any.whl" in dockerfile
+    assert 'ENTRYPOINT ["toolrest"]' in dockerfile
+    assert re.search(r"^USER (?!root)", dockerfile, re.MULTILINE)
+    formula = (ROOT / "release" / "toolrest.rb").read_text()
+    assert "toolrest-VERSION.tar.gz" in formula
+    assert f'license "{PROJECT["license"]}"' in formula
+    assert "make release" in (ROOT / ".github/workflows/release.yml").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_build_has_what_it_must_and_nothing_else(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(ROOT),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    [wheel], [source] = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert not [name for name in names if archive.read(name)[:4] == b"\x7fELF"]
+    assert {name.split("/")[0] for name in names} == {
+        "toolrest",
+        f"toolrest-{toolrest.__version__}.dist-info",
+    }
+    assert any(name.endswith("licenses/THIRD_PARTY_NOTICES.md") for name in names)
+    with tarfile.open(source) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"Makefile", "tests/conftest.py", "docs/security.md"} <= inside
+    assert not [name for name in inside if name.startswith((".venv", "dist", ".git/"))]
