@@ -24,7 +24,7 @@ COMMANDS = {
     ),
     "apply-patch": ("toolrest.cli.setup.apply_patch", "Apply a patch to the files it names."),
     "audit": ("toolrest.cli.security.audit", "Check or read the audit log."),
-    "batch": ("toolrest.cli.run.batch", "Run many tasks from a file, several at a time."),
+    "batch": ("toolrest.cli.batch.run", "Run many tasks from a file, several at a time."),
     "call": ("toolrest.cli.run.call", "Call one tool and print what a model would read."),
     "chat": ("toolrest.cli.run.chat", "Talk with a model at the terminal; plain `toolrest`, too."),
     "completion": ("toolrest.cli.setup.completion", "Print a shell's completion script."),
@@ -68,11 +68,13 @@ COMMANDS = {
 
 _EXTRAS = {
     "acp": "acp",
+    "fsspec": "batch",
     "html_to_markdown": "web",
     "mcp": "mcp",
     "mcp_types": "mcp",
     "PIL": "images",
     "prompt_toolkit": "chat",
+    "ray": "ray",
     "starlette": "web-ui",
     "uvicorn": "web-ui",
 }

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
 
 def main() -> None:
     """Run the command line."""
@@ -18,6 +22,7 @@ def main() -> None:
     from toolrest.cli.interrupts import leave_when_interrupted
 
     leave_when_interrupted()
+    _end_with_parent()
     from toolrest.cli.first_paint import paint, take_back
 
     paint(sys.argv[1:])
@@ -52,6 +57,19 @@ def _import_nothing_from_here() -> None:
         import_only_own(())
 
 
+def _end_with_parent() -> None:
+    """Die with the process that started us, if it wants that: a task of a batch has no other use.
+
+    By SIGKILL (9), which a process that hangs cannot ignore; our helper then ends our commands.
+    """
+    parent = os.environ.pop("TOOLREST_PARENT", "")
+    if not parent or sys.platform != "linux":
+        return
+    _kernel().die_with_parent(9)
+    if str(os.getppid()) != parent:  # it died before that
+        os._exit(137)
+
+
 def _hide_memory() -> None:
     """Keep other processes of the user from reading keys in our memory or environment.
 
@@ -59,12 +77,17 @@ def _hide_memory() -> None:
     """
     if sys.platform != "linux":
         return
-    from toolrest.process.helper.kernel import hide_memory
-
     try:  # noqa: SIM105 - contextlib would be imported before sys.path is clean
-        hide_memory()
+        _kernel().hide_memory()
     except OSError:
         pass
+
+
+def _kernel() -> ModuleType:
+    # After sys.path is clean.
+    from toolrest.process.helper import kernel
+
+    return kernel
 
 
 def _fill_standard_files() -> None:

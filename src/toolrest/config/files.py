@@ -34,6 +34,10 @@ def toolrest_home(given: str | os.PathLike[str] | None, env: Mapping[str, str]) 
     return os.path.normpath(path)
 
 
+USERS_HOME = "TOOLREST_USERS_HOME"
+"""The variable with the user's own home, for a task of a batch, which has another."""
+
+
 def config_file(home: str) -> str:
     """The user's settings file."""
     return os.path.join(home, "config.toml")
@@ -51,7 +55,7 @@ def placeholder_records(home: str) -> str:
 
 def _own_home() -> str | None:
     try:
-        own = toolrest_home(None, os.environ)
+        own = os.environ.get(USERS_HOME) or toolrest_home(None, os.environ)
         there = own if os.path.lexists(own) else os.path.dirname(own)
         is_ours = os.stat(there).st_uid == os.geteuid()
     except (ConfigError, OSError):

@@ -348,13 +348,13 @@ class AgentSession:
     # Tokens
 
     def count(self, usage: Usage | None) -> None:
-        """Add the tokens of a response to the thread's."""
+        """Add the tokens of a response to the thread's; the line also marks the reply's end."""
         if usage is None:
             self.accounting.is_partial = True
-            return
-        self.accounting.add(usage, self.model.name)
+        else:
+            self.accounting.add(usage, self.model.name)
+            self.emit(self.accounting.event(usage))
         self.journal.write("event_msg", self.accounting.line(usage))
-        self.emit(self.accounting.event(usage))
 
     def replied(self, usage: Usage | None) -> None:
         """Count a reply: its usage is the size of the history up to here."""

@@ -73,9 +73,9 @@ class Accounting(Struct):
             limit = most if limit is None else min(limit, most)
         return limit is not None and self.tokens(history) >= limit
 
-    def line(self, last: Usage) -> JSONObject:
-        """The journal's line for a reply."""
-        info = {
+    def line(self, last: Usage | None) -> JSONObject:
+        """The journal's line for the end of a reply; without counts where the server has none."""
+        info = last and {
             "total_token_usage": usage_json(self.total),
             "last_token_usage": usage_json(last),
             "model_context_window": self.window,

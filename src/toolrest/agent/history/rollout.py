@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from toolrest.agent.history.compaction import condensed, is_summary
-from toolrest.agent.history.history import is_user_turn, own_text
+from toolrest.agent.history.history import is_user_turn, message_text, own_text
 from toolrest.agent.history.tokens import usage_from
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
@@ -33,6 +33,8 @@ class Rollout(Struct):
     call_ids: set[str] = field(default_factory=set)
     """The ids of all calls, also of those that a summary has replaced."""
     lines: int = 0
+    answer: str | None = None
+    """The reply that ended the last turn; None when the turn was cut off before it."""
 
     @property
     def thread_id(self) -> str:
@@ -49,16 +51,23 @@ class Rollout(Struct):
                 found.append((at, own_text(item)))
         return found
 
+    @property
+    def ends_with_message(self) -> bool:
+        """Whether the last item is the model's message."""
+        return bool(self.items) and self.items[-1].get("role") == "assistant"
+
     def feed(self, kind: str, payload: JSONObject) -> None:
         """Take one line's content."""
         if kind == "session_meta":
             self.meta = self.meta or payload
         elif kind == "response_item":
+            self.answer = None
             if payload.get("role") not in _NOT_STORED:
                 self.items.append(payload)
                 if is_call(payload):
                     self.call_ids.add(call_id_of(payload))
         elif kind == "compacted":
+            self.answer = None
             self._compacted(payload)
         elif kind == "turn_context":
             self.context = payload
@@ -79,6 +88,8 @@ class Rollout(Struct):
                 self.usage = usage_from(info.get("total_token_usage"))
                 model, last = str(self.context.get("model")), info.get("last_token_usage")
                 self.spent[model] = self.spent.get(model, Usage()) + usage_from(last)
+            if self.ends_with_message:
+                self.answer = message_text(self.items[-1])
         elif payload.get("type") == "thread_rolled_back":
             turns = payload.get("num_turns")
             self._roll_back(turns if type(turns) is int else 1)

@@ -57,6 +57,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 @task_options
 @click.option("--resume", metavar="ID", help="Go on with this session.")
 @click.option("--last", is_flag=True, help="Go on with this folder's latest session.")
+@click.option("--continue", "continues", is_flag=True, help="Finish its turn that was cut off.")
 @click.argument("prompt", metavar="[PROMPT|-]", required=False)
 def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **given: Any) -> None:
     """Give a model a task and run it to its end.
@@ -88,7 +89,13 @@ def command(choices: Choices, prompt: str | None, images: tuple[str, ...], **giv
     wait = given.pop("wait_stdin")
     if given["resume"] and given["last"]:
         raise click.UsageError("give --resume or --last, not both")
-    task = Task(choices, task_text(prompt, wait=wait), images, **given)
+    if given["continues"]:
+        if prompt is not None or not (given["resume"] or given["last"]):
+            raise click.UsageError("--continue goes with --resume or --last, and without a PROMPT")
+        text = ""
+    else:
+        text = task_text(prompt, wait=wait)
+    task = Task(choices, text, images, **given)
     sys.exit(run_task(task))
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from toolrest.agent.conversation.events import TaskComplete
+from toolrest.agent.conversation.events import AgentMessage, TaskComplete
 from toolrest.agent.conversation.prompt import project_files, prompt_items
 from toolrest.agent.conversation.result import TurnResult
+from toolrest.agent.history.history import message
 from toolrest.agent.open_session import open_session
 from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.agent.setup.tools import add_user_tools
@@ -28,10 +29,11 @@ from toolrest.errors import ConfigError, ToolrestError
 from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import check_named, write_named
 from toolrest.timeline.plain import PlainPrinter
-from toolrest.wire.model import ModelError
+from toolrest.wire.model import ModelError, Usage
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession, StopReason
+    from toolrest.agent.history.rollout import Rollout
     from toolrest.agent.rest import Toolrest
     from toolrest.cli.options import Choices
     from toolrest.cli.terminal.approve import TerminalApprover
@@ -44,6 +46,7 @@ _SIGNALS: dict[signal.Signals, StopReason] = {
 }
 
 
+_CUT_OFF = "Your last message was cut off. Go on with it."
 _MCP_PATIENCE = 1.0
 """Seconds that the first request waits for servers whose tools are not known yet."""
 
@@ -65,6 +68,7 @@ class Task(Struct):
     timeout: float | None = None
     resume: str | None = None
     last: bool = False
+    continues: bool = False
     ephemeral: bool = False
     verbose: bool = False
     wait_mcp: bool = False
@@ -99,11 +103,9 @@ class Task(Struct):
 
     def _recorded_sandbox(self) -> str | None:
         """The sandbox that the session to go on with had, if it goes on in its own folder."""
-        from toolrest.agent.history.rollout import read_rollout
-
         home = toolrest_home(None, os.environ)
         workspace = default_workspace(self.choices.folder)
-        rollout = read_rollout(self.earlier(home, workspace))
+        rollout = _read(self.earlier(home, workspace))
         policy = rollout.context.get("sandbox_policy")
         if rollout.meta.get("cwd") != os.path.realpath(workspace) or not isinstance(policy, dict):
             return None
@@ -176,7 +178,7 @@ class _Run:
 
     async def _work(self) -> RunEnd:
         task = self.task
-        items = prompt_items(task.prompt, task.images)
+        items = [] if task.continues else prompt_items(task.prompt, task.images)
         config = task.load()
         self._roots = tool_roots(config)
         schema = read_schema(task.output_schema, self._roots) if task.output_schema else None
@@ -202,10 +204,22 @@ class _Run:
                         task.timeout, self._stop, session, "timeout"
                     )
                     stack.callback(timer.cancel)
+                if task.continues and (ended := self._cut_off(session, items)) is not None:
+                    return self._conclude(ended, schema)
                 if session.rest.has_servers:
                     await self._wait_for_servers(session.rest)
                 result = await session.run(items, output_schema=schema)
         return self._conclude(result, schema)
+
+    def _cut_off(self, session: AgentSession, items: list[JSONObject]) -> TurnResult | None:
+        """The result of a turn whose answer is recorded already: nothing is asked again."""
+        rollout = _read(str(session.journal.path))
+        if rollout.answer is None:
+            if rollout.ends_with_message:
+                items.append(message("user", _CUT_OFF))
+            return None
+        session.emit(AgentMessage(message=rollout.answer))
+        return TurnResult("completed", "done", rollout.answer, None, Usage())
 
     async def _wait_for_servers(self, rest: Toolrest) -> None:
         """Wait for servers: all with --wait-mcp, else a second for those without known tools."""
@@ -298,6 +312,13 @@ class _Run:
                 click.echo(f"toolrest: the answer does not meet the schema: {problem}", err=True)
                 outcome.status, outcome.reason, outcome.exit_code = "failed", "schema_unmet", 6
         return outcome
+
+
+def _read(path: str) -> Rollout:
+    # Only a run that goes on with a session.
+    from toolrest.agent.history.rollout import read_rollout
+
+    return read_rollout(path)
 
 
 def _ignored_docs(session: AgentSession) -> list[str]:

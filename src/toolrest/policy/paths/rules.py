@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self, TypeAlias, get_args
 
+from toolrest.config.files import USERS_HOME
 from toolrest.errors import ConfigError, Rejected
 from toolrest.policy.paths import kernel_files as pseudo
 from toolrest.policy.paths.hidden import HiddenList, Hit, Unhidden, home_folders
@@ -275,8 +276,8 @@ def _rooted(path: AnyPath, base: str | None = None) -> str:
 def _default_homes(homes: Sequence[str]) -> list[str]:
     """Homes of Toolrest that this user may have: the one in force first; all may hold keys."""
     found = [os.path.join(home, ".toolrest") for home in homes or ("/",)]
-    named = os.environ.get("TOOLREST_HOME")
-    return [named, *found] if named else found
+    named = (os.environ.get(name) for name in ("TOOLREST_HOME", USERS_HOME))
+    return [*filter(None, named), *found]
 
 
 def _hidden_rule(hit: Hit) -> str:

@@ -15,6 +15,8 @@ from msgspec import Struct
 
 from toolrest.wire.http.direct import Direct
 from toolrest.wire.http.error_bodies import error_of_status
+from toolrest.wire.http.shared_pace import VARIABLE as PACE_VARIABLE
+from toolrest.wire.http.shared_pace import SharedPace
 from toolrest.wire.http.transport import (
     Broken,
     HttpResponse,
@@ -53,6 +55,8 @@ class Http:
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
         self._transport: Transport | None = None
+        folder = os.environ.get(PACE_VARIABLE)
+        self._pace = SharedPace(folder, provider.base_url) if folder else None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -89,9 +93,13 @@ class Http:
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> AsyncGenerator[Opened | bytes, None]:
         url = self.provider.url(path)
+        if self._pace is not None:
+            await self._pace.slot()
         try:
             async with self._open().stream("POST", url, body, headers) as response:
                 await self._check(path, response)
+                if self._pace is not None:
+                    self._pace.accepted()
                 if response.headers.get("content-type", "").startswith("text/html"):
                     where = self.provider.shown_url(path)
                     hint = _address_hint(self.provider)
@@ -125,6 +133,8 @@ class Http:
         elif error.status in (404, 405):
             error.message += _address_hint(provider)
         error.args = (error.message,)
+        if self._pace is not None and error.kind == "rate_limit":
+            self._pace.refused(error.retry_after)
         raise error
 
     def _unreachable(self, path: str, error: TransportError) -> ModelError:

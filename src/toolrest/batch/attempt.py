@@ -1,0 +1,256 @@
+"""One attempt at a task: its home and workspace, the `exec`, the check, the artifacts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, BinaryIO
+
+from toolrest.batch.child import ChildEnd, run_child
+from toolrest.batch.failures import failure_class
+from toolrest.batch.prices import Prices
+from toolrest.batch.tasks import journal
+from toolrest.batch.tasks.setup import TaskSetup, content
+from toolrest.batch.tasks.task import BatchTask, limit_arguments
+from toolrest.batch.tasks.workspace import Workspace, WorkspaceError
+from toolrest.items import JSONObject
+
+_CHECKED = (None, "budget", "timeout", "answer", "denied")
+"""Ends after which the check runs: the model had its say."""
+_MOST_CHECK_OUTPUT = 1 << 20
+_LIMIT_SECONDS = 1.0
+
+
+class Attempt:
+    """One run of `exec` on a task, resumed where there is a journal."""
+
+    def __init__(
+        self, setup: TaskSetup, earlier: list[JSONObject], row: JSONObject, prices: Prices
+    ) -> None:
+        self._setup = setup
+        self._task = setup.task
+        self._earlier = earlier
+        self._row = row
+        self._prices = prices
+        self._end = ChildEnd(0)
+        self._used = journal.Used()
+        self._check: JSONObject = {}
+        self._check_output = b""
+        self._patch: bytes | None = None
+        self._patch_error: str | None = None
+        self._over: str | None = None
+        self.failure: str | None = None
+
+    def fail(self, failure: str, message: str) -> None:
+        """End it as failed for a reason outside of `exec`."""
+        self.failure = failure
+        self._end.summary |= {"status": "failed", "reason": failure, "error": message}
+
+    async def run(self, recorded: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run it; `recorded` is awaited once the attempt's row has its session."""
+        setup = self._setup
+        await setup.prepare(self._earlier)
+        workspace = setup.workspace
+        assert workspace is not None  # noqa: S101
+        self._row["base"] = workspace.base
+        self._used = journal.used_in(setup.journal)
+        left = self._left()
+        used_up = [name for name, value in left.items() if value <= 0]
+        if used_up and setup.journal is not None:
+            self.fail("timeout" if used_up == ["timeout"] else "budget", f"{used_up[0]} is used up")
+            return
+        self._row["resumed"] = setup.journal is not None
+        arguments = ["exec", "--json", *setup.overrides, "--cd", workspace.path]
+        arguments += self._sandbox(workspace)
+        arguments += _options(self._task)
+        arguments += limit_arguments(left)
+        if setup.journal is not None:
+            thread = os.path.basename(setup.journal)[len("rollout-0000-00-00T00-00-00-") : -6]
+            self._note_session(thread)
+            arguments += ["--resume", thread, "--continue"]
+        else:
+            arguments += ["-"]
+        pending: list[asyncio.Task[None]] = []
+
+        def on_line(line: bytes) -> None:
+            events.write(line)
+            if not pending and b'"thread.started"' in line and setup.journal is None:
+                self._note_session(json.loads(line)["thread_id"])
+                pending.append(asyncio.create_task(recorded()))
+            setup.sync_soon()
+
+        with _append(setup.events) as events:
+            child = asyncio.ensure_future(
+                run_child(
+                    arguments,
+                    cwd=setup.state,
+                    env=setup.environment(),
+                    stdin=b"" if setup.journal is not None else self._task.prompt.encode(),
+                    on_line=on_line,
+                )
+            )
+            watching = asyncio.ensure_future(self._watch_cost(child))
+            try:
+                self._end = await child
+            except asyncio.CancelledError:
+                if self._over is None:
+                    raise
+                self._end = ChildEnd(143)
+            finally:
+                watching.cancel()
+                await asyncio.gather(*pending, return_exceptions=True)
+                await setup.settle()
+        self._conclude()
+
+    def _conclude(self) -> None:
+        end = self._end
+        self._used = journal.used_in(self._setup.journal)
+        self.failure = failure_class(end.summary.get("reason"), end.exit_code, end.oom)
+        if self._over is not None:
+            self.fail("budget", self._over)
+
+    def _note_session(self, thread_id: str) -> None:
+        setup = self._setup
+        setup.journal = journal.journal_of(setup.home, thread_id)
+        self._row["thread_id"] = thread_id
+        if setup.journal is not None:
+            self._row["journal"] = os.path.relpath(setup.journal, setup.home)
+
+    def _left(self) -> dict[str, float]:
+        """What earlier attempts have left of the limits."""
+        used = {
+            "max_turns": self._used.turns,
+            "max_tool_calls": self._used.tool_calls,
+            "max_tokens": self._used.tokens,
+            "timeout": sum(
+                row["ended"] - row["started"] for row in self._earlier if row.get("ended")
+            ),
+        }
+        return {name: value - used[name] for name, value in self._task.limits.items()}
+
+    def _sandbox(self, workspace: Workspace) -> list[str]:
+        if "sandbox" in self._task.options or not workspace.is_ours:
+            return []
+        return ["--sandbox", "workspace-write"]
+
+    async def _watch_cost(self, child: asyncio.Task[ChildEnd]) -> None:
+        """Stop a task that costs more than its `max_cost`."""
+        most = self._task.max_cost
+        while most is not None:
+            await asyncio.sleep(_LIMIT_SECONDS)
+            used = await asyncio.to_thread(journal.used_in, self._setup.journal)
+            cost = self._prices.of(used.spent)
+            if cost is not None and cost >= most:
+                self._over = f"it has cost ${cost:.4f}, and max_cost is {most:g}"
+                child.cancel()
+                return
+
+    # The end
+
+    async def check(self) -> None:
+        """Run the task's check in the sandbox that its commands had, for a score."""
+        task, workspace = self._task, self._setup.workspace
+        if task.check is None or workspace is None or self.failure not in _CHECKED:
+            return
+        output = bytearray()
+
+        def on_line(line: bytes) -> None:
+            if len(output) < _MOST_CHECK_OUTPUT:
+                output.extend(line)
+
+        mode = task.options.get("sandbox", "workspace-write")
+        start = time.monotonic()
+        words = ["sandbox", "-C", workspace.path, "-s", mode, *self._setup.overrides]
+        words += ["--", "/bin/sh", "-c", task.check]
+        try:
+            async with asyncio.timeout(task.check_timeout):
+                end = await run_child(
+                    words, cwd=self._setup.state, env=self._setup.environment(), on_line=on_line
+                )
+        except TimeoutError:
+            self._check = {"exit_code": None, "score": 0.0, "error": "the check took too long"}
+        else:
+            self._check = {"exit_code": end.exit_code, "score": _score(end, bytes(output))}
+            output.extend(end.stderr.encode())
+            if self._check["score"] is None:
+                self._check["error"] = end.stderr.strip()
+        self._check["seconds"] = round(time.monotonic() - start, 3)
+        self._check_output = bytes(output)
+
+    async def take_patch(self) -> None:
+        """Take the changes of a worktree; a workspace that git cannot read has none."""
+        workspace = self._setup.workspace
+        if workspace is None or workspace.base is None:
+            return
+        try:
+            self._patch = await self._setup.patch()
+        except WorkspaceError as error:
+            self._patch_error = str(error)
+
+    def result(self) -> JSONObject:
+        """The task's result, as far as this attempt knows it."""
+        summary: dict[str, Any] = self._end.summary
+        result: JSONObject = {
+            "id": self._task.id,
+            "failure": self.failure,
+            "exit_code": self._end.exit_code,
+            **{name: summary.get(name) for name in ("status", "reason", "text")},
+            "thread_id": self._row.get("thread_id"),
+            **self._used.to_json(),
+            "cost": self._prices.of(self._used.spent),
+            "denials": summary.get("denials", []),
+        }
+        if self._check:
+            result["check"] = self._check
+        if self._patch_error is not None:
+            result["patch_error"] = self._patch_error
+        if self.failure is not None:
+            result |= {"error": summary.get("error"), "stderr": self._end.stderr}
+        return result
+
+    async def store_artifacts(self) -> None:
+        """Write everything but the result into the store."""
+        setup = self._setup
+        text = self._end.summary.get("text")
+        found = {
+            "answer.md": text.encode("utf-8", "replace") if isinstance(text, str) else None,
+            "events.jsonl": content(setup.events),
+            "journal.jsonl": content(setup.journal),
+            "audit.jsonl": _audit(setup.home),
+            "check.txt": self._check_output or None,
+            "patch.diff": self._patch,
+            "stderr.txt": self._end.stderr.encode() or None,
+        }
+        for name, data in found.items():
+            if data is not None:
+                await setup.write(name, data)
+
+
+def _options(task: BatchTask) -> list[str]:
+    return BatchTask(task.id, "", None, task.options).arguments()
+
+
+def _score(end: ChildEnd, output: bytes) -> float | None:
+    """The number in the check's last line where it is one of 0 to 1, else whether it succeeded."""
+    if end.exit_code == 2 and end.stderr.startswith("toolrest: "):
+        return None  # there was no sandbox to run it in
+    lines = output.decode("utf-8", "replace").split()
+    try:
+        score = float(lines[-1]) if lines else -1.0
+    except ValueError:
+        score = -1.0
+    return score if 0 <= score <= 1 and end.exit_code == 0 else float(end.exit_code == 0)
+
+
+def _append(path: str) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+
+def _audit(home: str) -> bytes | None:
+    folder = os.path.join(home, "audit")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    parts = [content(os.path.join(folder, name)) for name in names if name.endswith(".jsonl")]
+    return b"".join(filter(None, parts)) or None

@@ -1,0 +1,159 @@
+"""One `toolrest exec --json` as a child that dies with us, its lines and the end of its stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, field
+
+from toolrest.batch.failures import oom_kills
+
+_TAIL = 4096
+_LONGEST_LINE = 64 << 20
+_PATIENCE = 10.0
+"""Seconds that a child gets to end by itself after SIGTERM."""
+
+OnLine = Callable[[bytes], None]
+
+
+class ChildEnd(Struct):
+    """The end of a child: its exit code (negative: by a signal), and what it said."""
+
+    exit_code: int
+    summary: dict[str, Any] = field(default_factory=dict)
+    """Fields for a result, of the JSON lines."""
+    stderr: str = ""
+    oom: bool = False
+
+
+def child_env(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a child that is to die with this process."""
+    return {**environ, "TOOLREST_PARENT": str(os.getpid())}
+
+
+async def run_child(
+    arguments: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    on_line: OnLine | None = None,
+    started: Callable[[asyncio.subprocess.Process], None] | None = None,
+) -> ChildEnd:
+    """Run `toolrest` with these arguments; `on_line` gets its lines. Cancelling ends it.
+
+    Without -P and in the workspace, Python would take a `toolrest.py` there for us. It is started
+    from this thread: a parent-death signal comes when the thread ends that started the child.
+    """
+    before = oom_kills()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", "toolrest", *arguments,
+        cwd=cwd,
+        env=child_env(env),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=_LONGEST_LINE,
+    )  # fmt: skip
+    if started is not None:
+        started(process)
+    summary = Summary()
+    tail = bytearray()
+    try:
+        await asyncio.gather(
+            _feed(process, stdin), _lines(process, summary, on_line), _errors(process, tail)
+        )
+        code = await process.wait()
+    except BaseException:
+        await _end(process)
+        raise
+    text = tail.decode("utf-8", "replace")
+    return ChildEnd(code, summary.fields(), text, oom_kills() > before)
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
+    assert process.stdin is not None  # noqa: S101
+    with suppress(OSError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _lines(
+    process: asyncio.subprocess.Process, summary: Summary, on_line: OnLine | None
+) -> None:
+    assert process.stdout is not None  # noqa: S101
+    async for line in process.stdout:
+        summary.take(line)
+        if on_line is not None:
+            on_line(line)
+
+
+async def _errors(process: asyncio.subprocess.Process, tail: bytearray) -> None:
+    assert process.stderr is not None  # noqa: S101
+    while data := await process.stderr.read(_TAIL):
+        tail += data
+        del tail[:-_TAIL]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a child: the signal lets it record that it was stopped; if that takes long, for good."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    drained = asyncio.gather(*(_drain(stream) for stream in (process.stdout, process.stderr)))
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    finally:
+        drained.cancel()
+        with suppress(asyncio.CancelledError):
+            await drained
+
+
+async def _drain(stream: asyncio.StreamReader | None) -> None:
+    """Read what a child still writes, so that it does not wait for a reader."""
+    while stream is not None and await stream.read(_LONGEST_LINE):
+        pass
+
+
+class Summary:
+    """The fields of a result, gathered from the JSON lines of an `exec`."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Any] = {}
+        self._error: str | None = None
+
+    def take(self, line: bytes) -> None:
+        """Take one line; what is no JSON is left out."""
+        try:
+            event = json.loads(line)
+        except ValueError:
+            return
+        kind = event.get("type") if isinstance(event, dict) else None
+        if kind == "thread.started":
+            self._found["thread_id"] = event.get("thread_id")
+        elif kind == "item.completed" and event["item"].get("type") == "agent_message":
+            self._found["text"] = event["item"].get("text")
+        elif kind in ("error", "turn.failed"):
+            self._error = event.get("error", event).get("message")
+        elif kind == "result":
+            names = ("status", "reason", "usage", "denials")
+            self._found |= {name: event.get(name) for name in names}
+
+    def fields(self) -> dict[str, Any]:
+        """What there is: thread_id, text, status, reason, usage, denials, error."""
+        if self._error is None or self._found.get("status") == "completed":
+            return self._found
+        return self._found | {"error": self._error}

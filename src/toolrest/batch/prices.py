@@ -1,0 +1,50 @@
+"""Prices of models for a batch: one for all on the command line, or those of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from toolrest.config.schema.providers import ModelPrice
+from toolrest.wire.model import Usage
+from toolrest.wire.prices import cost_of
+
+
+class Price(Struct, frozen=True):
+    """Dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    cache_write: float | None = None
+
+    @classmethod
+    def of(cls, price: ModelPrice) -> Price:
+        """The price of a row of `[model_prices]`."""
+        return cls(price.input, price.output, price.cached_input, price.cache_write)
+
+    def cost(self, usage: Usage) -> float:
+        """The dollars for these tokens."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return cost_of(usage, ModelPrice(**values)) or 0.0
+
+
+class Prices(Struct, frozen=True):
+    """The price of every model, or prices by the models' names."""
+
+    every: Price | None = None
+    by_model: Mapping[str, Price] = field(default_factory=dict)
+
+    def of(self, spent: Mapping[str, Usage]) -> float | None:
+        """The dollars for tokens by model; None where a price is not known."""
+        total = 0.0
+        for model, usage in spent.items():
+            price = self.every or self.by_model.get(model)
+            if price is None:
+                return None
+            total += price.cost(usage)
+        return round(total, 6) if self.every or self.by_model else None
+
+    def __bool__(self) -> bool:
+        return bool(self.every or self.by_model)

@@ -1,0 +1,1 @@
+"""Reports on a batch from its store: status, results, trajectories; retrying and cancelling."""

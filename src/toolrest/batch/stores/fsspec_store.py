@@ -1,0 +1,81 @@
+"""A store by fsspec: whatever it has a file system for. The extra `batch` brings fsspec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fsspec
+
+from toolrest.errors import ConfigError
+
+
+class FsspecStore:
+    """A folder of an fsspec file system. Object stores replace files whole by themselves."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(self.url, use_listings_cache=False)
+        except (ImportError, ValueError) as error:
+            raise ConfigError(f"the store {url}: {error}") from None
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else str(self._root)
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None when there is none."""
+        try:
+            data: bytes = self._fs.cat_file(self._at(name))
+        except FileNotFoundError:
+            return None
+        return data
+
+    def write(self, name: str, data: bytes) -> None:
+        """Give a file this content."""
+        self._prepare(name)
+        self._fs.pipe_file(self._at(name), data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file by the store's own exclusive create."""
+        self._prepare(name)
+        try:
+            self._fs.pipe_file(self._at(name), data, mode="create")
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if "PreconditionFailed" in f"{type(error).__name__} {error}":
+                return False
+            raise
+        return True
+
+    def _prepare(self, name: str) -> None:
+        # Buckets have no folders, and most of them ignore this.
+        self._fs.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        try:
+            self._fs.rm_file(self._at(name))
+        except FileNotFoundError:
+            return
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return bool(self._fs.exists(self._at(name)))
+
+    def folders(self, name: str, having: str) -> set[str]:
+        """The names of the folders in a folder that have a file of this name, in one listing."""
+        try:
+            found: list[str] = self._fs.find(self._at(name))
+        except FileNotFoundError:
+            return set()
+        parts = [path.rsplit("/", 2) for path in found]
+        return {part[1] for part in parts if part[2] == having}
+
+    def files(self, name: str) -> list[str]:
+        """The names of the files in a folder."""
+        try:
+            rows: list[dict[str, Any]] = self._fs.ls(self._at(name), detail=True)
+        except FileNotFoundError:
+            return []
+        return [row["name"].rpartition("/")[2] for row in rows if row["type"] == "file"]

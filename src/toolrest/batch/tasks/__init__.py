@@ -1,0 +1,1 @@
+"""Tasks of batches: their lines, and what each has on a machine."""

@@ -1,0 +1,113 @@
+"""The journal of a task's session: where it is, what was used so far, and its stored copy."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from msgspec import Struct, field
+
+from toolrest.agent.history.rollout import Rollout, lines_of
+from toolrest.agent.history.stored_sessions import stored_sessions
+from toolrest.agent.history.tokens import usage_json
+from toolrest.errors import ConfigError
+from toolrest.items import JSONObject
+from toolrest.private_files import make_private
+from toolrest.wire.items.pairing import is_call
+from toolrest.wire.model import Usage
+
+_UNLOCK_SECONDS = 15.0
+
+
+class Used(Struct):
+    """What a session has used, in all its attempts."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    spent: dict[str, Usage] = field(default_factory=dict)
+    """Tokens by the names of the models."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out together."""
+        return self.usage.total or self.usage.input + self.usage.output
+
+    def to_json(self) -> JSONObject:
+        """Fields of a result."""
+        counts = {"turns": self.turns, "tool_calls": self.tool_calls}
+        return {**counts, "usage": usage_json(self.usage)}
+
+
+def used_in(path: str | None) -> Used:
+    """What the session of a journal has used; nothing without one."""
+    used, rollout = Used(), Rollout(path or "")
+    if path is None:
+        return used
+    try:
+        for found in lines_of(path):
+            if found is None:
+                continue
+            kind, payload = found
+            if kind == "event_msg" and payload.get("type") == "token_count":
+                used.turns += 1
+            elif kind == "response_item" and is_call(payload):
+                used.tool_calls += 1
+            if kind in ("event_msg", "turn_context"):
+                rollout.feed(kind, payload)
+    except ConfigError:
+        return used
+    used.usage, used.spent = rollout.usage, rollout.spent
+    return used
+
+
+def journal_of(home: str, thread_id: str) -> str | None:
+    """The journal of a session in a task's home."""
+    found = (one.path for one in stored_sessions(home) if one.thread_id == thread_id)
+    return next(found, None)
+
+
+def is_usable(path: str) -> bool:
+    """Whether a journal has its first line: a session can be resumed from it."""
+    try:
+        first = next(lines_of(path), None)
+    except ConfigError:
+        return False
+    return first is not None and first[0] == "session_meta"
+
+
+def restore(home: str, name: str, data: bytes) -> str | None:
+    """Put a stored journal into a task's home, unless the one there is longer; returns its path."""
+    path = os.path.join(home, *name.split("/"))
+    size = os.path.getsize(path) if os.path.exists(path) else -1
+    if size >= len(data) or not data:
+        return path if size > 0 else None
+    make_private(os.path.dirname(path))
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+    return path
+
+
+def wait_until_closed(path: str) -> bool:
+    """Wait until no process has the journal open: a dead runner's child may be dying still."""
+    end = time.monotonic() + _UNLOCK_SECONDS
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.05)
+            else:
+                return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def only_journal(home: str) -> str | None:
+    """The first session's journal in a task's home; sub-agents' are later."""
+    found = stored_sessions(home)
+    return found[-1].path if found else None

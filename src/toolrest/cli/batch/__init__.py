@@ -1,0 +1,1 @@
+"""`toolrest batch`: run many tasks, and report on them."""
