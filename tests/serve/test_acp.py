@@ -6,21 +6,14 @@ import asyncio
 import json
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acp import spawn_agent_process
 from acp.exceptions import RequestError
 from acp.helpers import text_block
-from acp.schema import (
-    AllowedOutcome,
-    DeniedOutcome,
-    McpServerStdio,
-    RequestPermissionResponse,
-)
+from acp.schema import McpServerStdio
+from tests.serve.editor import Connect, connector
 
 from toolrest.testing import Call, Pause, Reply, Say, Think
 from toolrest.testing.server import ScriptedServer
@@ -28,64 +21,9 @@ from toolrest.testing.server import ScriptedServer
 FAKE = Path(__file__).parents[1] / "mcp" / "data" / "fake_server.py"
 
 
-class Editor:
-    """Keeps what it is shown, and answers questions with one option."""
-
-    def __init__(self, answer: str) -> None:
-        self.answer = answer
-        self.updates: list[Any] = []
-        self.asked: list[Any] = []
-        self.seen = asyncio.Event()
-
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.updates.append(update)
-        self.seen.set()
-
-    async def request_permission(
-        self, session_id: str, tool_call: Any, options: list[Any], **_: Any
-    ) -> RequestPermissionResponse:
-        self.asked.append((tool_call, options))
-        if self.answer == "cancelled":
-            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        chosen = AllowedOutcome(outcome="selected", option_id=self.answer)
-        return RequestPermissionResponse(outcome=chosen)
-
-    def on_connect(self, conn: Any) -> None:
-        pass
-
-    def of(self, kind: str) -> list[Any]:
-        return [update for update in self.updates if update.session_update == kind]
-
-    @property
-    def said(self) -> str:
-        return "".join(update.content.text for update in self.of("agent_message_chunk"))
-
-
-Connect = Callable[..., Any]
-
-
 @pytest.fixture
 def connect(workspace: Path, toolrest_home: Path) -> Connect:
-    @asynccontextmanager
-    async def start(
-        server: ScriptedServer, *arguments: str, answer: str = "approved"
-    ) -> AsyncIterator[tuple[Any, Editor]]:
-        settings = server.settings()
-        row = settings["model_providers"]["scripted"]
-        lines = [f"model = {json.dumps(settings['model'])}", 'model_provider = "scripted"']
-        lines += ["[model_providers.scripted]", f"base_url = {json.dumps(row['base_url'])}"]
-        lines += ['wire_api = "responses"', f"[projects.{json.dumps(str(workspace))}]"]
-        lines += ['trust_level = "trusted"']
-        (toolrest_home / "config.toml").write_text("\n".join(lines))
-        editor = Editor(answer)
-        env = {"TOOLREST_HOME": str(toolrest_home), "PATH": "/usr/bin:/bin"}
-        command = (sys.executable, "-m", "toolrest", "acp", *arguments)
-        client: Any = editor
-        async with spawn_agent_process(client, *command, env=env) as (agent, _):
-            await agent.initialize(protocol_version=1)
-            yield agent, editor
-
-    return start
+    return connector(workspace, toolrest_home)
 
 
 @pytest.mark.needs("sandbox")
@@ -102,7 +40,7 @@ async def test_a_prompt_from_start_to_end(connect: Connect, workspace: Path) -> 
     assert (workspace / "made").read_text() == "hi\n"
     assert editor.said == "I will look.Done."
     calls = editor.of("tool_call")
-    assert (calls[0].kind, calls[0].title) == ("execute", "exec_command: echo hi > made")
+    assert (calls[0].kind, calls[0].title) == ("execute", "echo hi > made")
     assert {update.status for update in editor.of("tool_call_update")} >= {"completed"}
     assert [entry.content for entry in editor.of("plan")[0].entries] == ["look"]
 

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from toolrest.errors import RespondToModel
 from toolrest.events import Custom, Event, ToolCallDelta, ToolCallProgress
+from toolrest.gate.decision.mode_limit import ModeLimit
 from toolrest.gate.decision.taint import Taint
 from toolrest.gate.threads import run_in_thread
 
@@ -76,7 +77,7 @@ class Services(Struct):
     outside_files: PathPolicy | None = None
     limit: Limit | None = None
     limiter: Limiter | None = None
-    approval_policy: Mode = "on-request"
+    policy: Mode = "on-request"
     legacy_encoding: str | None = None
     known: UserRules | None = None
     questions: Questions | None = None
@@ -87,6 +88,7 @@ class Services(Struct):
     mcp_access: Any = None
     deps: Any = None
     taint: Taint = field(default_factory=Taint)
+    mode_limit: ModeLimit = field(default_factory=ModeLimit)
     reads: dict[str, ReadStamp] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     turn_state: dict[str, Any] = field(default_factory=dict)
@@ -99,6 +101,11 @@ class Services(Struct):
                 raise RespondToModel("MCP pool is not initialized")
             self.mcp = self.make_mcp()
         return self.mcp
+
+    @property
+    def approval_policy(self) -> Mode:
+        """The approval policy in force: that of the settings, or of the session's mode."""
+        return self.mode_limit.policy(self.policy)
 
     @property
     def memory(self) -> Memory | None:
@@ -162,6 +169,11 @@ class Context(Generic[Deps]):
     def taint(self) -> Taint:
         """Whether this session has read external content and private files."""
         return self._services.taint
+
+    @property
+    def mode_limit(self) -> ModeLimit:
+        """The mode that a client chose for this session."""
+        return self._services.mode_limit
 
     @property
     def session_id(self) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolrest.agent.front.agent import Agent
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
-    from toolrest.serve.acp import EditorAgent, SessionRequest
+    from toolrest.serve.acp.agent import EditorAgent, SessionRequest
     from toolrest.serve.server import ToolServer
 
 
@@ -51,7 +51,7 @@ def tool_server(agent: Agent[Any]) -> ToolServer:
 def editor_agent(agent: Agent[Any]) -> EditorAgent:
     """The editor's side of an agent, for streams of one's own."""
     # As above.
-    from toolrest.serve.acp import EditorAgent
+    from toolrest.serve.acp.agent import EditorAgent
 
     def open_session(request: SessionRequest) -> AgentSession:
         conversation = agent.session(
@@ -59,4 +59,4 @@ def editor_agent(agent: Agent[Any]) -> EditorAgent:
         )
         return conversation.session
 
-    return EditorAgent(open_session)
+    return EditorAgent(open_session, home=agent.home)

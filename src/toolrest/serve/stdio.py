@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolrest.serve.acp import EditorAgent
+    from toolrest.serve.acp.agent import EditorAgent
     from toolrest.serve.server import ToolServer
 
 _LONGEST_LINE = 50 * 1024 * 1024
@@ -33,7 +33,8 @@ async def editor_over_stdio(agent: EditorAgent) -> None:
 
     reader, writer = await _protocol_streams()
     try:
-        await run_agent(agent, writer, reader)  # type: ignore[arg-type]
+        # The library counts session/close and session/resume as unstable; the protocol does not.
+        await run_agent(agent, writer, reader, use_unstable_protocol=True)  # type: ignore[arg-type]
     finally:
         await agent.aclose()
         writer.close()

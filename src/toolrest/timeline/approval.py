@@ -24,15 +24,18 @@ _VERBS = {
 }
 
 
-def describe(request: ApprovalRequest) -> Iterator[str]:
-    """Everything a person needs to decide, line by line, nothing left out."""
+def describe(request: ApprovalRequest, *, diff: bool = True) -> Iterator[str]:
+    """Everything a person needs to decide, line by line, nothing left out.
+
+    With `diff=False` the changes are shown elsewhere.
+    """
     where = ", OUTSIDE THE SANDBOX" if request.leaves else ""
     yield f"{shown(request.tool)} wants to run ({request.risk.label}{where}):"
     if request.agent:
         yield f"  asked by:  the sub-agent {shown(request.agent)}"
     if request.command:
         yield "  command:"
-        yield from block(_command_line(request.command))
+        yield from block(command_line(request.command))
     if request.cwd:
         yield f"  in:        {shown(request.cwd)}"
     if request.purpose:
@@ -44,15 +47,15 @@ def describe(request: ApprovalRequest) -> Iterator[str]:
         kind, _, rest = key.partition(":")
         if kind != "run" or not request.command:
             yield f"  it         {_VERBS.get(kind) or shown(kind)} {shown(rest)}".rstrip()
-    if request.diff:
+    if request.diff and diff:
         yield "  changes:"
         yield from block(request.diff.rstrip("\n"))
     if not request.command and not request.diff:
         yield f"  arguments: {shown(request.arguments)}"
 
 
-def _command_line(argv: tuple[str, ...]) -> str:
-    """The script itself where a shell is only there to run one, else the argument vector."""
+def command_line(argv: tuple[str, ...]) -> str:
+    """A command: the script where a shell is only there to run one, else the argument vector."""
     if len(argv) == 3 and argv[1] in ("-c", "-lc") and argv[0].rsplit("/", 1)[-1] in _SHELLS:
         return argv[2]
     return shlex.join(argv)

@@ -53,7 +53,7 @@ def _call(item: JSONObject) -> CallCell:
 def _answer(cell: CallCell | None, item: JSONObject) -> None:
     if cell is not None:
         text = output_text(item)
-        cell.done, cell.state = True, "done"
+        cell.done, cell.state = True, "failed" if item.get("failed") else "done"
         cell.result = text if cell.command is None else printed(text)
 
 
@@ -81,13 +81,18 @@ def _block(cell: Cell) -> str:
             return "\n".join(f"> {line}".rstrip() for line in cell.text.splitlines())
         case CallCell():
             title = f"output of {cell.tool}"
-            output = _fenced(title, cell.result or cell.output.text) if cell.done else ""
-            return f"{_fenced(cell.tool, cell.command or cell.arguments)}\n\n{output}".rstrip()
+            output = _titled(title, cell.result or cell.output.text) if cell.done else ""
+            return f"{_titled(cell.tool, cell.command or cell.arguments)}\n\n{output}".rstrip()
     return ""
 
 
-def _fenced(title: str, text: str) -> str:
+def fenced(text: str) -> str:
+    """A text in a fence that nothing in it can close."""
     fence = "```"
     while fence in text:
         fence += "`"
-    return f"**{title}**\n\n{fence}\n{text.rstrip()}\n{fence}"
+    return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+def _titled(title: str, text: str) -> str:
+    return f"**{title}**\n\n{fenced(text)}"

@@ -130,6 +130,12 @@ class Agent(Generic[Out]):
 
     # Running
 
+    @property
+    def home(self) -> str | None:
+        """The folder that keeps its sessions; None: none are kept."""
+        home = self._config.home if self._config is not None else self._home
+        return None if home is None else os.path.abspath(os.path.expanduser(os.fspath(home)))
+
     async def run(self, prompt: Prompt, *, deps: Any = None) -> TurnResult[Out]:
         """Run a prompt to its answer: `result.output`, `result.text`, `result.usage`.
 
@@ -232,10 +238,9 @@ class Agent(Generic[Out]):
 
         if resume and fork:
             raise TypeError("give either resume or fork, not both")
-        home = self._config.home if self._config is not None else self._home
+        home = self.home
         if home is None:
             raise ConfigError("sessions are kept only with Agent(home=…); this agent has none")
-        home = os.path.abspath(os.path.expanduser(os.fspath(home)))
         path = find_session(home, resume or fork or "").path
         return path if resume else find_session(home, fork_session(home, path)).path
 
@@ -255,6 +260,7 @@ class Agent(Generic[Out]):
             async with self.session(deps=ctx.deps, on_ask=on_ask) as conversation:
                 # What one of them has read, the other may be told to send.
                 conversation.rest.gate.services.taint = ctx.taint
+                conversation.rest.gate.share_mode(ctx.mode_limit)
                 return (await conversation.run(prompt)).output
 
         ask.__annotations__ = {"prompt": str, "ctx": CallContext, "return": Any}

@@ -101,6 +101,14 @@ def find_session(home: str, wanted: str) -> Stored:
     raise ConfigError(f"there is no session {wanted!r}; see: toolrest sessions list")
 
 
+def exact_session(home: str, thread_id: str) -> Stored:
+    """The session with exactly this id."""
+    for stored in stored_sessions(home):
+        if stored.thread_id == thread_id:
+            return stored
+    raise ConfigError(f"there is no session {thread_id!r}; see: toolrest sessions list")
+
+
 def latest_session(home: str, cwd: str | None = None) -> Stored:
     """The session that was written to last; with `cwd`, of that folder."""
     rows = sorted(summaries(home, cwd), key=lambda row: row.changed, reverse=True)

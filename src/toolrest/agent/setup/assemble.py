@@ -94,8 +94,8 @@ def assemble(
 ) -> SessionParts:
     """Build a session. Nothing is written to disk before the first call needs it.
 
-    A sub-agent's session shares its parent's MCP servers, session grants, count of commands and
-    taint. Built-in tools that are `named` are there whatever the settings say.
+    A sub-agent's session shares its parent's MCP servers, session grants, count of commands,
+    mode and taint. Built-in tools that are `named` are there whatever the settings say.
     """
     settings = config.value
     spill = Spill(config.home, session_id)
@@ -121,7 +121,7 @@ def assemble(
         make_runner=make_runner,
         limit=_family_limit(config),
         limiter=limiter,
-        approval_policy=settings.approval_policy,
+        policy=settings.approval_policy,
         legacy_encoding=settings.legacy_encoding,
     )
     services.approvals.mode = settings.approval_policy
@@ -152,6 +152,7 @@ def assemble(
             full_access=settings.sandbox_mode == "danger-full-access",
             network=settings.sandbox_workspace_write.network_access,
             overrides=known.overrides,
+            limit=services.mode_limit,
         ),
         limiter,
         Scheduler(settings.max_parallel_calls),
@@ -173,6 +174,7 @@ def assemble(
     else:
         services.mcp, services.make_mcp = parent.mcp, parent.make_mcp
         services.tally, services.taint = parent.tally, parent.taint
+        gate.share_mode(parent.mode_limit)
     saver = _saver(config, files, session_id if parent is None else parent.session_id)
     return SessionParts(gate, spill, audit, known, parts, saver, servers, skills)
 

@@ -13,7 +13,7 @@ from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
 from toolrest.chat.commands.mcp_prompts import McpPrompts
-from toolrest.chat.commands.names import COMMANDS, known_commands, own_prompts
+from toolrest.chat.commands.names import COMMANDS, known_commands
 from toolrest.chat.conversation import RAN
 from toolrest.chat.pager import page
 from toolrest.chat.picker import Picker
@@ -22,11 +22,12 @@ from toolrest.config.schema.validate import check_table
 from toolrest.config.write import edit_user_file
 from toolrest.errors import ToolrestError
 from toolrest.mcp.errors import McpError
-from toolrest.timeline.draw import dollars
+from toolrest.timeline import session_text
 from toolrest.timeline.stored import markdown, stored_cells
 from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession
     from toolrest.agent.history.stored_sessions import Summary
     from toolrest.chat.app import ChatApp
     from toolrest.running.runner import Runner
@@ -37,15 +38,7 @@ Alt-Enter, Ctrl-J or \\ at the end: a new line; Ctrl-G: $EDITOR
 @ completes file names, / commands; !command runs one and shows it to the model
 Esc interrupts; Ctrl-O shows the last output whole; Ctrl-R searches earlier messages
 Ctrl-C clears or interrupts; Ctrl-Z suspends; Ctrl-D leaves"""
-
-_INIT = """\
-Look around in this folder and write an AGENTS.md for those who work on it with tools like you: what
-it is, how it is built and tested, the layout, the habits of its code. Short, exact, checked by \
-running what you write down. If there is one already, improve it."""
-
-
 _LISTED = 20
-_PRICES = " (a price is not known: set [model_prices] in config.toml)"
 
 
 class Commands:
@@ -55,7 +48,11 @@ class Commands:
 
     def __init__(self, chat: ChatApp) -> None:
         self._chat = chat
-        self._own = own_prompts(chat.home)
+        self._own = session_text.own_prompts(chat.home)
+
+    @property
+    def _session(self) -> AgentSession:
+        return self._chat.conversation.session
 
     def run(self, text: str) -> bool:
         """Do a command; False when there is none of that name (a path, perhaps)."""
@@ -82,14 +79,11 @@ class Commands:
             self._chat.conversation.notice(str(error), "error")
 
     def _prompt(self, path: str, rest: str) -> None:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
-        words = text.replace("$ARGUMENTS", rest) if "$ARGUMENTS" in text else f"{text}\n{rest}"
-        self._chat.conversation.say(words.strip())
+        self._chat.conversation.say(session_text.own_prompt(path, rest))
 
     def opened(self) -> None:
         """Another session is open: its servers have other prompts."""
-        self.prompts = McpPrompts(self._chat.conversation.session.rest)
+        self.prompts = McpPrompts(self._session.rest)
 
     async def _filled(self, name: str, words: str) -> None:
         try:
@@ -102,6 +96,9 @@ class Commands:
             self._chat.screen.say(line, "")
         self._chat.screen.say("")
 
+    def _list(self, lines: list[str]) -> None:
+        self._say(*(f"  {line}" for line in lines))
+
     def _help(self, rest: str) -> None:
         known = known_commands(self._chat.home) | self.prompts.known()
         self._say(
@@ -109,22 +106,7 @@ class Commands:
         )
 
     def _status(self, rest: str) -> None:
-        session = self._chat.conversation.session
-        settings = session.rest.settings
-        total = session.accounting.total
-        window, cost = session.accounting.window, session.accounting.cost()
-        share = f"{session.tokens / window:.0%} of {window:,}" if window else "window –"
-        self._say(
-            f"  model      {session.model.name}",
-            f"  folder     {self._chat.workspace}",
-            f"  sandbox    {settings.sandbox_mode}",
-            f"  approvals  {settings.approval_policy}",
-            f"  context    {session.tokens:,} tokens, {share}",
-            f"  used       {total.input:,} tokens in ({total.cached_input:,} of them cached), "
-            f"{total.output:,} out",
-            f"  cost       {dollars(cost)}{_PRICES if cost is None else ''}",
-            f"  session    {session.thread_id}",
-        )
+        self._list(session_text.status(self._session))
 
     def _model(self, rest: str) -> None:
         self._change("model", rest, "name a model: /model NAME; toolrest models lists them")
@@ -144,10 +126,10 @@ class Commands:
             self._say(f"  {usage}")
 
     def _init(self, rest: str) -> None:
-        self._chat.conversation.say(_INIT)
+        self._chat.conversation.say(session_text.INIT)
 
     def _ps(self, rest: str) -> None:
-        runner = self._chat.conversation.session.rest.gate.services.runner
+        runner = self._session.rest.gate.services.runner
         sessions = runner.sessions.list() if runner is not None else ()
         word, _, number = rest.partition(" ")
         if word == "kill" and runner is not None and number.isdigit():
@@ -184,7 +166,7 @@ class Commands:
         self._chat.screen.pick(Picker(title, rows, take))
 
     def _sessions(self) -> list[Summary]:
-        current = self._chat.conversation.session.thread_id
+        current = self._session.thread_id
         rows = summaries(self._chat.home, self._chat.workspace)
         others = (row for row in rows if row.stored.thread_id != current and row.title)
         return list(islice(others, _LISTED))
@@ -194,7 +176,7 @@ class Commands:
             self._chat.spawn(self._forked(path))
 
     def _recorded(self) -> str | None:
-        path = self._chat.conversation.session.journal.path
+        path = self._session.journal.path
         if path is None:
             self._chat.conversation.notice("this session is not recorded", "warning")
         return path
@@ -202,7 +184,7 @@ class Commands:
     async def _forked(self, path: str, keep: int | None = None, text: str = "") -> None:
         """Go on with a copy of the session, or of its beginning, and this text to be sent."""
         await self._chat.conversation.interrupt()
-        before = self._chat.conversation.session.thread_id[:8]
+        before = self._session.thread_id[:8]
         new = find_session(self._chat.home, fork(self._chat.home, path, keep))
         await self._chat.conversation.switch(new.path)
         self._say(f"  this is a copy; the session before it: /resume {before}")
@@ -236,10 +218,7 @@ class Commands:
         if conversation.busy:
             conversation.notice("a turn is under way; Esc interrupts it", "warning")
             return
-        result = await conversation.session.rest.undo()
-        done = [f"  {item.action} {item.path}" for item in result.plan.items]
-        kept = [f"  stays: {kept.path} ({kept.why})" for kept in result.plan.kept]
-        self._say(*(done or ["  there was nothing to put back"]), *kept)
+        self._list(await session_text.undo(conversation.session))
 
     def _diff(self, rest: str) -> None:
         diffs = [file for cell in self._chat.screen.calls for file in cell.files]
@@ -253,23 +232,18 @@ class Commands:
         self._chat.actions.show_output()
 
     def _tools(self, rest: str) -> None:
-        self._say(*(f"  {row['name']:<24} {row['risk']}" for row in self._table()))
-
-    def _table(self) -> list[dict[str, object]]:
-        return self._chat.conversation.session.rest.table()
+        self._list(session_text.tools(self._session))
 
     def _mcp(self, rest: str) -> None:
-        pool = self._chat.conversation.session.rest.mcp
-        found = [f"  {name}: {c.state}" for name, c in pool.connections.items()] if pool else []
-        found += [f"  /{name}  {help_}" for name, help_ in self.prompts.known().items()]
-        self._say(*(found or ["  no MCP server is configured; see: toolrest mcp add"]))
+        found = [f"/{name}  {help_}" for name, help_ in self.prompts.known().items()]
+        self._list([*session_text.mcp(self._session), *found])
 
     def _theme(self, rest: str) -> None:
         if rest:
             self._use_theme(rest)
             return
         names = list(get_args(Theme))
-        current = names.index(self._chat.conversation.session.rest.settings.chat.theme)
+        current = names.index(self._session.rest.settings.chat.theme)
         title = "Which colours? (↑ ↓, Enter; Esc leaves)"
         picker = Picker(title, names, lambda number: self._use_theme(names[number]), current)
         self._chat.screen.pick(picker)
@@ -277,20 +251,16 @@ class Commands:
     def _use_theme(self, name: str) -> None:
         settings = check_table(ChatSettings, {"theme": name})
         path = edit_user_file(self._chat.home, ("chat", "theme"), settings.theme)
-        used = self._chat.conversation.session.rest.settings.chat.replace(theme=settings.theme)
+        used = self._session.rest.settings.chat.replace(theme=settings.theme)
         self._chat.screen.configure(used)
         note = "; NO_COLOR is set, so there are none" if os.environ.get("NO_COLOR") else ""
         self._say(f"  colours: {settings.theme}, from now on (kept in {path}){note}")
 
     def _permissions(self, rest: str) -> None:
-        settings = self._chat.conversation.session.rest.settings
-        self._say(
-            f"  approvals {settings.approval_policy}, sandbox {settings.sandbox_mode}",
-            "  stored grants: toolrest grants list; a command's decision: toolrest policy check",
-        )
+        self._list(session_text.permissions(self._session))
 
     def _export(self, rest: str) -> None:
-        session = self._chat.conversation.session
+        session = self._session
         text = "\n\n".join(markdown(stored_cells(session.history.items)))
         self._chat.spawn(page(f"session {session.thread_id}", text))
 
@@ -298,7 +268,7 @@ class Commands:
         self._chat.spawn(self._reported())
 
     async def _reported(self) -> None:
-        session = self._chat.conversation.session
+        session = self._session
         if self._chat.report is None:
             self._say("  write one with: toolrest report")
             return

@@ -1,8 +1,8 @@
-"""The names of the slash commands, and of the user's own prompts in `$TOOLREST_HOME/prompts`."""
+"""The names of the slash commands."""
 
 from __future__ import annotations
 
-import os
+from toolrest.timeline.session_text import own_prompts
 
 COMMANDS = {
     "help": "the commands and keys",
@@ -33,17 +33,3 @@ COMMANDS = {
 def known_commands(home: str) -> dict[str, str]:
     """Every command with its help."""
     return COMMANDS | {name: f"your prompt {name}.md" for name in own_prompts(home)}
-
-
-def own_prompts(home: str) -> dict[str, str]:
-    """The user's own prompts: the path of each by its name."""
-    folder = os.path.join(home, "prompts")
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return {}
-    return {
-        name[:-3]: os.path.join(folder, name)
-        for name in names
-        if name.endswith(".md") and name[:-3].replace("-", "_").isidentifier()
-    }

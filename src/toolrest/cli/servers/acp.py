@@ -14,12 +14,13 @@ from toolrest.agent.history.stored_sessions import find_session
 from toolrest.agent.open_session import open_session
 from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.options import Choices, session_options
+from toolrest.config.files import toolrest_home
 from toolrest.config.keys import format_key
 from toolrest.errors import ConfigError
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.serve.acp import SessionRequest
+    from toolrest.serve.acp.agent import EditorAgent, SessionRequest
 
 
 @click.command("acp")
@@ -33,16 +34,21 @@ def command(choices: Choices) -> None:
     \b
     Zed: "agent_servers": {"Toolrest": {"command": "toolrest", "args": ["acp"]}}
     """
-    from toolrest.serve.acp import EditorAgent
     from toolrest.serve.stdio import editor_over_stdio
-
-    def open_session(opening: SessionRequest) -> AgentSession:
-        return _open(choices, opening)
 
     for number, name in ((0, "input"), (1, "output")):
         if not _can_talk(number):
             raise click.UsageError(f"standard {name} is no pipe or terminal: an editor starts this")
-    asyncio.run(editor_over_stdio(EditorAgent(open_session)))
+    asyncio.run(editor_over_stdio(editor_agent(choices)))
+
+
+def editor_agent(choices: Choices) -> EditorAgent:
+    """The agent for an editor, with the user's settings and these options."""
+    # An extra, which takes half a second to load.
+    from toolrest.serve.acp.agent import EditorAgent
+
+    home = toolrest_home(None, os.environ)
+    return EditorAgent(lambda opening: _open(choices, opening), home=home, takes_all=True)
 
 
 def _can_talk(descriptor: int) -> bool:

@@ -19,7 +19,7 @@ _BORDERS = ("critical", "unread", "leave", "refused")
 
 
 def decide(walk: Walk, call: ResolvedCall) -> Decision:
-    """The decision on a call, after the loop check, taint and hooks."""
+    """The decision on a call, after the loop check, taint, hooks and the session's mode."""
     gate = walk.gate
     if not call.tool.polling:
         refusal = walk.turn.loops.refusal(walk.fingerprint, mutating=call.effects.mutating)
@@ -29,7 +29,9 @@ def decide(walk: Walk, call: ResolvedCall) -> Decision:
     decision = judge_call(gate, call, walk.fingerprint)
     if gate.services.taint.external:
         decision = gate.services.taint.judge(call, decision, gate.decider.mode)
-    return decision if gate.hooks is None else gate.hooks.decided(walk, call, decision)
+    if gate.hooks is not None:
+        decision = gate.hooks.decided(walk, call, decision)
+    return gate.services.mode_limit.judge(call, decision)
 
 
 def judge_call(gate: Gate, call: ResolvedCall, fingerprint: str) -> Decision:

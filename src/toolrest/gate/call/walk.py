@@ -45,6 +45,7 @@ from toolrest.policy.effects import Effects
 if TYPE_CHECKING:
     from toolrest.events import FileChange
     from toolrest.gate.call.turn import CallTurn
+    from toolrest.gate.decision.mode_limit import ModeLimit
     from toolrest.gate.hooks.around_call import HookedWalks
     from toolrest.gate.hooks.hooks import Hooked
 
@@ -70,6 +71,10 @@ class Gate(Struct):
     sync_soon: Callable[[], None] | None = None
     """Starts writing the audit log's decisions to disk."""
     hooks: HookedWalks | None = None
+
+    def share_mode(self, limit: ModeLimit) -> None:
+        """Obey the mode of another session, as it is and as it will be."""
+        self.services.mode_limit = self.decider.limit = limit
 
 
 def _nowhere(output: ToolOutput) -> None:

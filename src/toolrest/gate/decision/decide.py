@@ -15,6 +15,7 @@ from toolrest.policy.grants.key import GrantKey
 from toolrest.policy.modes import Mode, Row, need
 
 if TYPE_CHECKING:
+    from toolrest.gate.decision.mode_limit import ModeLimit
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.policy.rules.overrides import Overrides
 
@@ -42,10 +43,16 @@ class Decider(Struct):
     """The decision by effects. Explicit denies come first, so no mode can lift them."""
 
     files: PathPolicy
-    mode: Mode = "on-request"
+    policy: Mode = "on-request"
     full_access: bool = False
     network: bool = False
     overrides: Overrides | None = None
+    limit: ModeLimit | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """The approval policy in force: that of the settings, or of the session's mode."""
+        return self.policy if self.limit is None else self.limit.policy(self.policy)
 
     @property
     def retries_outside(self) -> bool:

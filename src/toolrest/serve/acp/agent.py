@@ -10,37 +10,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acp.exceptions import RequestError
-from acp.helpers import update_agent_message_text, update_user_message_text
+from acp.helpers import text_block, update_agent_message_text, update_current_mode
 from acp.schema import (
     AcceptElicitationResponse,
     AgentCapabilities,
-    AllowedOutcome,
     CloseSessionResponse,
     ElicitationFormSessionMode,
     Implementation,
     InitializeResponse,
     LoadSessionResponse,
+    McpCapabilities,
     NewSessionResponse,
-    PermissionOption,
     PromptCapabilities,
     PromptResponse,
-    ToolCallUpdate,
+    ResumeSessionResponse,
+    SessionAdditionalDirectoriesCapabilities,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionModeResponse,
+    Usage,
 )
 from msgspec import Struct
 
 from toolrest import __version__
-from toolrest.agent.history.history import is_user_turn, message, message_text
+from toolrest.agent.history.stored_sessions import exact_session
 from toolrest.errors import ToolrestError
 from toolrest.gate.approval.request import ApprovalRequest, Review
-from toolrest.items import JSONObject
-from toolrest.policy.terminal_safe import display_safe
 from toolrest.serve import user_form
-from toolrest.serve.acp_updates import Updates
-from toolrest.serve.elicit import can_show, once
+from toolrest.serve.acp import commands, modes, permission, stored
+from toolrest.serve.acp.prompt import first_text, user_message
+from toolrest.serve.acp.updates import Updates
+from toolrest.serve.elicit import can_show
 
 if TYPE_CHECKING:
     from acp.interfaces import Client
@@ -51,7 +57,6 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.user_questions import UserQuestions
 
 VERSION = 1
-_TITLE = 2000
 
 
 class SessionRequest(Struct):
@@ -68,10 +73,19 @@ Open = Callable[[SessionRequest], "AgentSession"]
 
 
 class EditorAgent:
-    """Answers one editor. `open_session` makes a session for a folder, or opens an earlier one."""
+    """Answers one editor. `open_session` makes a session for a folder, or opens an earlier one.
 
-    def __init__(self, open_session: Open) -> None:
+    Sessions of `home` can be listed and loaded. `takes_all`: it honours the editor's MCP servers
+    and further folders.
+    """
+
+    def __init__(
+        self, open_session: Open, *, home: str | None = None, takes_all: bool = False
+    ) -> None:
         self._open = open_session
+        self._home = home
+        self._takes_all = takes_all
+        self._soon: set[asyncio.Future[None]] = set()
         self._sessions: dict[str, AgentSession] = {}
         self._client: Client | None = None
         self._shows_forms = False
@@ -97,8 +111,10 @@ class EditorAgent:
         return InitializeResponse(
             protocol_version=VERSION,
             agent_capabilities=AgentCapabilities(
-                load_session=True,
+                load_session=self._home is not None,
                 prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=self._takes_all, sse=self._takes_all),
+                session_capabilities=self._session_capabilities(),
             ),
             agent_info=Implementation(name="toolrest", title="Toolrest", version=__version__),
         )
@@ -115,7 +131,9 @@ class EditorAgent:
     ) -> Any:
         """Open a session in a folder."""
         session = self._start(cwd, additional_directories, mcp_servers, None)
-        return NewSessionResponse(session_id=session.thread_id)
+        # The editor learns the id from the response, so what is sent for it has to come later.
+        self._later(self._send(session.thread_id, commands.offered(session)))
+        return NewSessionResponse(session_id=session.thread_id, modes=modes.state(session))
 
     async def load_session(
         self,
@@ -125,28 +143,66 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **_: Any,
     ) -> Any:
-        """Open an earlier session and show its messages."""
-        session = self._start(cwd, additional_directories, mcp_servers, session_id)
-        for update in _replayed(session):
+        """Open an earlier session and show its messages and calls."""
+        session = await self._reopen(cwd, additional_directories, mcp_servers, session_id)
+        for update in stored.shown(session):
             await self._connected.session_update(session_id=session_id, update=update)
-        return LoadSessionResponse()
+        await self._send(session_id, commands.offered(session))
+        return LoadSessionResponse(modes=modes.state(session))
+
+    async def resume_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[Any] | None = None,
+        **_: Any,
+    ) -> Any:
+        """Open an earlier session without showing it."""
+        session = await self._reopen(cwd, additional_directories, mcp_servers, session_id)
+        await self._send(session_id, commands.offered(session))
+        return ResumeSessionResponse(modes=modes.state(session))
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> Any:
+        """The recorded sessions, the latest first, a page at a time."""
+        if self._home is None:
+            raise RequestError.method_not_found("session/list")
+        return stored.page(self._home, cwd, cursor)
+
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> Any:
+        """Narrow what the session may do, or go back to what the settings allow."""
+        session = self._session(session_id)
+        modes.change(session, mode_id)
+        await self._send(session_id, update_current_mode(mode_id))
+        return SetSessionModeResponse()
 
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> Any:
-        """Run one turn, sending updates to the editor."""
+        """Run a slash command or one turn, sending updates to the editor."""
         session = self._session(session_id)
+        if session.running:
+            raise RequestError.invalid_request({"sessionId": "a turn of this session is running"})
+        done = await commands.run(session, first_text(prompt))
+        if done is not None and not done.prompt:
+            await self._send(session_id, update_agent_message_text(done.answer))
+            return PromptResponse(stop_reason="end_turn")
+        if done is not None:
+            prompt = [text_block(done.prompt), *prompt[1:]]
         updates = Updates(session.rest.gate.services.files.cwd)
         queue: asyncio.Queue[Any] = asyncio.Queue()
         stop = session.rest.subscribe(queue.put_nowait)
         sending = asyncio.ensure_future(self._send_updates(session_id, updates, queue))
         try:
-            result = await session.run([_message(prompt)])
+            result = await session.run([user_message(prompt)])
         finally:
             stop()
             queue.put_nowait(None)
             await sending
         if result.status == "failed":
-            await self._send_text(session_id, f"\n{result.error or result.reason}\n")
-        return PromptResponse(stop_reason=_reason(result))
+            text = f"\n{result.error or result.reason}\n"
+            await self._send(session_id, update_agent_message_text(text))
+        return PromptResponse(stop_reason=_reason(result), usage=_usage(result))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         """Stop the running turn."""
@@ -174,11 +230,41 @@ class EditorAgent:
             raise RequestError.invalid_params({"sessionId": f"there is no session {session_id}"})
         return self._sessions[session_id]
 
+    def _session_capabilities(self) -> SessionCapabilities:
+        folders = SessionAdditionalDirectoriesCapabilities() if self._takes_all else None
+        listed = SessionListCapabilities() if self._home is not None else None
+        return SessionCapabilities(
+            list=listed,
+            resume=SessionResumeCapabilities() if self._home is not None else None,
+            close=SessionCloseCapabilities(),
+            additional_directories=folders,
+        )
+
+    async def _reopen(
+        self, cwd: str, folders: list[str] | None, servers: list[Any] | None, session_id: str
+    ) -> AgentSession:
+        """Open the earlier session with exactly this id; one that is open is closed first."""
+        if self._home is None:
+            raise RequestError.method_not_found("session/load")
+        try:
+            exact_session(self._home, session_id)
+        except ToolrestError as error:
+            raise RequestError.invalid_params({"sessionId": str(error)}) from error
+        before = self._sessions.get(session_id)
+        if before is not None and before.running:
+            raise RequestError.invalid_request({"sessionId": "a turn of this session is running"})
+        await self.close_session(session_id)
+        return self._start(cwd, folders, servers, session_id)
+
     def _start(
         self, cwd: str, folders: list[str] | None, servers: list[Any] | None, resume: str | None
     ) -> AgentSession:
         if not os.path.isabs(cwd) or not os.path.isdir(cwd):
             raise RequestError.invalid_params({"cwd": f"{cwd} is not an absolute folder"})
+        for folder in folders or ():
+            if not os.path.isabs(folder) or not os.path.isdir(folder):
+                reason = f"{folder} is not an absolute folder"
+                raise RequestError.invalid_params({"additionalDirectories": reason})
         channel = _FormChannel(self) if self._shows_forms else _Channel(self)
         try:
             session = self._open(SessionRequest(cwd, channel, folders or (), servers or (), resume))
@@ -197,11 +283,14 @@ class EditorAgent:
                 for update in updates.of(event):
                     await self._connected.session_update(session_id=session_id, update=update)
 
-    async def _send_text(self, session_id: str, text: str) -> None:
+    async def _send(self, session_id: str, update: Any) -> None:
         with contextlib.suppress(ConnectionError):
-            await self._connected.session_update(
-                session_id=session_id, update=update_agent_message_text(text)
-            )
+            await self._connected.session_update(session_id=session_id, update=update)
+
+    def _later(self, sending: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(sending)
+        self._soon.add(task)
+        task.add_done_callback(self._soon.discard)
 
     async def ask_user(
         self, session_id: str, asked: UserQuestions
@@ -224,46 +313,14 @@ class EditorAgent:
         """Ask for approval of a call as a choice in the editor; None when it cannot be shown."""
         if not can_show(request):
             return None
-        options = [
-            PermissionOption(
-                option_id="approved",
-                name=display_safe(once(request, "Run this once")),
-                kind="allow_once",
-            ),
-            *(
-                PermissionOption(
-                    option_id=choice.answer,
-                    name=display_safe(choice.sentence),
-                    kind="allow_always",
-                )
-                for choice in request.choices
-                if choice.scope != "once"
-            ),
-            PermissionOption(option_id="denied", name="Do not run it", kind="reject_once"),
-            PermissionOption(option_id="abort", name="Do not run it, and stop", kind="reject_once"),
-        ]
-        title = display_safe(f"{request.tool}: {' '.join(request.command) or request.arguments}")
-        shown = ToolCallUpdate(
-            tool_call_id=request.call_id,
-            title=title if len(title) <= _TITLE else f"{title[:_TITLE]} … (not all of it)",
-            status="pending",
-            raw_input={
-                "arguments": display_safe(request.arguments),
-                "changes": display_safe(request.diff, keep_newlines=True),
-                "because": display_safe(request.retry_reason or request.reason),
-                "risk": request.risk.label,
-                "folder": request.cwd,
-                "outside the sandbox": request.leaves,
-            },
-        )
+        options = permission.options(request)
+        found = self._session(session_id).rest.gate.registry.get(request.tool)
         answer = await self._connected.request_permission(
-            session_id=session_id, tool_call=shown, options=options
+            session_id=session_id,
+            tool_call=permission.tool_call(request, None if found is None else found.icon),
+            options=options,
         )
-        if not isinstance(answer.outcome, AllowedOutcome):
-            return Review("abort")
-        offered = {option.option_id for option in options}
-        chosen: Any = answer.outcome.option_id
-        return Review(chosen) if chosen in offered else Review("denied")
+        return permission.review(answer.outcome, options)
 
 
 class _Channel:
@@ -294,33 +351,13 @@ def _reason(result: TurnResult) -> Any:
     return "refusal" if result.status == "failed" else "end_turn"
 
 
-def _message(blocks: list[Any]) -> JSONObject:
-    return message("user", *(part for part in map(_part, blocks) if part))
-
-
-def _part(block: Any) -> str | JSONObject:
-    """One block of a prompt; the text of a file is marked as such."""
-    kind = getattr(block, "type", "")
-    if kind == "text":
-        return str(block.text)
-    if kind == "image":
-        return {"type": "input_image", "image_url": f"data:{block.mime_type};base64,{block.data}"}
-    if kind == "resource_link":
-        return f"[{block.name}]({block.uri})"
-    if kind == "resource":
-        text = getattr(block.resource, "text", None)
-        body = text if text is not None else "(not text)"
-        return f'<file uri="{block.resource.uri}">\n{body}\n</file>'
-    return f"({kind or 'something'} that this agent cannot take)"
-
-
-def _replayed(session: AgentSession) -> list[Any]:
-    shown: list[Any] = []
-    for item in session.history.items:
-        if item.get("type") != "message":
-            continue
-        if is_user_turn(item):
-            shown.append(update_user_message_text(message_text(item)))
-        elif item.get("role") == "assistant":
-            shown.append(update_agent_message_text(message_text(item)))
-    return shown
+def _usage(result: TurnResult) -> Usage:
+    used = result.usage
+    return Usage(
+        total_tokens=used.total,
+        input_tokens=used.input,
+        output_tokens=used.output,
+        thought_tokens=used.reasoning_output,
+        cached_read_tokens=used.cached_input,
+        cached_write_tokens=used.cache_write_input,
+    )

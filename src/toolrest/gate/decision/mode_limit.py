@@ -1,0 +1,62 @@
+"""The mode that a client chose for a session: it only narrows what the settings allow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+
+from toolrest.answer import Answer
+from toolrest.gate.decision.decide import Decision
+from toolrest.policy.effects import Risk
+from toolrest.policy.modes import Mode
+
+if TYPE_CHECKING:
+    from toolrest.gate.call.understand import ResolvedCall
+
+ModeName: TypeAlias = Literal["read-only", "ask", "auto"]
+_EASED: tuple[Mode, ...] = ("on-request", "on-failure")
+"""Policies that ask less than `untrusted`, and never deny what `untrusted` asks about."""
+_READ_ONLY = (
+    "the user has put this session into read-only mode: it may look at files and run commands that "
+    "are known to change nothing. Report what should be changed instead"
+)
+
+
+class ModeLimit(Struct):
+    """The chosen mode; a session shares it with its sub-agents. `auto`: the settings decide."""
+
+    name: ModeName = "auto"
+
+    def policy(self, own: Mode) -> Mode:
+        """The approval policy in this mode, given that of the settings."""
+        return "untrusted" if self.name == "ask" and own in _EASED else own
+
+    def judge(self, call: ResolvedCall, decision: Decision) -> Decision:
+        """The decision, or DENY for what may change something in read-only mode."""
+        if self.name != "read-only" or decision.verdict == Answer.DENY:
+            return decision
+        if decision.rule == "session.poll" or not _changes(call):
+            return decision
+        return Decision(Answer.DENY, "session.mode", _READ_ONLY)
+
+
+def offered_modes(policy: Mode, sandbox_mode: str) -> list[ModeName]:
+    """The modes that differ under these settings; the last is what the settings say."""
+    if sandbox_mode == "read-only":
+        return ["read-only"]
+    if policy in _EASED:
+        return ["read-only", "ask", "auto"]
+    return ["read-only", "auto" if policy in ("never", "dangerous") else "ask"]
+
+
+def _changes(call: ResolvedCall) -> bool:
+    """Whether a call may change something; sub-agents are limited themselves."""
+    effects = call.effects
+    if effects.writes or effects.is_unknown or effects.critical is not None:
+        return True
+    if call.tool.only_reads or effects.looks:
+        return effects.escalates is not None
+    if effects.runs or (effects.calls and not effects.confined):
+        return True
+    return call.risk > Risk.READ and not (effects.calls or effects.connects)

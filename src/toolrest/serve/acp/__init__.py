@@ -1,0 +1,1 @@
+"""The Agent Client Protocol: Toolrest's agent inside an editor."""

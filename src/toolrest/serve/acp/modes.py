@@ -1,0 +1,53 @@
+"""Session modes of the Agent Client Protocol: read-only, ask, auto.
+
+They are a limit on top of the user's settings (`gate/decision/mode_limit.py`), and only those that
+differ under these settings are offered: no mode allows what the settings do not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acp.exceptions import RequestError
+from acp.schema import SessionMode, SessionModeState
+
+from toolrest.gate.decision.mode_limit import ModeName, offered_modes
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession
+
+
+def state(session: AgentSession) -> SessionModeState:
+    """The modes of a session, and the one that it is in."""
+    settings = session.rest.settings
+    own = f"approvals {settings.approval_policy}, sandbox {settings.sandbox_mode}"
+    about: dict[ModeName, tuple[str, str]] = {
+        "read-only": ("Read only", "Looks at files; changes nothing and runs nothing that might."),
+        "ask": ("Ask", "Asks before it changes a file or runs a program."),
+        "auto": ("Auto", f"As your settings say: {own}."),
+    }
+    offered = _offered(session)
+    modes = [
+        SessionMode(id=name, name=about[name][0], description=about[name][1]) for name in offered
+    ]
+    return SessionModeState(current_mode_id=_current(session), available_modes=modes)
+
+
+def change(session: AgentSession, wanted: str) -> None:
+    """Put a session into a mode that it offers, from its next decision on."""
+    offered = _offered(session)
+    name = next((name for name in offered if name == wanted), None)
+    if name is None:
+        raise RequestError.invalid_params({"modeId": f"the modes are: {', '.join(offered)}"})
+    session.rest.gate.services.mode_limit.name = name
+
+
+def _offered(session: AgentSession) -> list[ModeName]:
+    settings = session.rest.settings
+    return offered_modes(settings.approval_policy, settings.sandbox_mode)
+
+
+def _current(session: AgentSession) -> ModeName:
+    """The session's mode; as long as none was chosen, the one that the settings amount to."""
+    chosen, offered = session.rest.gate.services.mode_limit.name, _offered(session)
+    return chosen if chosen in offered else offered[-1]

@@ -1,0 +1,88 @@
+"""Answers to slash commands as lines of text, and prompts that stand for commands."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from toolrest.timeline.draw import dollars
+
+if TYPE_CHECKING:
+    from toolrest.agent.conversation.session import AgentSession
+
+INIT = """\
+Look around in this folder and write an AGENTS.md for those who work on it with tools like you: what
+it is, how it is built and tested, the layout, the habits of its code. Short, exact, checked by \
+running what you write down. If there is one already, improve it."""
+_PRICES = " (a price is not known: set [model_prices] in config.toml)"
+
+
+def status(session: AgentSession) -> list[str]:
+    """Model, folder, sandbox, approvals, tokens, session."""
+    settings = session.rest.settings
+    total = session.accounting.total
+    window, cost = session.accounting.window, session.accounting.cost()
+    share = f"{session.tokens / window:.0%} of {window:,}" if window else "window –"
+    return [
+        f"model      {session.model.name}",
+        f"folder     {session.rest.gate.services.files.workspace}",
+        f"sandbox    {settings.sandbox_mode}",
+        f"approvals  {session.rest.gate.services.approval_policy}",
+        f"context    {session.tokens:,} tokens, {share}",
+        f"used       {total.input:,} tokens in ({total.cached_input:,} of them cached), "
+        f"{total.output:,} out",
+        f"cost       {dollars(cost)}{_PRICES if cost is None else ''}",
+        f"session    {session.thread_id}",
+    ]
+
+
+def tools(session: AgentSession) -> list[str]:
+    """The tools on offer, with their risk."""
+    return [f"{row['name']:<24} {row['risk']}" for row in session.rest.table()]
+
+
+def mcp(session: AgentSession) -> list[str]:
+    """MCP servers and their state."""
+    pool = session.rest.mcp
+    found = [f"{name}: {c.state}" for name, c in pool.connections.items()] if pool else []
+    return found or ["no MCP server is configured; see: toolrest mcp add"]
+
+
+def permissions(session: AgentSession) -> list[str]:
+    """What is asked about, and where grants are."""
+    policy = session.rest.gate.services.approval_policy
+    return [
+        f"approvals {policy}, sandbox {session.rest.settings.sandbox_mode}",
+        "stored grants: toolrest grants list; a command's decision: toolrest policy check",
+    ]
+
+
+async def undo(session: AgentSession) -> list[str]:
+    """Take back what the last turn changed; what was put back, and what stays."""
+    result = await session.rest.undo()
+    done = [f"{item.action} {item.path}" for item in result.plan.items]
+    kept = [f"stays: {kept.path} ({kept.why})" for kept in result.plan.kept]
+    return [*(done or ["there was nothing to put back"]), *kept]
+
+
+def own_prompts(home: str) -> dict[str, str]:
+    """The user's own prompts in `$TOOLREST_HOME/prompts`: the path of each by its name."""
+    folder = os.path.join(home, "prompts")
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return {}
+    return {
+        name[:-3]: os.path.join(folder, name)
+        for name in names
+        if name.endswith(".md") and name[:-3].replace("-", "_").isidentifier()
+    }
+
+
+def own_prompt(path: str, arguments: str) -> str:
+    """The text of one of them, with the arguments in it or behind it."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    if "$ARGUMENTS" in text:
+        return text.replace("$ARGUMENTS", arguments).strip()
+    return f"{text}\n{arguments}".strip()
