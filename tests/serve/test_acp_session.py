@@ -132,6 +132,37 @@ async def test_modes_narrow_and_widen_back(connect: Connect, workspace: Path) ->
     assert sorted(path.name for path in workspace.glob("made*")) == ["made-3"]
 
 
+async def test_the_mode_stays_when_the_session_is_loaded(connect: Connect, workspace: Path) -> None:
+    async with ScriptedServer([Call("apply_patch", {"input": PATCH}), Say("ok")]) as server:
+        async with connect(server, settings=EASY) as (agent, _):
+            session = (await opened(agent, workspace)).session_id
+            for mode in ("read-only", "auto", "read-only"):
+                await agent.set_session_mode(session_id=session, mode_id=mode)
+        async with connect(server, settings=EASY) as (agent, editor):
+            loaded = await agent.load_session(
+                cwd=str(workspace), session_id=session, mcp_servers=[]
+            )
+            assert loaded.modes.current_mode_id == "read-only"
+            await said(agent, session, "go")
+    assert not editor.asked
+    assert (workspace / "hello.txt").read_text() == "hello\n"
+
+
+async def test_ask_mode_remembers_what_was_granted(connect: Connect, workspace: Path) -> None:
+    write = {"file_path": "a.txt", "content": "a"}
+    again = {"file_path": "a.txt", "content": "b"}
+    script: list[Any] = [Call("write_file", write), Call("write_file", again), Say("ok")]
+    async with (
+        ScriptedServer(script) as server,
+        connect(server, settings=EASY, answer="approved_for_session") as (agent, editor),
+    ):
+        session = (await opened(agent, workspace)).session_id
+        await agent.set_session_mode(session_id=session, mode_id="ask")
+        await said(agent, session, "go")
+    assert len(editor.asked) == 1
+    assert (workspace / "a.txt").read_text() == "b"
+
+
 async def test_read_only_mode_has_the_last_word(connect: Connect, workspace: Path) -> None:
     """Neither the user's own `allow` nor an earlier grant lifts it."""
     settings = EASY + '\n[approvals.tools]\nwrite_file = "allow"\n'

@@ -322,6 +322,19 @@ async def test_an_explorer_cannot_write_and_a_child_has_no_agents(
     assert "spawn_agent" not in offered[0]
 
 
+async def test_a_child_obeys_the_mode_of_its_parent(parent: Make, workspace: Path) -> None:
+    patch = "*** Begin Patch\n*** Add File: by_child\n+x\n*** End Patch"
+    rest = parent(
+        [Call("apply_patch", {"input": patch}), Say("could not")],
+        [Call("apply_patch", {"input": patch}), Say("done")],
+        approval_policy="never",
+    )
+    for mode, made in (("read-only", False), ("auto", True)):
+        rest.gate.services.mode_limit.name = mode  # type: ignore[assignment]
+        await wait(rest, await spawn(rest))
+        assert (workspace / "by_child").exists() == made
+
+
 async def test_fifty_at_once(parent: Make) -> None:
     count = 50
     rest = parent(

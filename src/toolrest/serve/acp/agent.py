@@ -254,7 +254,9 @@ class EditorAgent:
         if before is not None and before.running:
             raise RequestError.invalid_request({"sessionId": "a turn of this session is running"})
         await self.close_session(session_id)
-        return self._start(cwd, folders, servers, session_id)
+        session = self._start(cwd, folders, servers, session_id)
+        modes.restore(session)
+        return session
 
     def _start(
         self, cwd: str, folders: list[str] | None, servers: list[Any] | None, resume: str | None

@@ -1,7 +1,8 @@
 """Session modes of the Agent Client Protocol: read-only, ask, auto.
 
 They are a limit on top of the user's settings (`gate/decision/mode_limit.py`), and only those that
-differ under these settings are offered: no mode allows what the settings do not.
+differ under these settings are offered: no mode allows what the settings do not. The session's
+journal keeps the mode, because a client may load the session in another process.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING
 from acp.exceptions import RequestError
 from acp.schema import SessionMode, SessionModeState
 
+from toolrest.agent.history.rollout import lines_of
 from toolrest.gate.decision.mode_limit import ModeName, offered_modes
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
+
+_EVENT = "session_mode"
 
 
 def state(session: AgentSession) -> SessionModeState:
@@ -40,6 +44,18 @@ def change(session: AgentSession, wanted: str) -> None:
     if name is None:
         raise RequestError.invalid_params({"modeId": f"the modes are: {', '.join(offered)}"})
     session.rest.gate.services.mode_limit.name = name
+    session.journal.write("event_msg", {"type": _EVENT, "mode": name})
+
+
+def restore(session: AgentSession) -> None:
+    """Put a loaded session into the mode that it was left in, if it is still offered."""
+    path = session.journal.path
+    for line in lines_of(path) if path is not None else ():
+        if line is not None and line[0] == "event_msg" and line[1].get("type") == _EVENT:
+            wanted = line[1].get("mode")
+            for name in _offered(session):
+                if name == wanted:
+                    session.rest.gate.services.mode_limit.name = name
 
 
 def _offered(session: AgentSession) -> list[ModeName]:
