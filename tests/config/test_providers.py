@@ -47,6 +47,33 @@ def test_what_holds_keys_is_known(desk: Any) -> None:
     assert set(key_values(settings).values()) == {"bearer-0123456789", "header-0123456789"}
 
 
+def test_secrets_in_the_body_of_requests(desk: Any) -> None:
+    """They are redacted; what only sounds alike is not, or half of every output would be."""
+    token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    lines = [
+        "[model_providers.corp.request.extra_body]",
+        'tokenizer = "llama-three"',
+        'author = "someone"',
+        'guardrail = { api_key = "body-0123456789" }',
+        '[model_providers.corp.models."m".extra_body]',
+        'Authorization = "Bearer model-0123456789"',
+        f'ids = ["{token}"]',
+    ]
+    desk.user(ROW + "\n".join(lines))
+    config = desk.load()
+    values = set(key_values(config.value).values())
+    assert values == {
+        "bearer-0123456789",
+        "header-0123456789",
+        "body-0123456789",
+        "model-0123456789",
+        token,
+    }
+    shown = "\n".join(f"{row.key}={row.text}" for row in config.rows())
+    assert "body-0123456789" not in shown
+    assert "model-0123456789" not in shown
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

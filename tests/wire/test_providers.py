@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from toolrest.agent.open_session import open_session
 from toolrest.config import Config, default_config
 from toolrest.errors import ConfigError
 from toolrest.testing import Fail, ScriptedServer
@@ -211,6 +212,19 @@ async def test_a_near_server_is_asked_for_the_window() -> None:
                 await asyncio.sleep(0.01)
         await model.aclose()
     assert model.context_window == 4096
+
+
+async def test_a_server_is_asked_for_the_window_even_where_a_table_knows_it(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedServer(["ok"] * 50, models=("gpt-4.1",), context_window=4096) as server:
+        given = row(wire_api="chat", base_url=server.url, request={"context_window": "auto"})
+        settings = default_config({**given, "model": "gpt-4.1"}, workspace=tmp_path, home=tmp_path)
+        async with open_session(settings, ephemeral=True) as session:
+            assert session.accounting.window not in (None, 4096)
+            async with asyncio.timeout(30):
+                while session.accounting.window != 4096:
+                    await session.run("go")
 
 
 def test_the_users_row_of_a_family_chooses_the_wire() -> None:

@@ -431,6 +431,43 @@ async def test_options_are_sent_and_one_models_win(wire: ModelWire, connect: Any
     assert "required" not in json.dumps(second.get("tool_choice"))
 
 
+async def test_every_option_of_its_own(wire: ModelWire, connect: Any, ask: Any) -> None:
+    given = {"": {"parallel_tool_calls": False, "tool_choice": "none", "extra_body": {"a": 1}}}
+    given["scripted"] = {"extra_body": {"b": {"c": 2}}}
+    if wire == "chat":
+        given[""]["seed"] = 7
+    async with ScriptedServer(["ok"]) as server:
+        await ask(connect(server, wire, requests=given), tools=[TOOL[wire]])
+    body = server.requests[0].body
+    assert (body["a"], body["b"]) == (1, {"c": 2})  # one model's and every model's
+    assert body.get("seed") == (7 if wire == "chat" else None)
+    choice = {"type": "none"} if wire == "anthropic" else "none"
+    assert body["tool_choice"] == choice
+    if wire != "anthropic":
+        assert body["parallel_tool_calls"] is False
+
+
+async def test_a_field_of_any_name_is_one_field(wire: ModelWire, connect: Any, ask: Any) -> None:
+    odd = 'a": 1, "model": "another\n\\ü'
+    async with ScriptedServer(["ok"]) as server:
+        await ask(connect(server, wire, requests={"": {"extra_body": {odd: 2}}}))
+    body = server.requests[0].body
+    assert body[odd] == 2
+    assert body["model"] == "scripted"
+
+
+async def test_a_server_that_repeats_a_secret_of_the_body(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    given = {"": {"extra_body": {"provider": {"api_key": "open-sesame-1234"}}}}
+    refusal = Fail(400, "invalid", "api_key open-sesame-1234 is wrong")
+    async with ScriptedServer([refusal]) as server:
+        with pytest.raises(ModelError) as error:
+            await ask(connect(server, wire, requests=given))
+    assert "open-sesame" not in str(error.value)
+    assert "is wrong" in str(error.value)
+
+
 async def test_an_answer_in_one_piece(wire: ModelWire, connect: Any, ask: Any, done: Any) -> None:
     async with ScriptedServer([[Say("whole"), Call("f", {"a": 1})]]) as server:
         model = connect(server, wire, requests={"": {"stream": False}})

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
+from typing import Any
 
 from toolrest.config.keys import looks_secret
 from toolrest.config.schema.settings import Settings
@@ -35,7 +36,28 @@ def key_values(settings: Settings) -> dict[str, str]:
             if not looks_secret((header,)):
                 continue  # an address in HTTP-Referer is nothing to hide everywhere else
             values[f"{name}_{header}_HEADER_KEY"] = value.removeprefix("Bearer ")
+        for options in (row.request, *row.models.values()):
+            for secret in secrets_in(options.extra_body):
+                values[f"{name}_{len(values)}_BODY_KEY"] = secret
     return values
+
+
+def secrets_in(value: Any, *, named: bool = False) -> Iterator[str]:
+    """The secrets in a JSON value: tokens, and texts whose name ends like that of a secret."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from secrets_in(inner, named=named or _FIELD.search(key) is not None)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from secrets_in(inner, named=named)
+    elif isinstance(value, str) and (named or is_secret_value(value)):
+        yield value.removeprefix("Bearer ")
+
+
+_FIELD = re.compile(
+    r"(?:key|secret|token|passw(?:or)?d|passphrase|credentials?|auth(?:orization)?|bearer)$", re.I
+)
+"""The end of a secret's name in a request: `api_key`, not `tokenizer` or `author`."""
 
 
 def server_variables(settings: Settings) -> tuple[str, ...]:

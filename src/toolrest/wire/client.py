@@ -272,7 +272,7 @@ class HttpModel(ABC):
         for key, value in self._optioned(fields).items():
             if value is None or key in self._left_out:
                 continue
-            pieces.append(b'%s"%s":' % (b"," if pieces else b"{", key.encode()))
+            pieces.append(b"%s%s:" % (b"," if pieces else b"{", dumps(key).encode()))
             if isinstance(value, list) and value and isinstance(value[0], bytes):
                 pieces += value
             else:

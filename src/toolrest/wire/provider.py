@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from toolrest.config.secrets import secrets_in
 from toolrest.urls import parse_url
 
 if TYPE_CHECKING:
@@ -94,8 +95,10 @@ class Provider(Struct, frozen=True):
     """Options of requests by the model's name; those under "" are for every model."""
 
     def options(self, model: str) -> dict[str, Any]:
-        """The options of requests to a model."""
-        return {**self.requests.get("", {}), **self.requests.get(model, {})}
+        """The options of requests to a model: its own over those for every model."""
+        every, own = self.requests.get("", {}), self.requests.get(model, {})
+        extra = {**every.get("extra_body", {}), **own.get("extra_body", {})}
+        return {**every, **own, **({"extra_body": extra} if extra else {})}
 
     def __repr__(self) -> str:
         return f"Provider(id={self.id!r}, wire={self.wire!r})"
@@ -122,8 +125,9 @@ class Provider(Struct, frozen=True):
         return self.name.lower() == "azure" or any(mark in self.base_url for mark in marks + more)
 
     def without_secrets(self, text: str) -> str:
-        """A server's message without our key, should it repeat it."""
-        for secret in (self.key, *self.headers.values()):
+        """A server's message without our key and other secrets, should it repeat them."""
+        extra = (options.get("extra_body") for options in self.requests.values())
+        for secret in (self.key, *self.headers.values(), *secrets_in([*extra])):
             if len(secret) >= 8:
                 text = text.replace(secret, "[redacted]")
         return text

@@ -358,7 +358,8 @@ class AgentSession:
 
     def replied(self, usage: Usage | None) -> None:
         """Count a reply: its usage is the size of the history up to here."""
-        self.accounting.window = self.accounting.window or self.model.context_window
+        if self.rest.settings.model_context_window is None:  # else the server may know better
+            self.accounting.window = self.model.context_window or self.accounting.window
         self.accounting.last = usage or Usage()
         self.history.replied()
         self.count(usage)
