@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import get_args
@@ -88,6 +89,41 @@ async def test_a_long_conversation_is_summarised_and_goes_on(
             assert_valid(session)
             session.accounting.limit = session.accounting.limit or session.tokens + WORDS // 2
     assert any(isinstance(event, ContextCompacted) for event in seen)
+
+
+@pytest.mark.long
+async def test_an_answer_keeps_to_a_schema(wire: ModelWire, serve: Serve, talk: Talk) -> None:
+    """A model that writes at random, on a server that can keep it to a schema or cannot."""
+    schema = {
+        "type": "object",
+        "properties": {"n": {"enum": [1, 2]}, "ok": {"type": "boolean"}},
+        "required": ["n", "ok"],
+        "additionalProperties": False,
+    }
+    async with serve(calls=0.0, predict=40) as server:
+        session = talk(server.settings(wire), note)
+        result = await session.run("which?", output_schema=schema)
+        assert_valid(session)
+    assert result.turns == 3  # twice with tools on offer, then held to the schema
+    if wire == "anthropic":  # llama.cpp holds nothing to a schema there
+        assert (result.status, result.reason) == ("failed", "schema_unmet")
+        assert "is not JSON" in str(result.error)
+    else:
+        assert result.status == "completed", result
+        answer = json.loads(result.text or "")
+        assert answer["n"] in (1, 2)
+        assert isinstance(answer["ok"], bool)
+
+
+@pytest.mark.long
+async def test_a_schema_does_not_keep_a_model_from_its_tools(
+    wire: ModelWire, serve: Serve, talk: Talk
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"enum": [1]}}, "required": ["n"]}
+    async with serve(calls=0.9) as server:
+        session = talk(server.settings(wire), note)
+        await session.run("which?", budget=Budget(max_turns=4), output_schema=schema)
+        assert assert_valid(session) > 0
 
 
 async def test_an_answer_that_the_servers_own_limit_cuts(

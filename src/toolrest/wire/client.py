@@ -142,7 +142,7 @@ class HttpModel(ABC):
         given = {
             key: self.options[key]
             for key in ("tool_choice", "parallel_tool_calls")
-            if key in self.options and request.tools
+            if key in self.options and request.tools and request.tool_choice == "auto"
         }
         return replace(request, **given) if given else request
 
@@ -248,6 +248,14 @@ class HttpModel(ABC):
             where = self.provider.shown_url(self.path)
             message = f"{where} did not begin to answer within {self._first_limit:g} s"
             raise ModelError("stream", f"{message} (first_token_timeout_ms)") from None
+
+    def keeps_to_schema(self, request: ModelRequest, field: str) -> bool:
+        """Whether this field has the server keep the reply to its schema; else words ask for it."""
+        profile = self.provider.profile
+        if request.output_schema is None or not profile.json_schema or field in self._left_out:
+            return False
+        may_call = bool(request.tools) and request.tool_choice != "none"
+        return profile.json_schema_with_tools or not may_call
 
     def tools_json(self, tools: Sequence[JSONObject]) -> bytes:
         """The tools as JSON; made once while they stay the same."""

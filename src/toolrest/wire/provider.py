@@ -30,7 +30,8 @@ class Profile(Struct, frozen=True):
     """Capabilities of one endpoint; see `[model_providers.NAME.capabilities]`.
 
     `text_calls` accepts calls that a model wrote as text. `instructions_item` sends the
-    instructions as the first item, as Codex does, and not in their own field.
+    instructions as the first item, as Codex does, and not in their own field. Without
+    `json_schema_with_tools` a schema would keep the model from making calls.
     """
 
     parallel_tool_calls: bool = True
@@ -40,6 +41,7 @@ class Profile(Struct, frozen=True):
     tool_images: Literal["inline", "user_message"] = "user_message"
     developer_role: bool = False
     json_schema: bool = True
+    json_schema_with_tools: bool = True
     reasoning: Reasoning = "turn"
     repair: bool = True
     text_calls: bool = False
@@ -55,7 +57,8 @@ class Profile(Struct, frozen=True):
 
 OPENAI: Final = Profile(developer_role=True, tool_images="user_message", instructions_item=True)
 HOSTED: Final = Profile()
-LOCAL: Final = Profile(text_calls=True)
+LOCAL: Final = Profile(text_calls=True, json_schema_with_tools=False)
+LOCAL_RESPONSES: Final = replace(OPENAI, json_schema_with_tools=False)
 
 _COMPLAINT: Final = re.compile(
     r"unsupported|not supported|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"

@@ -17,7 +17,14 @@ from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.model_list import ListedModel, models_in
-from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile, Provider
+from toolrest.wire.provider import (
+    HOSTED,
+    LOCAL,
+    LOCAL_RESPONSES,
+    OPENAI,
+    Profile,
+    Provider,
+)
 from toolrest.wire.stored_keys import stored_keys
 
 if TYPE_CHECKING:
@@ -222,14 +229,14 @@ def _resolved(
         )
     usual = built_in.wire if built_in else "responses"
     wire: ModelWire = chosen or (row and row.wire_api) or usual
-    base_url = (row and row.base_url) or _address(name, built_in, env)
+    base_url = _checked((row and row.base_url) or _address(name, built_in, env), name)
     key, variable = _key(name, row, built_in, env, config)
     headers = _headers(row, built_in, env)
     same = built_in is not None and chosen in (None, built_in.wire)
     profile = built_in.profile if built_in and same else _usual(base_url, wire)
     return Provider(
         id=name,
-        base_url=_checked(base_url, name),
+        base_url=base_url,
         wire=wire,
         name=(row and row.name) or (built_in.name if built_in else name),
         key=key,
@@ -364,9 +371,10 @@ def _headers(
 
 def _usual(base_url: str, wire: ModelWire) -> Profile:
     """The usual capabilities of an endpoint without declared ones."""
+    near = _is_near(parse_url(base_url).host)
     if wire == "responses":
-        return OPENAI
-    return LOCAL if _is_near(parse_url(base_url).host) else HOSTED
+        return LOCAL_RESPONSES if near else OPENAI
+    return LOCAL if near else HOSTED
 
 
 def _is_near(host: str) -> bool:

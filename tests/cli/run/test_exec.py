@@ -133,14 +133,16 @@ def test_an_answer_that_must_meet_a_schema(desk: Any, serve: Any) -> None:
     schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     (desk.workspace / "schema.json").write_text(json.dumps(schema))
     (desk.workspace / "bad.json").write_text('{"type": 3}')
-    server = serve(['{"n": 3}', '{"n": "x"}', "no JSON at all"])
+    server = serve(['{"n": 3}', '{"n": "x"}', "no JSON at all", "none"])
     arguments = ("exec", "--json", "--output-schema", "schema.json", "count")
-    assert desk.run(*arguments).code == 0
+    hosted = "model_providers.scripted.capabilities.json_schema_with_tools=true"
+    assert desk.run(*arguments[:1], "-c", hosted, *arguments[1:]).code == 0
     assert server.requests[0].body["text"]["format"]["schema"] == schema
-    for _ in range(2):
-        ran = desk.run(*arguments)
-        assert (ran.code, ran.result["reason"]) == (6, "schema_unmet")
-        assert "does not meet the schema" in ran.err
+    ran = desk.run(*arguments)
+    assert (ran.code, ran.result["reason"]) == (6, "schema_unmet")
+    failed = next(line for line in ran.lines if line["type"] == "turn.failed")
+    assert "does not meet the schema after 2 more tries" in failed["error"]["message"]
+    assert "not JSON" in failed["error"]["message"]
     bad = desk.run("exec", "--json", "--output-schema", "bad.json", "count")
     assert (bad.code, bad.result["reason"]) == (2, "usage")
 
@@ -148,9 +150,34 @@ def test_an_answer_that_must_meet_a_schema(desk: Any, serve: Any) -> None:
 @pytest.mark.parametrize("wire", ["chat", "anthropic"])
 def test_the_answers_schema_is_checked_on_every_wire(desk: Any, serve: Any, wire: str) -> None:
     (desk.workspace / "schema.json").write_text('{"type": "object", "required": ["n"]}')
-    serve(['{"n": 3}', '{"m": 3}'], wire)
+    serve(['{"n": 3}', *['{"m": 3}'] * 3], wire)
     arguments = ("exec", "--json", "--output-schema", "schema.json", "count")
     assert [desk.run(*arguments).code for _ in range(2)] == [0, 6]
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat", "anthropic"])
+def test_an_answer_of_the_wrong_form_is_sent_back(desk: Any, serve: Any, wire: str) -> None:
+    schema = '{"type": "object", "required": ["n"]}'
+    (desk.workspace / "schema.json").write_text(schema)
+    (desk.workspace / "far.json").write_text('{"$ref": "http://127.0.0.1:9/other.json"}')
+    answers = ["it is three", '{"m": 3}', '```json\n{"n": 3}\n```']
+    server = serve(answers, wire)
+    ran = desk.run("exec", "--output-schema", "schema.json", "count")
+    assert (ran.code, ran.out) == (0, '{"n": 3}\n')
+    first, second, last = (request.body for request in server.requests)
+    assert "matches this JSON Schema" in json.dumps(first)
+    assert "is not JSON" in json.dumps(second)
+    assert "required property" in json.dumps(last)
+    # A near server keeps a model to a schema only where it may make no calls: in the last try.
+    held = {"responses": "text", "chat": "response_format", "anthropic": "output_config"}[wire]
+    assert held not in first
+    assert held not in second
+    choice = last["tool_choice"]
+    assert (choice["type"] if wire == "anthropic" else choice) == "none"
+    assert (held in last) == (wire != "anthropic")
+    outside = desk.run("exec", "--output-schema", "far.json", "count")
+    assert outside.code == 2
+    assert "is not fetched" in outside.err
 
 
 def test_images_come_before_the_words(desk: Any, serve: Any) -> None:

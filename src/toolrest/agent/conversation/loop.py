@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+from toolrest.agent.conversation.answer_form import AnswerForm, without_fence
 from toolrest.agent.conversation.events import ContextCompacted, StreamError
 from toolrest.agent.conversation.model_request import ModelReply, ModelRequestRun
 from toolrest.agent.conversation.result import TurnEnd
@@ -47,11 +48,12 @@ class Loop:
     _turn: Turn
 
     def __init__(
-        self, session: AgentSession, budget: Budget, schema: JSONObject | None = None
+        self, session: AgentSession, budget: Budget, form: AnswerForm | None = None
     ) -> None:
         self.session = session
         self.budget = budget
-        self.schema = schema
+        self.form = form
+        self._complaints = 0
         self.text: str | None = None
         self._holds = 0
 
@@ -96,7 +98,8 @@ class Loop:
             self._check_failure()
             if session.held:
                 return TurnEnd("pending", "pending", text=self.text)
-            if not (sampled.follow_up or session.has_pending or await self._hook_wants_more()):
+            goes_on = sampled.follow_up or session.has_pending or self._complained()
+            if not (goes_on or await self._hook_wants_more()):
                 return TurnEnd(text=self.text)
             if session.is_full():
                 await self._compact()
@@ -107,6 +110,23 @@ class Loop:
         runner = self.session.rest.gate.services.runner
         if runner is not None and runner.enclosure.unavailable is not None:
             raise TurnFailed("sandbox_unavailable", runner.enclosure.unavailable)
+
+    def _complained(self) -> bool:
+        """Whether the answer was sent back because of its form; TurnFailed after the last time."""
+        form = self.form
+        if form is None:
+            return False
+        self.text = without_fence(self.text or "")
+        problems = form.check(self.text)
+        if problems is None:
+            return False
+        if self._complaints >= form.retries:
+            times = f" after {form.retries} more tries" if form.retries else ""
+            reason = f"the answer does not meet the schema{times}:\n{problems}"
+            raise TurnFailed("schema_unmet", reason)
+        self._complaints += 1
+        self.session.record(message("user", form.complaint(problems)))
+        return True
 
     async def _hook_wants_more(self) -> bool:
         """Whether a Stop hook wants the model to go on; its reason is the next message."""
@@ -124,7 +144,11 @@ class Loop:
         attempt = compactions = 0
         shown = ""
         while True:
-            request = self.session.request(self._turn.id, self.schema)
+            schema = None if self.form is None else self.form.schema
+            # The last try is for the form alone: many servers keep a model to a schema only when
+            # it may make no calls.
+            last = self.form is not None and 0 < self.form.retries == self._complaints
+            request = self.session.request(self._turn.id, schema, may_call=not last)
             request.retries = self.session.model.stream_max_retries - attempt
             sampled = await ModelRequestRun(
                 self.session, self._turn, self.budget, retried=attempt, shown=shown

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from toolrest import events
+from toolrest.agent.conversation.answer_form import AnswerForm
 from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.agent.conversation.loop import ABORTED, Loop
 from toolrest.agent.conversation.preload import WarmUp
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 Prompt: TypeAlias = "str | Sequence[JSONObject]"
 """A text, or message items (`conversation.prompt` makes them of a text with images)."""
 StopReason: TypeAlias = Literal["interrupted", "terminated", "timeout"]
-
-
 _log = logging.getLogger("toolrest")
 
 INTERRUPTED = (
@@ -150,12 +149,18 @@ class AgentSession:
         *,
         budget: Budget | None = None,
         output_schema: JSONObject | None = None,
+        form: AnswerForm | None = None,
     ) -> TurnResult:
         """Run one turn to its end. Failures come back in the result; the session stays usable.
 
+        An answer that does not meet `output_schema` (or `form`) goes back to the model; after the
+        last retry the turn fails as `schema_unmet`.
+
         Cancelling the task that waits here records an interrupted turn and then cancels.
         """
-        loop = Loop(self, budget or Budget.of(self.rest.settings), output_schema)
+        if form is None and output_schema is not None:
+            form = AnswerForm.of_schema(output_schema)
+        loop = Loop(self, budget or Budget.of(self.rest.settings), form)
         return await self._run(loop, lambda: self._begin_turn(loop, prompt))
 
     async def compact(self, note: str = "") -> TurnResult:
@@ -328,6 +333,7 @@ class AgentSession:
         *,
         items: Sequence[JSONObject] | None = None,
         plain: bool = False,
+        may_call: bool = True,
     ) -> ModelRequest:
         """The next request: the whole history, or other items, with or without tools."""
         settings = self.rest.settings
@@ -343,6 +349,7 @@ class AgentSession:
             reasoning_effort=settings.model_reasoning_effort,
             reasoning_summary=settings.model_reasoning_summary,
             verbosity=settings.model_verbosity,
+            tool_choice="auto" if may_call else "none",
         )
 
     # Tokens

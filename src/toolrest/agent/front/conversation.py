@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 Out = TypeVar("Out")
 
-_NOT_VALID = """\
-Your answer does not have the form that was asked for:
-{problems}
-Send the whole answer again, as one JSON document that matches the schema, and nothing else."""
-
 
 class AgentError(ToolrestError):
     """A run without an answer: the model failed, a limit was reached, or it was stopped.
@@ -89,24 +84,14 @@ class Conversation(Generic[Out]):
         wrong, up to `retries` times. With `on_ask="defer"` the status may be `pending`: the turn
         goes on with `resume`.
         """
-        result = await self.session.run(prompt, output_schema=self._output.schema)
-        for left in range(self._retries, -1, -1):
-            result.session_id, result.pending = self.id, self.pending
-            if result.status == "pending":
-                return result
-            if result.status != "completed":
-                raise AgentError(result, result.error or f"the run was {result.status}")
-            try:
-                result._output = self._output.read(result.text)
-            except ValueError as error:
-                problems = str(error)
-            else:
-                return result
-            if left:
-                message = _NOT_VALID.format(problems=problems)
-                result = await self.session.run(message, output_schema=self._output.schema)
-        result.status, result.reason = "failed", "schema_unmet"
-        raise AgentError(result, f"the answer does not have the form of output_type:\n{problems}")
+        result = await self.session.run(prompt, form=self._output.form(self._retries))
+        result.session_id, result.pending = self.id, self.pending
+        if result.status == "pending":
+            return result
+        if result.status != "completed":
+            raise AgentError(result, result.error or f"the run was {result.status}")
+        result._output = self._output.read(result.text)
+        return result
 
     async def resume(
         self, pending: PendingApproval, answer: ReviewDecision = "approved", note: str = ""

@@ -6,6 +6,7 @@ import typing
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from toolrest.agent.conversation.answer_form import AnswerForm, without_fence
 from toolrest.items import JSONObject
 
 Out = TypeVar("Out")
@@ -50,6 +51,17 @@ class OutputType(Generic[Out]):
         wrapped: JSONObject = _closed({"type": "object", "properties": {_ONLY: schema}})
         return wrapped | ({"$defs": definitions} if definitions else {})
 
+    def form(self, retries: int) -> AnswerForm | None:
+        """The form of the answer, sent back up to so many times; None for text."""
+        return None if self.schema is None else AnswerForm(self.schema, self._problems, retries)
+
+    def _problems(self, text: str) -> str | None:
+        try:
+            self.read(text)
+        except ValueError as error:
+            return str(error)
+        return None
+
     @cached_property
     def _is_wrapped(self) -> bool:
         kind: object = self._adapter.json_schema().get("type")
@@ -62,7 +74,7 @@ class OutputType(Generic[Out]):
             return typing.cast(Out, answer)
         from pydantic import TypeAdapter, ValidationError
 
-        data = _without_fence(text or "")
+        data = without_fence(text or "")
         try:
             if self._is_wrapped:
                 data = TypeAdapter(dict[str, Any]).validate_json(data)[_ONLY]
@@ -92,14 +104,6 @@ def _closed(schema: Any) -> Any:
     if closed.get("type") == "object" and isinstance(properties, dict):
         closed |= {"required": list(properties), "additionalProperties": False}
     return closed
-
-
-def _without_fence(text: str) -> str:
-    """The text without a Markdown fence around all of it, which small models add."""
-    text = text.strip()
-    if text.startswith("```") and text.endswith("```") and "\n" in text:
-        return text[text.index("\n") : -3].strip()
-    return text
 
 
 def _newer_typed_dict(kind: Any) -> Any:

@@ -1,7 +1,4 @@
-"""Output of `toolrest exec`: JSON lines or the answer, the exit code, and `--output-schema`.
-
-The answer is checked against the schema here, whatever the server promises.
-"""
+"""Output of `toolrest exec`: JSON lines or the answer, the exit code, and `--output-schema`."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from contextlib import suppress
 import click
 from msgspec import Struct
 
+from toolrest.agent.conversation.answer_form import AnswerForm
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.tokens import usage_json
 from toolrest.agent.reports.exec_json import ThreadEvents
@@ -106,28 +104,13 @@ class Output:
             )
 
 
-def read_schema(path: str, roots: Sequence[str]) -> JSONObject:
-    """The schema in a file; ConfigError when it is none."""
+def read_form(path: str, roots: Sequence[str]) -> AnswerForm:
+    """The form of the answer, from the schema in a file; ConfigError when it is none."""
     try:
         schema = json.loads(read_named(path, roots))
-        unmet(schema, "null")
+        form = AnswerForm.of_schema(schema)
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"--output-schema {path}: {error}") from None
     if not isinstance(schema, dict):
         raise ConfigError(f"--output-schema {path}: a schema is a JSON object")
-    return schema
-
-
-def unmet(schema: JSONObject, text: str | None) -> str | None:
-    """Why an answer does not meet a schema; None when it does."""
-    # Only with --output-schema.
-    import jsonschema_rs
-
-    validator = jsonschema_rs.validator_for(schema)
-    try:
-        value = json.loads(text or "")
-    except ValueError as error:
-        return f"it is not JSON ({error})"
-    for problem in validator.iter_errors(value):
-        return str(problem.message)
-    return None
+    return form

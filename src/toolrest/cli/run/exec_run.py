@@ -21,12 +21,11 @@ from toolrest.agent.open_session import open_session
 from toolrest.agent.path_policy import default_workspace, tool_roots
 from toolrest.agent.setup.tools import add_user_tools
 from toolrest.cli.options import SANDBOX_MODES
-from toolrest.cli.run.exec_output import EXIT_CODES, Output, RunEnd, read_schema, unmet
+from toolrest.cli.run.exec_output import EXIT_CODES, Output, RunEnd, read_form
 from toolrest.cli.startup import settled, users_environment
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError, ToolrestError
-from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import check_named, write_named
 from toolrest.timeline.plain import PlainPrinter
 from toolrest.wire.model import ModelError, Usage
@@ -48,6 +47,8 @@ _SIGNALS: dict[signal.Signals, StopReason] = {
 
 _CUT_OFF = "Your last message was cut off. Go on with it."
 _MCP_PATIENCE = 1.0
+_WITH_TEXT = (0, 4, 6)
+"""Exit codes with which the answer is printed all the same: a limit, a form that is not met."""
 """Seconds that the first request waits for servers whose tools are not known yet."""
 
 
@@ -181,7 +182,7 @@ class _Run:
         items = [] if task.continues else prompt_items(task.prompt, task.images)
         config = task.load()
         self._roots = tool_roots(config)
-        schema = read_schema(task.output_schema, self._roots) if task.output_schema else None
+        form = read_form(task.output_schema, self._roots) if task.output_schema else None
         if task.answer is not None:
             with _answer_file(task.answer):
                 check_named(task.answer, self._roots)
@@ -208,8 +209,8 @@ class _Run:
                     return self._conclude(ended, schema)
                 if session.rest.has_servers:
                     await self._wait_for_servers(session.rest)
-                result = await session.run(items, output_schema=schema)
-        return self._conclude(result, schema)
+                result = await session.run(items, form=form)
+        return self._conclude(result)
 
     def _cut_off(self, session: AgentSession, items: list[JSONObject]) -> TurnResult | None:
         """The result of a turn whose answer is recorded already: nothing is asked again."""
@@ -296,9 +297,9 @@ class _Run:
         self._stops.add(stopping)
         stopping.add_done_callback(self._stops.discard)
 
-    def _conclude(self, result: TurnResult, schema: JSONObject | None) -> RunEnd:
+    def _conclude(self, result: TurnResult) -> RunEnd:
         outcome = RunEnd.of(result)
-        if not self.out.as_json and result.text is not None and outcome.exit_code in (0, 4):
+        if not self.out.as_json and result.text is not None and outcome.exit_code in _WITH_TEXT:
             self.out.put(result.text)
         if outcome.exit_code == 0 and not (result.text or "").strip():
             click.echo("toolrest: the model ended without an answer", err=True)
@@ -306,11 +307,6 @@ class _Run:
             with _answer_file(self.task.answer):
                 data = (result.text or "").encode("utf-8", "replace")
                 write_named(self.task.answer, data, self._roots)
-        if schema is not None and outcome.exit_code == 0:
-            problem = unmet(schema, result.text)
-            if problem is not None:
-                click.echo(f"toolrest: the answer does not meet the schema: {problem}", err=True)
-                outcome.status, outcome.reason, outcome.exit_code = "failed", "schema_unmet", 6
         return outcome
 
 

@@ -43,6 +43,7 @@ class Capabilities(Table):
     tool_images: Literal["inline", "user_message"] | None = None
     developer_role: bool | None = None
     json_schema: bool | None = None
+    json_schema_with_tools: bool | None = None
     reasoning: Literal["turn", "always", "never"] | None = None
     repair: bool | None = None
     text_calls: bool | None = None

@@ -47,13 +47,13 @@ class RawSchema:
         import jsonschema_rs
 
         try:
-            return jsonschema_rs.validator_for(self.schema or True, retriever=_no_retrieval)
+            return jsonschema_rs.validator_for(self.schema or True, retriever=no_retrieval)
         except (ValueError, TypeError) as error:
             message = str(error).split("\n", 1)[0]
             raise ToolDefinitionError(f"{self._tool}: bad JSON Schema: {message}") from None
 
 
-def _no_retrieval(address: str) -> Any:
+def no_retrieval(address: str) -> Any:
     """Refuse a `$ref` that would read a file or fetch an address."""
     raise ValueError(f"{address} is outside of the schema, and is not fetched")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ from toolrest.wire.apis.anthropic_messages import (
 )
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat import schemas_of
-from toolrest.wire.apis.output_format import schema_in_words
+from toolrest.wire.apis.output_format import is_closed, schema_in_words
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.items.history_bytes import EncodedHistory, Rendered
 from toolrest.wire.items.json_text import dumps
@@ -29,6 +30,8 @@ _VERSION: Final = "2023-06-01"
 _INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
 _BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768}
 _EFFORTS: Final = {"minimal": "low", "xhigh": "max"}
+_KNOWS_SCHEMAS: Final = re.compile(r"claude-[a-z]+-(?:4-(?:[5-9]|[1-9]\d)(?!\d)|[5-9])")
+"""Models that can be kept to a schema: from 4.5 on."""
 _OFF: Final = frozenset({"none", "off"})
 
 
@@ -82,7 +85,7 @@ class AnthropicModel(HttpModel):
                 "tools": tools,
                 "tool_choice": _choice(request) if tools else None,
                 "thinking": thinking,
-                "output_config": self._effort(request),
+                "output_config": self._output_config(request),
                 "stream": True,
             }
         )
@@ -105,11 +108,15 @@ class AnthropicModel(HttpModel):
             return {"type": "adaptive"}
         return {"type": "enabled", "budget_tokens": _BUDGETS.get(effort, _BUDGETS["medium"])}
 
-    def _effort(self, request: ModelRequest) -> JSONObject | None:
-        effort = request.reasoning_effort
-        if effort is None or effort in _OFF or self._info.thinking != "adaptive":
-            return None
-        return {"effort": _EFFORTS.get(effort, effort)}
+    def _output_config(self, request: ModelRequest) -> JSONObject | None:
+        config: JSONObject = {}
+        effort, schema = request.reasoning_effort, request.output_schema
+        if effort is not None and effort not in _OFF and self._info.thinking == "adaptive":
+            config["effort"] = _EFFORTS.get(effort, effort)
+        constrained = self.keeps_to_schema(request, "output_config") and is_closed(schema)
+        if constrained and _KNOWS_SCHEMAS.match(self.name):
+            config["format"] = {"type": "json_schema", "schema": schema}
+        return config or None
 
     def headers(self, request: ModelRequest) -> dict[str, str]:
         """The headers, with the key in one of its own."""

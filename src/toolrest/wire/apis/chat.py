@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages
 from toolrest.wire.apis.chat_stream import ChatParser
-from toolrest.wire.apis.output_format import json_schema_format, schema_in_words
+from toolrest.wire.apis.output_format import response_format, schema_in_words
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.parts import leading_texts, speaks
@@ -43,7 +43,8 @@ class ChatModel(HttpModel):
         profile = self.provider.profile
         count, texts = leading_texts(request.items)
         history = self._history.render(request.items[count:])
-        if request.output_schema is not None and not profile.json_schema:
+        constrained = self.keeps_to_schema(request, "response_format")
+        if request.output_schema is not None and not constrained:
             texts = [*texts, schema_in_words(request.output_schema)]
         system = "\n\n".join(filter(None, [request.instructions, *texts]))
         role = "developer" if profile.developer_role else "system"
@@ -63,7 +64,7 @@ class ChatModel(HttpModel):
                 ),
                 "reasoning_effort": request.reasoning_effort,
                 "verbosity": request.verbosity,
-                "response_format": _format(request) if profile.json_schema else None,
+                "response_format": response_format(request) if constrained else None,
                 "prompt_cache_key": (
                     request.session_id if profile.developer_role and request.session_id else None
                 ),
@@ -78,12 +79,6 @@ class ChatModel(HttpModel):
             schemas_of(request.tools),
             limited=self.most(request) is not None,
         )
-
-
-def _format(request: ModelRequest) -> JSONObject | None:
-    if request.output_schema is None:
-        return None
-    return {"type": "json_schema", "json_schema": json_schema_format(request.output_schema)}
 
 
 def schemas_of(tools: Sequence[JSONObject]) -> dict[str, Mapping[str, Any]]:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolrest.items import JSONObject
 from toolrest.wire.items.json_text import dumps
 
+if TYPE_CHECKING:
+    from toolrest.wire.model import ModelRequest
+
 _NAME = "toolrest_output_schema"
+
+
+def response_format(request: ModelRequest) -> JSONObject | None:
+    """The field of Chat Completions, which llama.cpp takes on Responses, too."""
+    if request.output_schema is None:
+        return None
+    return {"type": "json_schema", "json_schema": json_schema_format(request.output_schema)}
 
 
 def json_schema_format(schema: JSONObject) -> JSONObject:

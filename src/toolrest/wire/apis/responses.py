@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from toolrest.items import JSONObject, Wire
-from toolrest.wire.apis.output_format import json_schema_format
+from toolrest.wire.apis.output_format import json_schema_format, response_format, schema_in_words
 from toolrest.wire.client import HttpModel, Parser, array
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.history_bytes import EncodedHistory
@@ -102,7 +102,7 @@ class ResponsesModel(HttpModel):
     def optional(self) -> Iterable[str]:
         """The optional fields of a request."""
         names = ("reasoning", "include", "prompt_cache_key", "text", "store", "max_output_tokens")
-        return (*names, "parallel_tool_calls", "tool_choice")
+        return (*names, "parallel_tool_calls", "tool_choice", "response_format")
 
     def body(self, request: ModelRequest) -> bytes:
         """The request in Codex's order of fields."""
@@ -110,6 +110,10 @@ class ResponsesModel(HttpModel):
         first = []
         leading, texts = (0, []) if profile.developer_role else leading_texts(request.items)
         history = self._history.render(request.items[leading:] if leading else request.items)
+        constrained = self.keeps_to_schema(request, "text")
+        near = not profile.json_schema_with_tools
+        if request.output_schema is not None and (near or not constrained):
+            texts = [*texts, schema_in_words(request.output_schema)]
         instructions: str | None = "\n\n".join(filter(None, [request.instructions, *texts]))
         if profile.instructions_item and profile.developer_role and instructions:
             content = [{"type": "input_text", "text": instructions}]
@@ -131,7 +135,8 @@ class ResponsesModel(HttpModel):
                 "store": self.provider.is_azure,
                 "include": ["reasoning.encrypted_content"] if reasoning is not None else None,
                 "prompt_cache_key": request.session_id or None,
-                "text": _text(request),
+                "text": _text(request, constrained),
+                "response_format": response_format(request) if constrained and near else None,
                 "max_output_tokens": self.most(request),
             }
         )
@@ -164,11 +169,11 @@ class ResponsesModel(HttpModel):
         return ResponsesParser()
 
 
-def _text(request: ModelRequest) -> JSONObject | None:
+def _text(request: ModelRequest, constrained: bool) -> JSONObject | None:
     text: JSONObject = {}
     if request.verbosity:
         text["verbosity"] = request.verbosity
-    if request.output_schema is not None:
+    if request.output_schema is not None and constrained:
         text["format"] = {"type": "json_schema", **json_schema_format(request.output_schema)}
     return text or None
 
