@@ -15,6 +15,7 @@ from toolrest.wire.apis.anthropic import AnthropicModel
 from toolrest.wire.apis.chat import ChatModel
 from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.model import ModelError, ModelRequest
+from toolrest.wire.presets import BUILT_IN
 from toolrest.wire.provider import Provider
 from toolrest.wire.providers import client_for, list_models, model_for, provider_for
 
@@ -37,12 +38,82 @@ def row(name: str = "corp", **values: Any) -> dict[str, Any]:
         ("lmstudio", {}, "http://localhost:1234/v1", ChatModel),
         ("vllm", {}, "http://localhost:8000/v1", ChatModel),
         ("openrouter", {"OPENROUTER_API_KEY": "k"}, "https://openrouter.ai/api/v1", ChatModel),
+        ("llamacpp", {}, "http://localhost:8080/v1", ChatModel),
+        ("litellm", {}, "http://localhost:4000/v1", ChatModel),
+        (
+            "azure",
+            {
+                "AZURE_OPENAI_API_KEY": "k",
+                "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/",
+            },
+            "https://mine.openai.azure.com/openai/v1",
+            ResponsesModel,
+        ),
+        (
+            "bedrock",
+            {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "eu-west-1"},
+            "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1",
+            ChatModel,
+        ),
+        (
+            "vertex",
+            {"VERTEX_ACCESS_TOKEN": "k", "GOOGLE_CLOUD_PROJECT": "my-project"},
+            "https://aiplatform.googleapis.com/v1/projects/my-project/locations/global"
+            "/endpoints/openapi",
+            ChatModel,
+        ),
     ],
 )
 def test_built_in_providers(name: str, env: dict[str, str], url: str, kind: type) -> None:
     model = model_for(config({"model": "m", "model_provider": name}), env)
     assert model.provider.base_url == url
     assert isinstance(model, kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "words"),
+    [
+        ("azure", {"AZURE_OPENAI_API_KEY": "k"}, "set AZURE_OPENAI_ENDPOINT"),
+        ("bedrock", {"AWS_BEARER_TOKEN_BEDROCK": "k"}, "set AWS_REGION"),
+        ("vertex", {"VERTEX_ACCESS_TOKEN": "k"}, "set GOOGLE_CLOUD_PROJECT"),
+        (
+            "bedrock",
+            {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "evil.example/#"},
+            "AWS_REGION is no part of the address",
+        ),
+    ],
+)
+def test_what_a_preset_lacks_is_named(name: str, env: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        provider_for(config({"model": "m", "model_provider": name}), env)
+
+
+@pytest.mark.parametrize(
+    ("url", "wire"),
+    [
+        ("https://x.openai.azure.com/openai/v1", "responses"),
+        ("https://openrouter.ai/api/v1", "chat"),
+        ("https://api.anthropic.com/v1", "anthropic"),
+        ("https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1", "chat"),
+        ("https://eu-aiplatform.googleapis.com/v1/projects/p/locations/eu", "chat"),
+        ("https://balancer.us-west-2.elb.amazonaws.com/v1", "responses"),  # anything at all
+        ("https://openrouter.ai.evil.example/v1", "responses"),
+    ],
+)
+def test_a_row_of_ones_own_is_known_by_its_address(url: str, wire: str) -> None:
+    provider = provider_for(config(row(base_url=url)), {})
+    assert provider.wire == wire
+    assert provider.key == ""  # a key goes only where its owner sends it
+    assert provider_for(config(row(base_url=url, wire_api="chat")), {}).wire == "chat"
+
+
+def test_every_preset_is_in_the_manual() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    for name, preset in BUILT_IN.items():
+        line = next(line for line in text.splitlines() if line.startswith(f"| `{name}`"))
+        assert preset.base_url in line
+        assert f"`{preset.env_key}`" in line
+        assert f"| {preset.wire} |" in line
 
 
 def test_a_claude_needs_no_provider() -> None:

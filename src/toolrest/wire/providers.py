@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -17,14 +18,8 @@ from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.http.endpoint import Http
 from toolrest.wire.model import ModelError, ModelRequest
 from toolrest.wire.model_list import ListedModel, models_in
-from toolrest.wire.provider import (
-    HOSTED,
-    LOCAL,
-    LOCAL_RESPONSES,
-    OPENAI,
-    Profile,
-    Provider,
-)
+from toolrest.wire.presets import BUILT_IN, BuiltIn, placeholders, preset_at
+from toolrest.wire.provider import HOSTED, LOCAL, LOCAL_RESPONSES, OPENAI, Profile, Provider
 from toolrest.wire.stored_keys import stored_keys
 
 if TYPE_CHECKING:
@@ -34,83 +29,10 @@ if TYPE_CHECKING:
 
 
 _MOST_RETRIES: Final = 100
-_NO_VALUES: Final[Mapping[str, str]] = {}
 _ABSENT: Final[Mapping[ModelWire, frozenset[str]]] = {
     "chat": frozenset(),
     "responses": frozenset({"seed", "stop"}),
     "anthropic": frozenset({"seed"}),
-}
-
-
-class BuiltIn(NamedTuple):
-    """A provider that needs no settings. `address_variable` may name another address."""
-
-    name: str
-    base_url: str
-    wire: ModelWire
-    env_key: str | None = None
-    key_required: bool = True
-    profile: Profile = HOSTED
-    address_variable: str | None = None
-    env_http_headers: Mapping[str, str] = _NO_VALUES
-    default_model: str | None = None
-    """None where only the server knows what it has."""
-
-
-BUILT_IN: Final[Mapping[str, BuiltIn]] = {
-    "openai": BuiltIn(
-        "OpenAI",
-        "https://api.openai.com/v1",
-        "responses",
-        "OPENAI_API_KEY",
-        profile=OPENAI,
-        address_variable="OPENAI_BASE_URL",
-        env_http_headers={
-            "OpenAI-Organization": "OPENAI_ORGANIZATION",
-            "OpenAI-Project": "OPENAI_PROJECT",
-        },
-        default_model="gpt-5.5",
-    ),
-    "anthropic": BuiltIn(
-        "Anthropic",
-        "https://api.anthropic.com/v1",
-        "anthropic",
-        "ANTHROPIC_API_KEY",
-        address_variable="ANTHROPIC_BASE_URL",
-        default_model="claude-sonnet-4-5",
-    ),
-    "ollama": BuiltIn(
-        "Ollama",
-        "http://localhost:11434/v1",
-        "chat",
-        "OLLAMA_API_KEY",
-        key_required=False,
-        profile=LOCAL,
-        address_variable="OLLAMA_HOST",
-    ),
-    "lmstudio": BuiltIn(
-        "LM Studio",
-        "http://localhost:1234/v1",
-        "chat",
-        "LM_API_TOKEN",
-        key_required=False,
-        profile=LOCAL,
-    ),
-    "vllm": BuiltIn(
-        "vLLM",
-        "http://localhost:8000/v1",
-        "chat",
-        "VLLM_API_KEY",
-        key_required=False,
-        profile=LOCAL,
-    ),
-    "openrouter": BuiltIn(
-        "OpenRouter",
-        "https://openrouter.ai/api/v1",
-        "chat",
-        "OPENROUTER_API_KEY",
-        default_model="anthropic/claude-sonnet-4.5",
-    ),
 }
 
 
@@ -142,7 +64,7 @@ def with_default_model(config: Config, env: Mapping[str, str] | None = None) -> 
     if config.source("model_provider") == "default":
         environ = os.environ if env is None else env
         stored = _stored(config)
-        keys = {name: row.env_key or "" for name, row in BUILT_IN.items() if row.key_required}
+        keys = {name: row.env_key or "" for name, row in BUILT_IN.items() if row.default_model}
         there = (name for name, key in keys.items() if environ.get(key, "").strip())
         name = next(there, None) or next((name for name in keys if name in stored), name)
     model = BUILT_IN[name].default_model if name in BUILT_IN else None
@@ -227,13 +149,14 @@ def _resolved(
             f"model_providers.{name}.requires_openai_auth: there is no login here; "
             "name the variable with your key in env_key"
         )
-    usual = built_in.wire if built_in else "responses"
-    wire: ModelWire = chosen or (row and row.wire_api) or usual
     base_url = _checked((row and row.base_url) or _address(name, built_in, env), name)
+    preset = built_in or preset_at(base_url)
+    usual = preset.wire if preset else "responses"
+    wire: ModelWire = chosen or (row and row.wire_api) or usual
     key, variable = _key(name, row, built_in, env, config)
     headers = _headers(row, built_in, env)
-    same = built_in is not None and chosen in (None, built_in.wire)
-    profile = built_in.profile if built_in and same else _usual(base_url, wire)
+    same = preset is not None and wire == preset.wire
+    profile = preset.profile if preset and same else _usual(base_url, wire)
     return Provider(
         id=name,
         base_url=base_url,
@@ -287,11 +210,26 @@ def _address(name: str, built_in: BuiltIn | None, env: Mapping[str, str]) -> str
     variable = built_in.address_variable
     value = env.get(variable, "").strip().rstrip("/") if variable else ""
     if not value:
-        return built_in.base_url
+        return _filled(name, built_in.base_url, env)
     if name == "ollama":
         return _ollama(value)
     # Anthropic's own tools leave the version out of this variable.
     return f"{value}/v1" if name == "anthropic" and not value.endswith("/v1") else value
+
+
+def _filled(name: str, template: str, env: Mapping[str, str]) -> str:
+    """A preset's address with the variables in it; ConfigError names one that is not set."""
+    for variable in placeholders(template):
+        value = env.get(variable, "").strip().rstrip("/")
+        if not value:
+            raise ConfigError(
+                f"the address of {name} is not known: set {variable}, or "
+                f"model_providers.{name}.base_url ({template}), or run: toolrest setup"
+            )
+        if not (template.startswith(f"{{{variable}}}") or re.fullmatch(r"[\w-]+", value)):
+            raise ConfigError(f"{variable} is no part of the address of {name}: {value!r}")
+        template = template.replace(f"{{{variable}}}", value)
+    return template
 
 
 def _ollama(host: str) -> str:

@@ -18,7 +18,8 @@ from toolrest.config.trust import trust_of
 from toolrest.errors import ConfigError
 from toolrest.testing import Fail, Say
 from toolrest.testing.server import ScriptedServer
-from toolrest.wire.providers import BUILT_IN, with_default_model
+from toolrest.wire.presets import BUILT_IN
+from toolrest.wire.providers import with_default_model
 from toolrest.wire.stored_keys import store_key, stored_keys
 
 KEY = "sk-a-key-that-was-typed-1"
@@ -44,7 +45,7 @@ def test_a_key_is_all_that_exec_needs(desk: Any, openai: ScriptedServer) -> None
     assert "toolrest setup" in ran.err
 
 
-@pytest.mark.parametrize("name", [name for name, row in BUILT_IN.items() if row.key_required])
+@pytest.mark.parametrize("name", [name for name, row in BUILT_IN.items() if row.default_model])
 def test_every_provider_with_a_key_has_a_default_model(toolrest_home: Path, name: str) -> None:
     config = load(workspace=".", surface="cli")
     env = {BUILT_IN[name].env_key or "": "k"}
@@ -97,6 +98,29 @@ def test_setup_says_what_does_not_work_and_goes_on(
             screen.types("n\n")
             assert screen.ends() == 130
     assert not (desk.home / "config.toml").exists(), "nothing that fails is stored"
+
+
+def test_setup_asks_for_the_address_of_ones_own_server(
+    desk: Any, openai: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedServer(["ready", "ready"], models=("tiny",)) as server:
+        with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
+            screen.sees("llama.cpp (your own server, no key)", "Provider [1]:")
+            screen.types("llamacpp\n")
+            screen.sees("--jinja", "Address [http://localhost:8080/v1]:")
+            screen.types("elsewhere\n")
+            screen.sees("begins with http://")
+            screen.types(f"{server.url.removesuffix('/v1')}\n")
+            screen.sees("Model [tiny]:")
+            screen.types("\n")
+            screen.sees("it answers", "Do you trust it?")
+            screen.types("y\n")
+            screen.sees("Ready.")
+            assert screen.ends() == 0
+        ran = desk.run("exec", "hello")
+    assert (ran.code, ran.out) == (0, "ready\n"), ran.err
+    assert server.url in (desk.home / "config.toml").read_text()
+    assert server.requests[-1].path.endswith("/chat/completions")
 
 
 def test_setup_needs_a_terminal(desk: Any) -> None:

@@ -17,15 +17,11 @@ from toolrest.config.trust import distrust, git_root, trust, trust_of
 from toolrest.config.write import edit_user_file
 from toolrest.errors import ConfigError
 from toolrest.timeline.text import shown
+from toolrest.urls import parse_url
 from toolrest.wire.model import Completed, ModelError, ModelRequest
+from toolrest.wire.presets import BUILT_IN, placeholders
 from toolrest.wire.provider import Provider
-from toolrest.wire.providers import (
-    BUILT_IN,
-    client_for,
-    list_models,
-    named_provider,
-    with_default_model,
-)
+from toolrest.wire.providers import client_for, list_models, named_provider, with_default_model
 from toolrest.wire.stored_keys import store_key, stored_keys
 
 _PATIENCE = 60.0
@@ -65,6 +61,10 @@ class FirstRun:
         config = load(workspace=workspace, surface="cli")
         while True:
             name = await self._provider(config)
+            address = await self._address(config, name)
+            if address:
+                flags = {f"model_providers.{name}.base_url": address}
+                config = load(workspace=workspace, flags=flags, surface="cli")
             await self._key(config, name)
             provider = named_provider(config, name)
             model = await self._model(config, provider)
@@ -72,6 +72,8 @@ class FirstRun:
                 break
             if not await self._again():
                 raise Left
+        if address:
+            edit_user_file(config.home, ("model_providers", name, "base_url"), address)
         edit_user_file(config.home, ("model_provider",), name)
         edit_user_file(config.home, ("model",), model)
         self._say(f"stored in {config.file}")
@@ -96,6 +98,29 @@ class FirstRun:
             if typed.isdigit() and 1 <= int(typed) <= len(names):
                 return names[int(typed) - 1]
             self._say(f"  a number from 1 to {len(names)}, please")
+
+    async def _address(self, config: Config, name: str) -> str:
+        """Ask where a preset's server is, unless that is known; empty for what is known."""
+        preset, row = BUILT_IN.get(name), config.value.model_providers.get(name)
+        if preset is None or (row is not None and row.base_url):
+            return ""
+        if preset.hint:
+            self._say(f"  {preset.hint}")
+        template, variables = preset.base_url, placeholders(preset.base_url)
+        if variables:
+            for variable in variables:
+                if os.environ.get(variable, "").strip():
+                    continue
+                typed = await self._ask(f"{variable} (part of {template}): ")
+                if not typed:
+                    raise Left
+                template = template.replace(f"{{{variable}}}", typed.rstrip("/"))
+            return _with_variables(template) if template != preset.base_url else ""
+        if preset.key_required or os.environ.get(preset.address_variable or "", "").strip():
+            return ""
+        while (typed := await self._ask(f"Address [{template}]: ")) and not _is_address(typed):
+            self._say("  an address that begins with http:// or https://, please")
+        return _with_path(typed)
 
     async def _key(self, config: Config, name: str) -> None:
         """Take a key where one is needed and none is there."""
@@ -174,12 +199,32 @@ class FirstRun:
         self._terminal.say(text)
 
 
+def _is_address(typed: str) -> bool:
+    try:
+        parse_url(typed)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_path(address: str) -> str:
+    """The address with the version that every such server has, where it has no path at all."""
+    bare = address.rstrip("/")
+    return f"{bare}/v1" if bare.count("/") == 2 else bare
+
+
+def _with_variables(template: str) -> str:
+    for variable in placeholders(template):
+        template = template.replace(f"{{{variable}}}", os.environ[variable].strip().rstrip("/"))
+    return template
+
+
 def _known_key(config: Config, name: str) -> str:
     built_in = BUILT_IN.get(name)
-    if built_in is not None and not built_in.key_required:
-        return " (on this machine, no key)"
     if built_in is not None and built_in.env_key and os.environ.get(built_in.env_key, "").strip():
         return f" (key in {built_in.env_key})"
+    if built_in is not None and not built_in.key_required:
+        return " (your own server, no key)"
     return " (key stored)" if name in stored_keys(config.home) else ""
 
 

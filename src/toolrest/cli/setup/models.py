@@ -13,7 +13,8 @@ from toolrest.errors import ConfigError
 from toolrest.wire.items.encode import dumps
 from toolrest.wire.model import ModelError
 from toolrest.wire.model_list import ListedModel
-from toolrest.wire.providers import BUILT_IN, list_models, named_provider, provider_for
+from toolrest.wire.presets import BUILT_IN
+from toolrest.wire.providers import list_models, named_provider, provider_for
 
 if TYPE_CHECKING:
     from toolrest.config import Config

@@ -1,0 +1,159 @@
+"""Presets: model servers and gateways that need no settings, or only an address.
+
+One row each: wire, address, key, and what such a server refuses or needs. A row of the settings
+with another name is known by its address, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from toolrest.config.schema.families import ModelWire
+from toolrest.urls import parse_url
+from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile
+
+_NO_VALUES: Final[Mapping[str, str]] = {}
+
+
+class BuiltIn(NamedTuple):
+    """A provider that needs no settings. `address_variable` may name another address.
+
+    Names in braces in `base_url` are variables. `hosts` are patterns of its hosts' names.
+    """
+
+    name: str
+    base_url: str
+    wire: ModelWire
+    env_key: str | None = None
+    key_required: bool = True
+    profile: Profile = HOSTED
+    address_variable: str | None = None
+    env_http_headers: Mapping[str, str] = _NO_VALUES
+    default_model: str | None = None
+    """None where only the server knows what it has."""
+    hosts: tuple[str, ...] = ()
+    hint: str = ""
+    """What has to be done at the server's side, for `toolrest setup`."""
+
+
+BUILT_IN: Final[Mapping[str, BuiltIn]] = {
+    "openai": BuiltIn(
+        "OpenAI",
+        "https://api.openai.com/v1",
+        "responses",
+        "OPENAI_API_KEY",
+        profile=OPENAI,
+        address_variable="OPENAI_BASE_URL",
+        env_http_headers={
+            "OpenAI-Organization": "OPENAI_ORGANIZATION",
+            "OpenAI-Project": "OPENAI_PROJECT",
+        },
+        default_model="gpt-5.5",
+        hosts=("api.openai.com",),
+    ),
+    "anthropic": BuiltIn(
+        "Anthropic",
+        "https://api.anthropic.com/v1",
+        "anthropic",
+        "ANTHROPIC_API_KEY",
+        address_variable="ANTHROPIC_BASE_URL",
+        default_model="claude-sonnet-4-5",
+        hosts=("api.anthropic.com",),
+    ),
+    "openrouter": BuiltIn(
+        "OpenRouter",
+        "https://openrouter.ai/api/v1",
+        "chat",
+        "OPENROUTER_API_KEY",
+        default_model="anthropic/claude-sonnet-4.5",
+        hosts=("openrouter.ai",),
+    ),
+    "ollama": BuiltIn(
+        "Ollama",
+        "http://localhost:11434/v1",
+        "chat",
+        "OLLAMA_API_KEY",
+        key_required=False,
+        profile=LOCAL,
+        address_variable="OLLAMA_HOST",
+        hint="its window is 4096 tokens unless it is started with OLLAMA_CONTEXT_LENGTH=32768",
+    ),
+    "llamacpp": BuiltIn(
+        "llama.cpp",
+        "http://localhost:8080/v1",
+        "chat",
+        "LLAMA_API_KEY",
+        key_required=False,
+        profile=LOCAL,
+        hint="start llama-server with --jinja, and with -c 32768 or more",
+    ),
+    "lmstudio": BuiltIn(
+        "LM Studio",
+        "http://localhost:1234/v1",
+        "chat",
+        "LM_API_TOKEN",
+        key_required=False,
+        profile=LOCAL,
+        hint="load the model with a context of 32768 tokens or more",
+    ),
+    "vllm": BuiltIn(
+        "vLLM",
+        "http://localhost:8000/v1",
+        "chat",
+        "VLLM_API_KEY",
+        key_required=False,
+        profile=LOCAL,
+        hint="start it with --enable-auto-tool-choice and the model's --tool-call-parser",
+    ),
+    "litellm": BuiltIn(
+        "LiteLLM",
+        "http://localhost:4000/v1",
+        "chat",
+        "LITELLM_PROXY_API_KEY",
+        key_required=False,
+        hint="drop_params: true in its settings lets it leave out what an upstream refuses",
+    ),
+    "azure": BuiltIn(
+        "Azure OpenAI",
+        "{AZURE_OPENAI_ENDPOINT}/openai/v1",
+        "responses",
+        "AZURE_OPENAI_API_KEY",
+        profile=OPENAI,
+        hosts=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com"),
+        hint="the model is the name of your deployment",
+    ),
+    "bedrock": BuiltIn(
+        "Amazon Bedrock",
+        "https://bedrock-runtime.{AWS_REGION}.amazonaws.com/openai/v1",
+        "chat",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        hosts=("bedrock-runtime.*.amazonaws.com",),
+        hint="the key is a Bedrock API key, not an access key of AWS",
+    ),
+    "vertex": BuiltIn(
+        "Google Vertex AI",
+        "https://aiplatform.googleapis.com/v1/projects/{GOOGLE_CLOUD_PROJECT}/locations/global"
+        "/endpoints/openapi",
+        "chat",
+        "VERTEX_ACCESS_TOKEN",
+        hosts=("aiplatform.googleapis.com", "*-aiplatform.googleapis.com"),
+        hint="the key is a token of an hour: $(gcloud auth print-access-token)",
+    ),
+}
+
+
+def preset_at(base_url: str) -> BuiltIn | None:
+    """The preset whose hosts an address belongs to; None for any other."""
+    host = parse_url(base_url).host.lower()
+    for row in BUILT_IN.values():
+        if any(fnmatchcase(host, pattern) for pattern in row.hosts):
+            return row
+    return None
+
+
+def placeholders(template: str) -> list[str]:
+    """The variables in an address."""
+    return re.findall(r"\{(\w+)\}", template)
