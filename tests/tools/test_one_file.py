@@ -150,7 +150,7 @@ async def test_an_editor_is_shown_a_call(house: House) -> None:
             session = await agent.new_session(cwd=str(house.work), mcp_servers=[])
             await agent.prompt(session_id=session.session_id, prompt=[text_block("count")])
     (call,) = [update for update in editor.updates if update.session_update == "tool_call"]
-    assert (call.title, call.kind) == ("count_words", "search")
+    assert (call.title, call.kind) == ("count_words a b", "search")
 
 
 async def test_an_mcp_client_can_call_it(house: House) -> None:
