@@ -195,6 +195,7 @@ async def test_read_only_mode_has_the_last_word(connect: Connect, workspace: Pat
         (("-a", "untrusted"), ["read-only", "ask"]),
         (("-a", "strict"), ["read-only", "ask"]),
         (("-s", "read-only"), ["read-only"]),
+        (("-c", 'on_ask="allow"'), ["read-only", "auto"]),
     ],
 )
 async def test_no_mode_allows_more_than_the_settings(

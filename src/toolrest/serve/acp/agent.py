@@ -250,6 +250,7 @@ class EditorAgent:
             exact_session(self._home, session_id)
         except ToolrestError as error:
             raise RequestError.invalid_params({"sessionId": str(error)}) from error
+        _check_folders(cwd, folders or ())
         before = self._sessions.get(session_id)
         if before is not None and before.running:
             raise RequestError.invalid_request({"sessionId": "a turn of this session is running"})
@@ -261,12 +262,7 @@ class EditorAgent:
     def _start(
         self, cwd: str, folders: list[str] | None, servers: list[Any] | None, resume: str | None
     ) -> AgentSession:
-        if not os.path.isabs(cwd) or not os.path.isdir(cwd):
-            raise RequestError.invalid_params({"cwd": f"{cwd} is not an absolute folder"})
-        for folder in folders or ():
-            if not os.path.isabs(folder) or not os.path.isdir(folder):
-                reason = f"{folder} is not an absolute folder"
-                raise RequestError.invalid_params({"additionalDirectories": reason})
+        _check_folders(cwd, folders or ())
         channel = _FormChannel(self) if self._shows_forms else _Channel(self)
         try:
             session = self._open(SessionRequest(cwd, channel, folders or (), servers or (), resume))
@@ -316,7 +312,8 @@ class EditorAgent:
         if not can_show(request):
             return None
         options = permission.options(request)
-        found = self._session(session_id).rest.gate.registry.get(request.tool)
+        session = self._sessions.get(session_id)
+        found = None if session is None else session.rest.gate.registry.get(request.tool)
         answer = await self._connected.request_permission(
             session_id=session_id,
             tool_call=permission.tool_call(request, None if found is None else found.icon),
@@ -343,6 +340,13 @@ class _FormChannel(_Channel):
     async def ask_user(self, asked: UserQuestions) -> dict[str, tuple[str, ...]] | None:
         """Ask a model's questions."""
         return await self.agent.ask_user(self.session_id, asked)
+
+
+def _check_folders(cwd: str, more: Sequence[str]) -> None:
+    for field, folders in (("cwd", (cwd,)), ("additionalDirectories", more)):
+        for folder in folders:
+            if not os.path.isabs(folder) or not os.path.isdir(folder):
+                raise RequestError.invalid_params({field: f"{folder} is not an absolute folder"})
 
 
 def _reason(result: TurnResult) -> Any:

@@ -60,7 +60,11 @@ def restore(session: AgentSession) -> None:
 
 def _offered(session: AgentSession) -> list[ModeName]:
     settings = session.rest.settings
-    return offered_modes(settings.approval_policy, settings.sandbox_mode)
+    offered = offered_modes(settings.approval_policy, settings.sandbox_mode)
+    if settings.on_ask == "allow" and "auto" in offered:
+        # What cannot be shown is then approved unseen, so asking more would allow more.
+        return [name for name in offered if name != "ask"]
+    return offered
 
 
 def _current(session: AgentSession) -> ModeName:
