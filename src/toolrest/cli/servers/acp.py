@@ -36,10 +36,11 @@ def command(choices: Choices) -> None:
     """
     from toolrest.serve.stdio import editor_over_stdio
 
+    agent = editor_agent(choices)
     for number, name in ((0, "input"), (1, "output")):
         if not _can_talk(number):
             raise click.UsageError(f"standard {name} is no pipe or terminal: an editor starts this")
-    asyncio.run(editor_over_stdio(editor_agent(choices)))
+    asyncio.run(editor_over_stdio(agent))
 
 
 def editor_agent(choices: Choices) -> EditorAgent:
