@@ -341,6 +341,7 @@ async def test_slash_commands(connect: Connect, workspace: Path, toolrest_home: 
     prompts.mkdir(mode=0o700)
     (prompts / "greet.md").write_text("Say hello to $ARGUMENTS.")
     script: list[Any] = [Call("apply_patch", {"input": PATCH}), Say("ok"), Say("hi"), Say("path")]
+    script.append(Say("the summary"))
     async with (
         ScriptedServer(script) as server,
         connect(server, settings=EASY) as (agent, editor),
@@ -363,10 +364,13 @@ async def test_slash_commands(connect: Connect, workspace: Path, toolrest_home: 
         assert "Say hello to the team." in json.dumps(server.requests[-1].body)
         await said(agent, session, "/etc/hosts is a file")
         assert "/etc/hosts is a file" in json.dumps(server.requests[-1].body)
+        await said(agent, session, "/compact")
+        assert "summarised: the context is now" in editor.said
 
 
 async def test_usage_is_told(connect: Connect, workspace: Path) -> None:
-    settings = f"{EASY}\nmodel_context_window = 50000"
+    prices = "[model_prices.scripted]\ninput = 2.0\noutput = 8.0\n"
+    settings = f"{EASY}\nmodel_context_window = 50000\n{prices}"
     async with (
         ScriptedServer([Say("hi")]) as server,
         connect(server, settings=settings) as (agent, editor),
@@ -374,4 +378,5 @@ async def test_usage_is_told(connect: Connect, workspace: Path) -> None:
         session = (await opened(agent, workspace)).session_id
         done = await said(agent, session, "go")
     assert editor.of("usage_update")[-1].size == 50000
+    assert editor.of("usage_update")[-1].cost.amount > 0
     assert editor.of("usage_update")[-1].used == done.usage.total_tokens > 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from toolrest.config.schema.providers import ModelPrice
-from toolrest.wire.providers import BUILT_IN
+from toolrest.wire.presets import BUILT_IN
 
 if TYPE_CHECKING:
     from toolrest.config import Settings

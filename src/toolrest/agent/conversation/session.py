@@ -19,9 +19,9 @@ from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, T
 from toolrest.agent.conversation.usage import Accounting, Budget, difference
 from toolrest.agent.history.history import (
     History,
+    interrupted_item,
     message,
     message_text,
-    output_item,
     without_images,
 )
 from toolrest.agent.history.journal import NoJournal, SessionJournal, turn_context
@@ -43,11 +43,6 @@ Prompt: TypeAlias = "str | Sequence[JSONObject]"
 """A text, or message items (`conversation.prompt` makes them of a text with images)."""
 StopReason: TypeAlias = Literal["interrupted", "terminated", "timeout"]
 _log = logging.getLogger("toolrest")
-
-INTERRUPTED = (
-    "interrupted: Toolrest stopped while this call was running. It may have taken effect in whole, "
-    "in part or not at all, and it was not repeated; check before you do it again."
-)
 
 
 class AgentSession:
@@ -314,7 +309,7 @@ class AgentSession:
         if self.held is not None:
             self.held.skip()
         for call in self.history.open_calls():
-            self.record(output_item(call, INTERRUPTED))
+            self.record(interrupted_item(call))
 
     @property
     def has_pending(self) -> bool:
@@ -386,10 +381,7 @@ class AgentSession:
         return self.accounting.is_full(self.history)
 
     def drop_images(self) -> bool:
-        """Remove images since the last reply, which the server refuses.
-
-        Left in, they would fail every request from now on. False when there are none.
-        """
+        """Remove images since the last reply, which would fail every request; False without any."""
         items = without_images(self.history.items)
         if items is None:
             return False

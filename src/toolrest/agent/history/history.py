@@ -85,6 +85,12 @@ class History:
         return None
 
 
+_INTERRUPTED = (
+    "interrupted: Toolrest stopped while this call was running. It may have taken effect in whole, "
+    "in part or not at all, and it was not repeated; check before you do it again."
+)
+
+
 def output_item(call: JSONObject, text: str) -> JSONObject:
     """An output for a call that no tool will answer."""
     item: JSONObject = {"type": OUTPUT_OF[call["type"]], "call_id": call_id_of(call)}
@@ -93,6 +99,11 @@ def output_item(call: JSONObject, text: str) -> JSONObject:
     if call["type"] == "web_search_call":
         return item | {"results": [], "error": text}
     return item | {"output": text}
+
+
+def interrupted_item(call: JSONObject) -> JSONObject:
+    """The output of a call that was running when Toolrest stopped."""
+    return output_item(call, _INTERRUPTED)
 
 
 def answered_item(call: CallItem, output: ToolOutput) -> JSONObject:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from toolrest.errors import ToolrestError
 from toolrest.timeline import session_text
 from toolrest.timeline.stored import fenced
+from toolrest.wire.items.pairing import is_models
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
@@ -28,6 +29,7 @@ _ANSWERED: dict[str, tuple[str, Callable[[AgentSession], list[str]]]] = {
     "permissions": ("what is asked about", session_text.permissions),
 }
 _UNDO = "take back what the last turn changed"
+_COMPACT = "summarise the conversation now"
 _INIT = "let the model write an AGENTS.md for this folder"
 
 
@@ -40,7 +42,8 @@ class CommandResult(Struct, frozen=True):
 
 def offered(session: AgentSession) -> AvailableCommandsUpdate:
     """The commands that an editor can complete: ours, and the user's own prompts."""
-    ours = {name: about for name, (about, _) in _ANSWERED.items()} | {"undo": _UNDO, "init": _INIT}
+    ours = {name: about for name, (about, _) in _ANSWERED.items()}
+    ours |= {"compact": _COMPACT, "undo": _UNDO, "init": _INIT}
     hint = AvailableCommandInput(root=UnstructuredCommandInput(hint="what $ARGUMENTS is"))
     rows = {name: AvailableCommand(name=name, description=about) for name, about in ours.items()}
     for name in session_text.own_prompts(session.rest.config.home):
@@ -60,6 +63,8 @@ async def run(session: AgentSession, text: str) -> CommandResult | None:
             return CommandResult(prompt=session_text.own_prompt(own, rest.strip()))
         if name == "init":
             return CommandResult(prompt=session_text.INIT)
+        if name == "compact":
+            return CommandResult(answer=await _compacted(session, rest.strip()))
         if name == "undo":
             return CommandResult(answer=_lines(await session_text.undo(session)))
         if name in _ANSWERED:
@@ -67,6 +72,13 @@ async def run(session: AgentSession, text: str) -> CommandResult | None:
     except (ToolrestError, OSError) as error:
         return CommandResult(answer=f"/{name}: {error}")
     return None
+
+
+async def _compacted(session: AgentSession, note: str) -> str:
+    if not any(is_models(item) for item in session.history.items):
+        return "there is nothing to summarise yet"
+    result = await session.compact(note)
+    return result.error or f"summarised: the context is now about {session.tokens:,} tokens"
 
 
 def _lines(lines: list[str]) -> str:

@@ -19,6 +19,7 @@ from acp.helpers import (
 )
 from acp.schema import (
     AgentPlanUpdate,
+    Cost,
     ToolCallLocation,
     ToolCallProgress,
     ToolCallStart,
@@ -110,7 +111,8 @@ class Updates:
     def _usage(self, event: TokenCount) -> Iterator[Any]:
         used, size = event.last.get("total_tokens"), event.model_context_window
         if size and isinstance(used, int):
-            yield UsageUpdate(session_update="usage_update", used=used, size=size)
+            cost = None if event.cost is None else Cost(amount=event.cost, currency="USD")
+            yield UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost)
 
 
 _HANDLERS: dict[type[Event], Callable[[Updates, Any], Iterator[Any]]] = {
