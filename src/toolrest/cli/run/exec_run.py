@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
+from toolrest.agent.conversation.answer_form import AnswerForm, without_fence
 from toolrest.agent.conversation.events import AgentMessage, TaskComplete
 from toolrest.agent.conversation.prompt import project_files, prompt_items
 from toolrest.agent.conversation.result import TurnResult
@@ -26,6 +27,7 @@ from toolrest.cli.startup import settled, users_environment
 from toolrest.cli.terminal.terminal import Terminal, is_terminal
 from toolrest.config.files import toolrest_home
 from toolrest.errors import ConfigError, ToolrestError
+from toolrest.items import JSONObject
 from toolrest.policy.paths.named_files import check_named, write_named
 from toolrest.timeline.plain import PlainPrinter
 from toolrest.wire.model import ModelError, Usage
@@ -47,9 +49,9 @@ _SIGNALS: dict[signal.Signals, StopReason] = {
 
 _CUT_OFF = "Your last message was cut off. Go on with it."
 _MCP_PATIENCE = 1.0
+"""Seconds that the first request waits for servers whose tools are not known yet."""
 _WITH_TEXT = (0, 4, 6)
 """Exit codes with which the answer is printed all the same: a limit, a form that is not met."""
-"""Seconds that the first request waits for servers whose tools are not known yet."""
 
 
 class Task(Struct):
@@ -205,22 +207,28 @@ class _Run:
                         task.timeout, self._stop, session, "timeout"
                     )
                     stack.callback(timer.cancel)
-                if task.continues and (ended := self._cut_off(session, items)) is not None:
-                    return self._conclude(ended, schema)
+                if task.continues and (ended := self._cut_off(session, items, form)) is not None:
+                    return self._conclude(ended)
                 if session.rest.has_servers:
                     await self._wait_for_servers(session.rest)
                 result = await session.run(items, form=form)
         return self._conclude(result)
 
-    def _cut_off(self, session: AgentSession, items: list[JSONObject]) -> TurnResult | None:
+    def _cut_off(
+        self, session: AgentSession, items: list[JSONObject], form: AnswerForm | None
+    ) -> TurnResult | None:
         """The result of a turn whose answer is recorded already: nothing is asked again."""
         rollout = _read(str(session.journal.path))
         if rollout.answer is None:
             if rollout.ends_with_message:
                 items.append(message("user", _CUT_OFF))
             return None
+        answer = rollout.answer if form is None else without_fence(rollout.answer)
+        if form is not None and (problems := form.check(answer)) is not None:
+            items.append(message("user", form.complaint(problems)))
+            return None
         session.emit(AgentMessage(message=rollout.answer))
-        return TurnResult("completed", "done", rollout.answer, None, Usage())
+        return TurnResult("completed", "done", answer, None, Usage())
 
     async def _wait_for_servers(self, rest: Toolrest) -> None:
         """Wait for servers: all with --wait-mcp, else a second for those without known tools."""
