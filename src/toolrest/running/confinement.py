@@ -145,9 +145,8 @@ class Enclosure:
     async def enter(self, command: Command, *, outside: bool) -> Confined:
         """Open the network that the command may use, then `confine` it."""
         await self.open_network()
-        if outside or self._box is not None or not self.is_confined:
+        if outside or not self.is_confined or not self.sandbox.takes_long:
             return self.confine(command, outside=outside, late=True)
-        # The first time probes backends by running them: not on the event loop.
         return await asyncio.to_thread(self.confine, command, outside=False)
 
     def confine(self, command: Command, *, outside: bool, late: bool = False) -> Confined:

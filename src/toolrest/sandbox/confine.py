@@ -25,6 +25,7 @@ from toolrest.sandbox.backends.probe import (
     bwrap_programs,
     probe_bubblewrap,
     probe_container,
+    probe_gvisor,
     probe_landlock,
 )
 from toolrest.sandbox.errors import SandboxUnavailable
@@ -108,6 +109,11 @@ class Sandbox:
         if chosen is not None:
             chosen[1].close()
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether confining a command may boot or probe something: not on an event loop."""
+        return self._chosen is None or self.wanted in ("docker", "vm")
+
     def choose(self) -> tuple[Probe, Engine]:
         """The best backend that works; found on first use and then kept."""
         with self._mutex:
@@ -140,6 +146,8 @@ class Sandbox:
                 proxy=self.proxy,
                 limits=self.limits,
             )
+        if self.wanted == "gvisor":
+            yield self._gvisor()
         if self.wanted in (None, "bubblewrap", "chroot"):
             yield from self._bubblewraps()
         if self.wanted in (None, "landlock"):
@@ -159,6 +167,12 @@ class Sandbox:
                     proxy=self.proxy,
                     rootfs=self.rootfs if self.wanted == "chroot" else None,
                 )
+
+    def _gvisor(self) -> tuple[Probe, Engine | None]:
+        programs = bwrap_programs(self.policy.roots)
+        if not programs:
+            return Probe("gvisor", False, "needs bubblewrap, which is not installed"), None
+        return probe_gvisor(self.policy, programs[0], self.registry, proxy=self.proxy)
 
     def _nothing_works(self) -> SandboxUnavailable:
         reasons = []

@@ -8,8 +8,10 @@ that can be written, and the command may see that it is confined.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from toolrest.policy.paths.names import unique
+from toolrest.process.shells.shells import kind_of
 from toolrest.sandbox.policy import SandboxPolicy
 
 HOST_SERVICES: tuple[str, ...] = (
@@ -74,6 +76,31 @@ def confined_env(
     if policy.network == "off":
         result["TOOLREST_SANDBOX_NETWORK_DISABLED"] = "1"
     return result
+
+
+STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def for_other_root(
+    env: Mapping[str, str], policy: SandboxPolicy, path: str, shells: Sequence[str]
+) -> dict[str, str]:
+    """The variables where programs are not the host's: its `path` first, a home that is there."""
+    result = {name: value for name, value in env.items() if name not in ("PWD", "OLDPWD")}
+    home = result.get("HOME", "")
+    if not home or policy.in_root(os.path.realpath(home)) is None:
+        result["HOME"] = "/tmp"  # noqa: S108
+    folders = (*path.split(":"), *result.get("PATH", "").split(":"))
+    result["PATH"] = ":".join(unique(filter(None, folders)))
+    return result | {"SHELL": shells[0]}
+
+
+def with_shell(argv: tuple[str, ...], shells: Sequence[str]) -> tuple[str, ...]:
+    """The command with a shell that is there, where it names one of the host's by its path."""
+    kind = kind_of(argv[0]) if argv[0].startswith("/") else None
+    if kind is None or argv[0] in shells:
+        return argv
+    same = [path for path in shells if kind_of(path) == kind]
+    return (same or [shells[-1]])[0], *argv[1:]
 
 
 def _writable(value: str | None, policy: SandboxPolicy) -> bool:

@@ -19,10 +19,10 @@ from toolrest.sandbox.backends.container import (
     ContainerOptions,
     answering_engine,
     env_parts,
-    with_shell,
 )
 from toolrest.sandbox.backends.container_box import AROUND, READY
 from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox.environment import with_shell
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import Mode, SandboxPolicy
 

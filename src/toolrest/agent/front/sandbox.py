@@ -100,7 +100,7 @@ class Sandbox:
         argv = command if isinstance(command, str) else tuple(command)
         folder = runner.workdir(None if cwd is None else os.fspath(cwd))
         launch = runner.plan(argv, folder)
-        if launch.program is None:
+        if launch.program is None and runner.confinement.backend not in ("docker", "chroot"):
             raise ToolrestError(f"there is no program {launch.argv[0]} here")
         if env:
             launch = replace(launch, env={**launch.env, **env})

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _EXEC = ("/bin/sh", "-c", 'exec "$@"', "toolrest")
 """A missing program gets a shell's message and exit code; bubblewrap would exit with 1."""
-_OTHER_ROOTS = ("docker", "chroot")
-"""There may be no shell in these."""
 
 
 @click.command("sandbox", context_settings={"ignore_unknown_options": True})
@@ -82,9 +80,7 @@ async def _run(config: Config, argv: tuple[str, ...], network: str, backend: str
         hosts=hosts,
         backend=cast("Backend | None", backend),
     )
-    if runner.confinement.backend not in _OTHER_ROOTS:
-        argv = (*_EXEC, *argv)
     try:
-        return await runner.attached(argv)
+        return await runner.attached((*_EXEC, *argv))
     finally:
         await runner.aclose()

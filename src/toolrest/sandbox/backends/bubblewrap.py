@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolrest.policy.paths.links import Links
 from toolrest.private_files import make_private
@@ -28,10 +29,15 @@ from toolrest.sandbox.backends.bubblewrap_args import (
     view_arguments,
     wrap,
 )
-from toolrest.sandbox.backends.chroot import check_rootfs
+from toolrest.sandbox.backends.chroot import HOST, check_rootfs, host_python, shells_in
 from toolrest.sandbox.backends.engine import PreparedCommand
 from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Show, View
-from toolrest.sandbox.environment import confined_env
+from toolrest.sandbox.environment import (
+    STANDARD_PATH,
+    confined_env,
+    for_other_root,
+    with_shell,
+)
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.guard.changes import FileKindCache, NewlyHidden
 from toolrest.sandbox.guard.excludes import GitExcludes
@@ -82,6 +88,10 @@ class BubblewrapEngine:
         self.overlays = overlays and rootfs is None
         self.proxy = proxy
         self.rootfs = None if rootfs is None else check_rootfs(rootfs, policy)
+        self._shells = () if self.rootfs is None else shells_in(self.rootfs)
+        inner = proxy.inner if proxy is not None else ()
+        chroot = rootfs is not None and proxy is not None
+        self._forwarder = host_python(inner) if chroot else ((), inner)
         self._filter = _filter()
         self._launcher = (program, *namespaces(policy))
         self._blanks = Blanks.make(os.path.realpath(registry), overlays=self.overlays)
@@ -135,6 +145,8 @@ class BubblewrapEngine:
         With `late` the view is worked out while bubblewrap is starting, if that can be told in
         one piece.
         """
+        if self._shells:
+            command = replace(command, argv=with_shell(command.argv, self._shells))
         variables = self._variables_of(command)
         if late:
             pair = ArgumentPipe()
@@ -215,6 +227,8 @@ class BubblewrapEngine:
 
     def _env_of(self, command: Command) -> dict[str, str]:
         env = confined_env(command.env, self.policy, self.name, TMP)
+        if self._shells:
+            env = for_other_root(env, self.policy, STANDARD_PATH, self._shells)
         return env | (self.proxy.env if self.proxy is not None else {})
 
     def _wrap(
@@ -232,7 +246,7 @@ class BubblewrapEngine:
             self._filter,
             arguments,
             signals=signal_launchers() if command.tty else None,
-            inner=self.proxy.inner if self.proxy is not None else (),
+            inner=self._forwarder[1],
             scoped=self.scopes,
             linked=links,
             masks=masks,
@@ -312,6 +326,8 @@ class BubblewrapEngine:
                 view.put(path, Show.READ, folder=os.path.isdir(path))
         if self.proxy is not None:
             view.put(PROXY_SOCKET, Show.READ, self.proxy.socket, folder=False)
+            for path in self._forwarder[0]:
+                view.put(HOST + path, Show.READ, path, folder=os.path.isdir(path))
         view.mask_sockets(sockets, kept=(self.proxy.socket,) if self.proxy else ())
         mounts = view.settle()
         self._claim_tmp([mount.path for mount in mounts])

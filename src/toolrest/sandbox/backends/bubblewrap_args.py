@@ -212,9 +212,10 @@ def _blank(source: str, path: str, blanks: Blanks) -> Sequence[str]:
 def wrap(
     command: Command,
     launcher: Sequence[str],
-    seccomp: bytes,
+    seccomp: bytes | None,
     arguments: bytes | ArgumentPipe,
     *,
+    shown: tuple[str, bytes] | None = None,
     signals: tuple[Sequence[str], Sequence[str]] | None = None,
     inner: Sequence[str] = (),
     scoped: int = 0,
@@ -228,14 +229,15 @@ def wrap(
 
     `arguments` are from `packed` and `environment`, or are still to come with `ready`. `signals`
     are the launchers for a terminal: bubblewrap must ignore Ctrl-C, which the terminal sends to it
-    too, and the command must not. `inner` runs first inside and starts the rest. `scoped` asks for
-    Landlock's scopes alone, without its file rules, which forbid mounts. `linked` are for
+    too, and the command must not. `shown` is a file to make inside, and its content, for a program
+    that brings a kernel of its own. `inner` runs first inside and starts the rest. `scoped` asks
+    for Landlock's scopes alone, without its file rules, which forbid mounts. `linked` are for
     links that stay where they are: bubblewrap itself can mount nothing on a link. `loaded` are
     variables that are set when the masks are made.
     """
     used = {wire.MASKS_FD, *(fd for fd, _ in (*command.files, *command.fds))}
     free = (fd for fd in count(_FIRST_FD) if fd not in used)
-    filter_fd, arguments_fd = next(free), next(free)
+    filter_fd, arguments_fd, shown_fd = next(free), next(free), next(free)
     outer, reset = signals or ((), ())
     if reset and "=" in command.argv[0]:
         reset = (*reset, "/bin/sh", "-c", 'exec "$0" "$@"')  # env would take it for a variable
@@ -243,10 +245,10 @@ def wrap(
         *outer,
         *launcher,
         *(() if command.tty else ("--new-session",)),
-        "--seccomp",
-        str(filter_fd),
+        *(("--seccomp", str(filter_fd)) if seccomp is not None else ()),
         "--args",
         str(arguments_fd),
+        *(_kernel_of_its_own(shown_fd, shown[0]) if shown is not None else ()),
         "--chdir",
         command.cwd,
         "--",
@@ -255,7 +257,9 @@ def wrap(
         *reset,
         *command.argv,
     )
-    files, fds = (*command.files, (filter_fd, seccomp)), command.fds
+    files, fds = command.files, command.fds
+    files = files if seccomp is None else (*files, (filter_fd, seccomp))
+    files = files if shown is None else (*files, (shown_fd, shown[1]))
     if isinstance(arguments, ArgumentPipe):
         fds = (*fds, (arguments_fd, arguments.fd))
     else:
@@ -280,6 +284,11 @@ def wrap(
         own_pid_namespace=True,
         ready=ready,
     )
+
+
+def _kernel_of_its_own(fd: int, path: str) -> tuple[str, ...]:
+    """A file for a program that makes namespaces, which takes a /proc that can be written."""
+    return ("--proc", "/proc", "--ro-bind-data", str(fd), path)
 
 
 def _waiting(loaded: Sequence[str]) -> tuple[str, ...]:

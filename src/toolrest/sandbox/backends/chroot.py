@@ -7,7 +7,7 @@ roots, the private `/tmp` and the caches are there. Everything else is as in the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from toolrest.errors import ConfigError
 from toolrest.policy.paths.names import inside
@@ -63,3 +63,38 @@ def _missing(place: str, path: str, source: str) -> bool:
     if place == path or not inside(place, path):
         return False
     return not os.path.exists(os.path.join(source, os.path.relpath(place, path)))
+
+
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/zsh", "/usr/bin/zsh", "/bin/sh")
+
+
+def shells_in(rootfs: str) -> tuple[str, ...]:
+    """The shells of a root file system; `/bin/sh` is always there."""
+    return tuple(path for path in _SHELLS if os.path.exists(rootfs + path))
+
+
+HOST = "/run/toolrest-host"
+"""Where the host's Python is shown for the forwarder; the folder itself need not have one."""
+
+
+def host_python(inner: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the forwarder needs of the host, to be shown beneath HOST, and its command there.
+
+    The host's own loader starts its Python, with the libraries that are loaded here: those of the
+    other root may be of another system.
+    """
+    python, script = os.path.realpath(inner[0]), inner[-3]
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
+        mapped = {line.split(None, 5)[5].rstrip("\n") for line in lines if "/" in line}
+    libraries = [path for path in mapped if ".so" in os.path.basename(path)]
+    loader = next((p for p in libraries if os.path.basename(p).startswith("ld-")), None)
+    folders = {os.path.dirname(path) for path in libraries}
+    standard = os.path.dirname(os.path.realpath(os.__file__))
+    shown = sorted({python, script, standard, *folders})
+    outer = [p for p in shown if not any(p != o and inside(p, o) for o in shown)]
+    start = () if loader is None else (HOST + loader, "--library-path", _joined(folders))
+    return tuple(outer), (*start, HOST + python, *inner[1:-3], HOST + script, *inner[-2:])
+
+
+def _joined(folders: Iterable[str]) -> str:
+    return ":".join(HOST + folder for folder in sorted(folders))

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,13 +20,17 @@ from toolrest.policy.paths.names import inside, unique
 from toolrest.private_files import make_private
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
-from toolrest.process.shells.shells import kind_of
 from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
 from toolrest.sandbox.backends.container_box import AROUND, FIRST, READY, Box, Client, client_env
 from toolrest.sandbox.backends.container_mounts import WORKSPACE, Shown, bind
 from toolrest.sandbox.backends.engine import Controls, Enforced, PreparedCommand, all_full
 from toolrest.sandbox.backends.view import TMP
-from toolrest.sandbox.environment import confined_env
+from toolrest.sandbox.environment import (
+    STANDARD_PATH,
+    confined_env,
+    for_other_root,
+    with_shell,
+)
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.guard.guard import let_go
 from toolrest.sandbox.guard.placeholders import MountPoints
@@ -38,7 +42,6 @@ IMAGE = "ubuntu:latest"
 OWN_LIMITS = ("docker",)
 """Backends that hold the limits of commands by their own means."""
 _PULL_PATIENCE = 900.0
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PYTHON_PLACES = ("/usr", "/lib", "/lib64")
 
 
@@ -99,7 +102,7 @@ def image_path(client: Client, options: ContainerOptions) -> str:
     except ValueError:
         variables = []
     paths = [text.removeprefix("PATH=") for text in variables if text.startswith("PATH=")]
-    return paths[0] if paths else _PATH
+    return paths[0] if paths else STANDARD_PATH
 
 
 class ContainerEngine:
@@ -285,14 +288,7 @@ class ContainerEngine:
     def _env_of(self, command: Command, box: Box) -> dict[str, str]:
         env = confined_env(command.env, self.policy, self.name, TMP)
         env |= self.proxy.env if self.proxy is not None else {}
-        home = env.get("HOME", "")
-        if not home or self.policy.in_root(os.path.realpath(home)) is None:
-            env["HOME"] = TMP
-        folders = (*self._path.split(":"), *env.get("PATH", "").split(":"))
-        env["PATH"] = ":".join(unique(filter(None, folders)))
-        for name in ("PWD", "OLDPWD"):
-            env.pop(name, None)
-        return env | {"SHELL": box.shells[0]}
+        return for_other_root(env, self.policy, self._path, box.shells)
 
 
 def controls(policy: SandboxPolicy) -> Controls:
@@ -301,15 +297,6 @@ def controls(policy: SandboxPolicy) -> Controls:
     if policy.network == "on":
         found["unix_sockets"] = Enforced("partial", "abstract sockets of the host can be reached")
     return found
-
-
-def with_shell(argv: tuple[str, ...], shells: Sequence[str]) -> tuple[str, ...]:
-    """The command with a shell that is there, where it names one of the host's by its path."""
-    kind = kind_of(argv[0]) if argv[0].startswith("/") else None
-    if kind is None or argv[0] in shells:
-        return argv
-    same = [path for path in shells if kind_of(path) == kind]
-    return (same or [shells[-1]])[0], *argv[1:]
 
 
 def env_parts(env: Mapping[str, str]) -> tuple[bytes, tuple[str, ...]]:

@@ -25,6 +25,7 @@ from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
 from toolrest.sandbox.backends.bubblewrap_args import WAITS, namespaces
 from toolrest.sandbox.backends.container import ContainerEngine, ContainerOptions
 from toolrest.sandbox.backends.engine import Controls, Enforced, all_full
+from toolrest.sandbox.backends.gvisor import GvisorEngine
 from toolrest.sandbox.backends.landlock import LandlockEngine
 from toolrest.sandbox.backends.landlock import controls as landlock_controls
 from toolrest.sandbox.backends.view import TMP
@@ -172,6 +173,30 @@ def probe_landlock(policy: SandboxPolicy) -> tuple[Probe, LandlockEngine | None]
     return Probe("landlock", True, detail, controls=landlock_controls(policy)), engine
 
 
+def probe_gvisor(
+    policy: SandboxPolicy, program: str, registry: str, *, proxy: Proxy | None = None
+) -> tuple[Probe, GvisorEngine | None]:
+    """Run `/bin/true` on gVisor inside bubblewrap's view, with overlays or without."""
+    runsc = find_program("runsc", policy.roots)
+    if runsc is None:
+        return Probe("gvisor", False, "no runsc here: apt install runsc"), None
+    problem = ""
+    for overlays in (True, False):
+        engine = GvisorEngine(
+            policy, program, registry, runsc=runsc, overlays=overlays, proxy=proxy
+        )
+        prepared = engine.confine(_probe_command(policy))
+        try:
+            problem = run_probe(_writing_nothing(prepared.command))
+        finally:
+            prepared.release()
+        if not problem:
+            reachable = engine.within_reach if proxy is not None else ()
+            controls = bubblewrap_controls(policy, reachable, scoped=True)
+            return Probe("gvisor", True, runsc, program, overlays, controls), engine
+    return Probe("gvisor", False, problem, program), None
+
+
 def probe_container(
     policy: SandboxPolicy,
     options: ContainerOptions,
@@ -234,7 +259,7 @@ def _at_numbers(argv: tuple[str, ...], placed: Mapping[int, int]) -> list[str]:
     argv = argv[:start] + argv[start + len(WAITS) :]  # no keeper would make the masks
     renamed = list(argv)
     for index, word in enumerate(argv[:-1]):
-        if word in ("--seccomp", "--args"):
+        if word in ("--seccomp", "--args", "--ro-bind-data") and argv[index + 1].isdigit():
             renamed[index + 1] = str(placed[int(argv[index + 1])])
         elif word == "--env-file":
             number = int(argv[index + 1].rpartition("/")[2])
