@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.chat.test_chat import ENTER, ESC, says
 from tests.screen import Screen
+
+from toolrest.testing import Call
 
 UP = "\x1b[A"
 
@@ -130,3 +133,24 @@ def test_feedback_writes_a_report_and_sends_nothing(chat: Any, desk: Any) -> Non
     (report,) = (desk.home / "reports").iterdir()
     assert report.stat().st_mode & 0o777 == 0o600
     assert "the first question" not in report.read_text()
+
+
+@pytest.mark.long
+@pytest.mark.needs("sandbox")
+def test_a_command_in_the_background_is_attached_to_and_ended(chat: Any) -> None:
+    command = {"cmd": "echo started; cat", "tty": True, "login": False, "yield_time_ms": 500}
+    screen = chat([Call("exec_command", command), "it goes on", "it has ended"])
+    _talk(screen, "start it")
+    (number,) = re.findall(r"goes on in the background as (\d+)", screen.text)
+    says(screen, "/ps")
+    screen.sees(f"{number}  ", "  echo started; cat", "/ps NUMBER attaches to one")
+    says(screen, f"/ps {number}")
+    screen.shows("Ctrl-] leaves", "started")
+    screen.types("hello you" + ENTER)
+    screen.until(lambda: screen.now.count("hello you") == 2, "the echo and what cat makes of it")
+    screen.types("\x1d")
+    screen.shows("/help")
+    says(screen, f"/ps kill {number}")
+    screen.sees(f"{number} was ended")
+    says(screen, f"/ps {number}")
+    screen.sees("no command runs in the background")

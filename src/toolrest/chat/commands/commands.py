@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 from toolrest.agent.history.rollout import read_rollout
 from toolrest.agent.history.stored_sessions import find_session, summaries
 from toolrest.agent.open_session import fork
+from toolrest.chat.commands.attach import attach
 from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands, own_prompts
 from toolrest.chat.conversation import RAN
@@ -22,13 +23,14 @@ from toolrest.config.schema.validate import check_table
 from toolrest.config.write import edit_user_file
 from toolrest.errors import ToolrestError
 from toolrest.mcp.errors import McpError
-from toolrest.timeline.draw import dollars
+from toolrest.timeline.draw import dollars, duration
 from toolrest.timeline.stored import markdown, stored_cells
 from toolrest.timeline.text import shown
 
 if TYPE_CHECKING:
     from toolrest.agent.history.stored_sessions import Summary
     from toolrest.chat.app import ChatApp
+    from toolrest.process.sessions.table import SessionInfo
     from toolrest.running.runner import Runner
 
 _KEYS = """\
@@ -148,16 +150,25 @@ class Commands:
 
     def _ps(self, rest: str) -> None:
         runner = self._chat.conversation.session.rest.gate.services.runner
-        sessions = runner.sessions.list() if runner is not None else ()
-        word, _, number = rest.partition(" ")
-        if word == "kill" and runner is not None and number.isdigit():
-            self._chat.spawn(self._killed(runner, int(number)))
-            return
-        rows = [
-            f"  {each.session_id}  {each.age:.0f} s  {shown(' '.join(each.argv))}"
-            for each in sessions
-        ]
-        self._say(*(rows or ["  no command runs in the background"]))
+        rows = {each.session_id: each for each in runner.sessions.list()} if runner else {}
+        *words, number = rest.split() or [""]
+        row = rows.get(int(number)) if number.isdigit() else None
+        if runner is None or not rows:
+            self._say("  no command runs in the background")
+        elif row is not None and words == ["kill"]:
+            self._chat.spawn(self._killed(runner, row.session_id))
+        elif row is not None and words in ([], ["attach"]):
+            self._chat.spawn(attach(runner.sessions, row, self._command_of(row)))
+        elif rest:
+            self._say(f"  no command has the number {shown(rest)}; see /ps")
+        else:
+            lines = [f"  {n}  {duration(r.age)}  {self._command_of(r)}" for n, r in rows.items()]
+            self._say(*lines, "  /ps NUMBER attaches to one, /ps kill NUMBER ends it")
+
+    def _command_of(self, row: SessionInfo) -> str:
+        calls = (cell for cell in self._chat.screen.calls if cell.call_id == row.call_id)
+        cell = next(calls, None)
+        return shown((cell.command if cell else None) or " ".join(row.argv))
 
     async def _killed(self, runner: Runner, number: int) -> None:
         await runner.sessions.stop(number)
