@@ -40,8 +40,8 @@ class _Attached:
         self._text = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._area = TextArea("", read_only=True, scrollbar=True, wrap_lines=True)
-        types = "what you type goes to it, " if row.tty else ""
-        head = f" {title} · {types}Ctrl-C interrupts it, Ctrl-] leaves"
+        types = ", keys go to it" if row.tty else ""
+        head = f" Ctrl-] leaves, Ctrl-C interrupts{types} · {title}"
         top = Window(FormattedTextControl([("reverse", safe_lines(head)[0])]), height=1)
         self._app: Application[None] = Application(
             Layout(HSplit([top, self._area]), focused_element=self._area),
