@@ -6,11 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 from toolrest.agent.history.rollout import read_rollout
-from toolrest.agent.history.stored_sessions import find_session, summaries
+from toolrest.agent.history.stored_sessions import find_session, last_said, summaries
 from toolrest.agent.open_session import fork
 from toolrest.chat.commands.attach import attach
 from toolrest.chat.commands.mcp_prompts import McpPrompts
@@ -192,7 +193,8 @@ class Commands:
 
         rows = [f"{each.stored.thread_id[:8]}  {_when(each)}  {each.title}" for each in found]
         title = "Go on with which session? (↑ ↓, Enter; Esc leaves)"
-        self._chat.screen.pick(Picker(title, rows, take))
+        said = cache(lambda number: last_said(found[number].stored.path))
+        self._chat.screen.pick(Picker(title, rows, take, preview=said))
 
     def _sessions(self) -> list[Summary]:
         current = self._chat.conversation.session.thread_id
