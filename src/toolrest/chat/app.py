@@ -88,10 +88,7 @@ class ChatApp:
         """The workspace's files as git lists them, for the thread that completes."""
         if not self._open or self.screen.app.loop is None:
             return None
-        # Only for a person who completes a file's name.
-        from toolrest.chat.composer.git_names import git_names
-
-        work = git_names(self.conversation.session.rest)
+        work = self.commands.git_names()
         try:
             return asyncio.run_coroutine_threadsafe(work, self.screen.app.loop).result(_PATIENCE)
         except (TimeoutError, CancelledError):

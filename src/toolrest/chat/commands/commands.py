@@ -16,6 +16,7 @@ from toolrest.agent.open_session import fork
 from toolrest.chat.commands.attach import attach
 from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands, own_prompts
+from toolrest.chat.composer.git_names import git_names
 from toolrest.chat.conversation import RAN
 from toolrest.chat.pager import page
 from toolrest.chat.picker import Picker
@@ -93,6 +94,10 @@ class Commands:
     def opened(self) -> None:
         """Another session is open: its servers have other prompts."""
         self.prompts = McpPrompts(self._chat.conversation.session.rest)
+
+    async def git_names(self) -> list[str] | None:
+        """The workspace's files as git lists them; None where it does not."""
+        return await git_names(self._chat.conversation.session.rest)
 
     async def _filled(self, name: str, words: str) -> None:
         try:
