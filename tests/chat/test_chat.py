@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import termios
 import time
@@ -180,6 +181,28 @@ def test_files_are_completed(chat: Any, desk: Any) -> None:
     assert "other.txt" not in screen.now
     screen.types("\t")
     screen.shows("› look at @src/window_manager.py")
+
+
+@pytest.mark.needs("sandbox")
+def test_files_are_completed_as_git_lists_them(chat: Any, desk: Any) -> None:
+    """Tracked and new files, not ignored ones; no program that the repository names is run."""
+    folder = desk.workspace
+    (folder / ".gitignore").write_text("*.log\nbuilt/\n")
+    (folder / "built").mkdir()
+    for name in ("first_thing.py", "first_thing.log", "built/first_thing.o"):
+        (folder / name).touch()
+    (folder / "monitor").write_text(f"#!/bin/sh\ntouch {folder}/was_run /tmp/was_run\n")
+    (folder / "monitor").chmod(0o755)
+    for words in (["init", "-q"], ["add", "first_thing.py"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    (folder / "first_new.py").touch()
+    subprocess.run(["git", "config", "core.fsmonitor", f"{folder}/monitor"], cwd=folder, check=True)
+    screen = chat(["ok"])
+    screen.types("look at @first")
+    screen.shows("  first_new.py", "  first_thing.py")
+    assert "first_thing.log" not in screen.now
+    assert "first_thing.o" not in screen.now
+    assert not (folder / "was_run").exists()
 
 
 def test_messages_are_remembered_across_sessions(chat: Any, desk: Any) -> None:

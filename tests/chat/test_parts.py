@@ -303,6 +303,19 @@ def test_file_names_match_fuzzily_the_best_first(tmp_path: Path) -> None:
     assert "link" in names.matching("", most=10)
 
 
+_NAME = st.text("abW_/.", min_size=1, max_size=8).filter(lambda n: "//" not in n and n[-1] != "/")
+
+
+@given(st.lists(_NAME, unique=True, max_size=30), st.text("abw_/.", max_size=4))
+def test_every_name_that_has_the_characters_in_order_is_found(names: list[str], typed: str) -> None:
+    def has(name: str) -> bool:
+        left = iter(name.lower())
+        return all(char in left for char in typed)
+
+    found = FileNames("/nowhere", lambda: names).matching(typed, most=100)
+    assert sorted(found) == sorted(name for name in names if has(name))
+
+
 # Turns
 
 

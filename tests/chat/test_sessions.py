@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.chat.test_chat import ENTER, ESC, says
+from tests.cli.conftest import TOOLREST
 from tests.screen import Screen
 
+from toolrest.testing import Call
+
 UP = "\x1b[A"
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 def _rollouts(home: Path) -> list[str]:
@@ -90,7 +98,7 @@ def test_a_session_is_picked_from_a_list(chat: Any) -> None:
     says(screen, "/new")
     screen.until(lambda: screen.text.count("toolrest · gpt-5.5") == 2, "the new session")
     says(screen, "/resume")
-    screen.shows("Go on with which session?", "the first question")
+    screen.shows("Go on with which session?", "the first question", "… answer one")
     screen.types(ENTER)
     screen.sees("goes on; the end of it:")
 
@@ -130,3 +138,49 @@ def test_feedback_writes_a_report_and_sends_nothing(chat: Any, desk: Any) -> Non
     (report,) = (desk.home / "reports").iterdir()
     assert report.stat().st_mode & 0o777 == 0o600
     assert "the first question" not in report.read_text()
+
+
+@pytest.mark.long
+def test_resume_lists_sessions_with_what_was_said_last(chat: Any, desk: Any) -> None:
+    screen = chat(["answer one", "answer two"])
+    _talk(screen, "the first question")
+    screen.types("\x04")
+    assert screen.ends() == 0
+    argv = [TOOLREST, "resume"]
+    with Screen(argv, cwd=desk.workspace) as other:
+        other.sees("[1] ", "the first question", "… answer one", "Session [1]:")
+        other.types("\n")
+        other.sees("goes on; the end of it:")
+
+
+@pytest.mark.long
+def test_a_picture_is_sent_and_one_that_is_none_is_a_notice(chat: Any, desk: Any) -> None:
+    (desk.workspace / "a picture.png").write_bytes(PIXEL)
+    (desk.workspace / "text.png").write_text("no picture")
+    screen = chat(["I see it"])
+    says(screen, "look at text.png")
+    screen.sees("text.png is not a PNG, JPEG, GIF or WebP picture")
+    _talk(screen, "look at 'a picture.png'")
+    screen.sees("I see it")
+    assert "data:image/png;base64," in _rollouts(desk.home)[0]
+
+
+@pytest.mark.long
+@pytest.mark.needs("sandbox")
+def test_a_command_in_the_background_is_attached_to_and_ended(chat: Any) -> None:
+    command = {"cmd": "echo started; cat", "tty": True, "login": False, "yield_time_ms": 500}
+    screen = chat([Call("exec_command", command), "it goes on", "it has ended"])
+    _talk(screen, "start it")
+    (number,) = re.findall(r"goes on in the background as (\d+)", screen.text)
+    says(screen, "/ps")
+    screen.sees(f"{number}  ", "  echo started; cat", "/ps NUMBER attaches to one")
+    says(screen, f"/ps {number}")
+    screen.shows("Ctrl-] leaves", "started")
+    screen.types("hello you" + ENTER)
+    screen.until(lambda: screen.now.count("hello you") == 2, "the echo and what cat makes of it")
+    screen.types("\x1d")
+    screen.shows("/help")
+    says(screen, f"/ps kill {number}")
+    screen.sees(f"{number} was ended")
+    says(screen, f"/ps {number}")
+    screen.sees("no command runs in the background")

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ class ChatError(ToolrestError):
     """An error in the chat itself; the session that it showed can be resumed."""
 
 
+_PATIENCE = 10.0
+"""Seconds that a list of files may take."""
 _TICK = 0.125
 _LONG = 10.0
 """Seconds of a turn after which the person may be elsewhere, and is called at its end."""
@@ -64,7 +67,7 @@ class ChatApp:
     ) -> None:
         self.home, self.workspace = home, workspace
         self._prepare = prepare
-        completer = ChatCompleter(self._known_commands, FileNames(workspace))
+        completer = ChatCompleter(self._known_commands, FileNames(workspace, self._git_names))
         self.actions = KeyActions(self)
         self._keys = bindings(self.actions, ChatKeys())
         self.screen = ChatScreen(home, completer, DynamicKeyBindings(lambda: self._keys))
@@ -80,6 +83,16 @@ class ChatApp:
     def _known_commands(self) -> dict[str, str]:
         known = known_commands(self.home)
         return known | self.commands.prompts.known() if self._open else known
+
+    def _git_names(self) -> list[str] | None:
+        """The workspace's files as git lists them, for the thread that completes."""
+        if not self._open or self.screen.app.loop is None:
+            return None
+        work = self.commands.git_names()
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self.screen.app.loop).result(_PATIENCE)
+        except (TimeoutError, CancelledError):
+            return None
 
     @property
     def questions(self) -> Questions:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Protocol, TypeAlias
+from urllib.parse import unquote
 
 from toolrest.agent.conversation.prompt import prompt_items
 from toolrest.agent.conversation.result import TurnResult
@@ -25,9 +26,13 @@ from toolrest.wire.items.pairing import is_models
 
 Open: TypeAlias = Callable[["str | None", Mapping[str, Any]], AgentSession]
 """Opens a session: a new one, or the one of this rollout; with these settings changed."""
+_KINDS = r"\.(?:png|jpe?g|gif|webp)"
 _IMAGE = re.compile(
-    r"(?:^|(?<=\s))@?((?:[^\s\\]|\\ )+\.(?:png|jpe?g|gif|webp))(?=\s|$)", re.IGNORECASE
+    rf"(?:^|(?<=\s))(?:@?((?:[^\s\\'\"]|\\ )+{_KINDS})|'([^'\n]+{_KINDS})'|\"([^\"\n]+{_KINDS})\")"
+    r"(?=\s|$)",
+    re.IGNORECASE,
 )
+"""A path to a picture, as one writes it, or as terminals paste a file that is dropped on them."""
 SHELL = "exec_command"
 RAN = "I ran this command myself:\n$ "
 """The start of a message about a command that the person ran."""
@@ -125,7 +130,10 @@ class Conversation:
     def say(self, text: str) -> None:
         """Send a message: it begins a turn, or goes to the one that is under way."""
         if self.busy and self._session is not None and self._session.running:
-            self._session.say(self._items(text))
+            try:
+                self._session.say(self._items(text))
+            except ToolrestError as error:  # a picture that cannot be sent
+                self.notice(str(error), "error")
             return
         if self.busy:
             self.queue.append(text)
@@ -179,7 +187,13 @@ class Conversation:
 
     async def _run(self, text: str | None) -> None:
         """One turn; without a text, for the messages that came too late for the one before."""
-        items = [*self._ran, *(self._items(text) if text is not None else ())]
+        try:
+            items = [*self._ran, *(self._items(text) if text is not None else ())]
+        except ToolrestError as error:  # a picture that cannot be sent
+            self._turn = None
+            self._view.turn_ended(None)
+            self.notice(str(error), "error")
+            return
         self._ran = []
         await self._turn_of(self.session.run(items))
 
@@ -216,8 +230,9 @@ class Conversation:
             self.say(text)
 
     def _items(self, text: str) -> Sequence[JSONObject]:
-        images = [path for path in _mentioned(text) if os.path.isfile(path)]
-        return prompt_items(text, images)
+        folder = self.session.rest.gate.services.files.cwd
+        images = [os.path.join(folder, path) for path in _mentioned(text)]
+        return prompt_items(text, [path for path in images if os.path.isfile(path)])
 
     def _event(self, event: Event) -> None:
         cell = self.timeline.feed(event)
@@ -226,5 +241,7 @@ class Conversation:
 
 
 def _mentioned(text: str) -> list[str]:
-    found = (match.replace("\\ ", " ") for match in _IMAGE.findall(text))
-    return list(dict.fromkeys(os.path.expanduser(path) for path in found))
+    """Paths to pictures: bare ones, quoted ones, and `file://` addresses."""
+    found = ("".join(match).replace("\\ ", " ") for match in _IMAGE.findall(text))
+    paths = (unquote(path[7:]) if path.startswith("file://") else path for path in found)
+    return list(dict.fromkeys(os.path.expanduser(path) for path in paths))

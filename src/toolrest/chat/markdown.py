@@ -1,6 +1,8 @@
 """Markdown as styled lines, one for each line of the text, as it streams in.
 
 Lines are neither wrapped nor joined: the terminal wraps them, so copied text is what was said.
+That is why rich (D-60) does not draw them: it wants the whole text, wraps and pads its lines, and
+takes 420 ms for a thousand lines that take 5 ms here, after 280 ms to be imported.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ class Picker(Struct, eq=False):
     rows: list[str]
     take: Callable[[int], None]
     at: int = 0
+    preview: Callable[[int], str] | None = None
+    """More about a row, shown while it is marked."""
 
     def move(self, step: int) -> None:
         """Mark another row."""
@@ -26,11 +28,12 @@ class Picker(Struct, eq=False):
 
     def lines(self, room: int) -> list[Line]:
         """The title and the rows around the marked one, at most `room` lines."""
-        most = max(1, min(_ROWS, room - 1))
+        more = shown(self.preview(self.at)) if self.preview is not None and room > 4 else ""
+        most = max(1, min(_ROWS, room - 1 - bool(more)))
         start = max(0, min(self.at - most // 2, len(self.rows) - most))
         found: list[Line] = [[("yellow", self.title)]] if room > 1 else []
         for number, row in enumerate(self.rows[start : start + most], start):
             text = " ".join(shown(row).split())
             marked = number == self.at
             found.append([("bold" if marked else "dim", f"{'›' if marked else ' '} {text}")])
-        return found
+        return [*found, [("italic", f"  … {more}")]] if more else found

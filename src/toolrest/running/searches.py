@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
+from toolrest.errors import RespondToModel
 from toolrest.process.child import Child
 from toolrest.process.command import Command
 from toolrest.process.helper_request import close_all
@@ -36,14 +37,17 @@ class Searches:
 
     @asynccontextmanager
     async def running(
-        self, argv: tuple[str, ...], cwd: str, env: Mapping[str, str]
+        self, argv: tuple[str, ...], cwd: str, env: Mapping[str, str], *, always: bool = True
     ) -> AsyncIterator[Child]:
         """A running search program, whose outputs the caller reads; it is ended on exit.
 
-        Raises StartFailed, or RespondToModel when a sandbox works here but not for this workspace.
+        Raises StartFailed, or RespondToModel when a sandbox works here but not for this workspace,
+        and, unless it should run `always`, where none works.
         """
         try:
             confined = await self._confined(Command(argv, cwd, env))
+            if confined.backend == "none" and not always:
+                raise RespondToModel(f"{argv[0]} is not run without a sandbox")
             try:
                 child = await self._owner.launch(confined.command)
                 try:

@@ -39,6 +39,7 @@ STYLES = {
     "cyan": "36",
 }
 """The styles with their ANSI codes: the terminal's own palette, so light and dark both work."""
+_RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _STEPS = {"completed": ("green", "✔"), "in_progress": ("cyan", "▸")}
 _KINDS = {"add": "A", "delete": "D", "update": "M"}
 _COMMAND_LINES = 12
@@ -159,9 +160,17 @@ class Drawing(Struct):
             return [[("yellow", f"  ✗ {code} {took}".rstrip())]]
         if cell.state == "waiting":
             return [[("yellow", "  waiting for approval")]]
+        if cell.state == "done" and cell.exit_code is None and (number := _runs_on(cell)):
+            return [[("cyan", f"  … goes on in the background as {number}")]]
         if cell.state == "done" and took:
             return [[("green", f"  ✔ {took}")]]
         return [[("dim", f"  {line}")] for line in safe_lines(cell.progress) if line]
+
+
+def _runs_on(cell: CallCell) -> str:
+    """The number of a command that goes on in the background; empty when it does not."""
+    found = _RUNNING.search(cell.result.partition("\nOutput:")[0]) if cell.command else None
+    return found[1] if found else ""
 
 
 def _marked(text: str, style: str) -> list[Line]:

@@ -1,15 +1,23 @@
-"""Keys of model providers that the user typed into `toolrest setup`: a private file in the home."""
+"""Keys of model providers that the user typed into `toolrest setup`.
+
+They are in a private file in the home, or in the keyring of the system, where the package
+`keyring` is installed and has one; the file then only names them.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 from toolrest.errors import ConfigError
 from toolrest.private_files import make_private
 
 _VERSION = 1
+_SERVICE = "toolrest"
 _MOST = 1 << 20
 
 
@@ -18,12 +26,22 @@ def _path(home: str) -> str:
 
 
 def stored_keys(home: str) -> dict[str, str]:
-    """The stored keys by provider; a file that another user could have written is refused."""
+    """The stored keys by provider; a file that another user could have written is refused.
+
+    One in a keyring that cannot be read now is left out.
+    """
+    keys, names = _stored(home)
+    found = {name: _from_keyring(home, name) for name in names}
+    return {**keys, **{name: key for name, key in found.items() if key}}
+
+
+def _stored(home: str) -> tuple[dict[str, str], list[str]]:
+    """The keys in the file, and the providers whose keys are in the keyring."""
     path = _path(home)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return {}
+        return {}, []
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     with os.fdopen(fd, "rb") as file:
@@ -33,24 +51,70 @@ def stored_keys(home: str) -> dict[str, str]:
         return _keys(file.read(_MOST), path)
 
 
-def _keys(data: bytes, path: str) -> dict[str, str]:
+def _keys(data: bytes, path: str) -> tuple[dict[str, str], list[str]]:
     try:
         found = json.loads(data)
         keys = found["keys"] if found["version"] == _VERSION else None
+        names = found.get("keyring", [])
     except (ValueError, KeyError, TypeError):
-        keys = None
-    if not isinstance(keys, dict):
+        keys = names = None
+    if not isinstance(keys, dict) or not isinstance(names, list):
         raise ConfigError(f"{path}: it cannot be read; make it again with: toolrest setup")
-    return {name: key for name, key in keys.items() if isinstance(key, str) and key}
+    written = {name: key for name, key in keys.items() if isinstance(key, str) and key}
+    return written, [name for name in names if isinstance(name, str)]
 
 
 def store_key(home: str, provider: str, key: str) -> str:
-    """Store a key; returns the file's path."""
+    """Store a key, in the keyring where there is one, else in the file; returns the place."""
     # Only `toolrest setup` writes, and every session reads.
     from toolrest.config.write import replace_file
 
-    keys = stored_keys(home) | {provider: key}
+    keys, names = _stored(home)
+    in_keyring = _to_keyring(home, provider, key)
+    keys.pop(provider, None)
+    names = [name for name in names if name != provider]
+    if in_keyring:
+        names.append(provider)
+    else:
+        keys[provider] = key
     make_private(home)
-    text = json.dumps({"version": _VERSION, "keys": keys}, indent=2) + "\n"
-    replace_file(_path(home), text)
-    return _path(home)
+    stored = {"version": _VERSION, "keys": keys} | ({"keyring": names} if names else {})
+    replace_file(_path(home), json.dumps(stored, indent=2) + "\n")
+    return "the system's keyring" if in_keyring else _path(home)
+
+
+def _keyring() -> Any:
+    """The package `keyring`; None without it, or where it has no keyring to be trusted."""
+    try:
+        found = import_module("keyring")  # an extra, and slow: only with a key to look for
+        # Its own measure: below 1 are those that store nothing, or store it in plain text.
+        return found if found.get_keyring().priority >= 1 else None
+    except Exception:  # whatever a backend does wrong is no reason not to start
+        return None
+
+
+def _user(home: str, provider: str) -> str:
+    return f"{provider} of {os.path.realpath(home)}"
+
+
+@cache
+def _from_keyring(home: str, provider: str) -> str | None:
+    try:
+        keyring = _keyring()
+        found = keyring.get_password(_SERVICE, _user(home, provider)) if keyring else None
+    except Exception:  # locked, or gone
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _to_keyring(home: str, provider: str, key: str) -> bool:
+    """Store a key in the keyring; whether it can be read there again."""
+    _from_keyring.cache_clear()
+    try:
+        keyring = _keyring()
+        if keyring is None:
+            return False
+        keyring.set_password(_SERVICE, _user(home, provider), key)
+    except Exception:  # locked, or read-only
+        return False
+    return _from_keyring(home, provider) == key

@@ -106,12 +106,13 @@ def lines_of(path: str) -> Iterator[tuple[str, JSONObject] | None]:
         with open(path, "rb") as file:
             for line in file:
                 if line.strip():
-                    yield _parsed(line)
+                    yield parsed(line)
     except OSError as error:
         raise ConfigError(f"the session {path} cannot be read: {error.strerror}") from None
 
 
-def _parsed(line: bytes) -> tuple[str, JSONObject] | None:
+def parsed(line: bytes) -> tuple[str, JSONObject] | None:
+    """A line as its type and content; None when it cannot be used."""
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):

@@ -11,13 +11,16 @@ from msgspec import Struct
 
 from toolrest.agent.history.history import is_user_turn, message_text
 from toolrest.agent.history.journal import FOLDER
-from toolrest.agent.history.rollout import lines_of
+from toolrest.agent.history.rollout import lines_of, parsed
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
 _NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([A-Za-z0-9_-]{1,64})\.jsonl")
 _HEAD_LINES = 40
 _TITLE = 80
+_SAID = 200
+_TAIL = 256 << 10
+"""Bytes at the end of a session's file in which its last message is looked for."""
 SHORTEST_PREFIX = 4
 
 
@@ -85,6 +88,22 @@ def summary_of(stored: Stored) -> Summary | None:
     except (ConfigError, OSError):
         return None
     return Summary(stored, meta, title, status.st_size, status.st_mtime)
+
+
+def last_said(path: str) -> str:
+    """The last message of a session, on one line; read from the end of its file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        kind, payload = parsed(line) or ("", {})
+        is_models = payload.get("type") == "message" and payload.get("role") == "assistant"
+        if kind == "response_item" and (is_models or is_user_turn(payload)):
+            return " ".join(message_text(payload).split())[:_SAID]
+    return ""
 
 
 def find_session(home: str, wanted: str) -> Stored:

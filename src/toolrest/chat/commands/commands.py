@@ -6,14 +6,17 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 from toolrest.agent.history.rollout import read_rollout
-from toolrest.agent.history.stored_sessions import find_session, summaries
+from toolrest.agent.history.stored_sessions import find_session, last_said, summaries
 from toolrest.agent.open_session import fork
+from toolrest.chat.commands.attach import attach
 from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands
+from toolrest.chat.composer.git_names import git_names
 from toolrest.chat.conversation import RAN
 from toolrest.chat.pager import page
 from toolrest.chat.picker import Picker
@@ -23,6 +26,7 @@ from toolrest.config.write import edit_user_file
 from toolrest.errors import ToolrestError
 from toolrest.mcp.errors import McpError
 from toolrest.timeline import session_text
+from toolrest.timeline.draw import duration
 from toolrest.timeline.stored import markdown, stored_cells
 from toolrest.timeline.text import shown
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
     from toolrest.agent.history.stored_sessions import Summary
     from toolrest.chat.app import ChatApp
+    from toolrest.process.sessions.table import SessionInfo
     from toolrest.running.runner import Runner
 
 _KEYS = """\
@@ -85,6 +90,10 @@ class Commands:
         """Another session is open: its servers have other prompts."""
         self.prompts = McpPrompts(self._session.rest)
 
+    async def git_names(self) -> list[str] | None:
+        """The workspace's files as git lists them; None where it does not."""
+        return await git_names(self._chat.conversation.session.rest)
+
     async def _filled(self, name: str, words: str) -> None:
         try:
             self._chat.conversation.say(await self.prompts.text(name, words))
@@ -129,17 +138,26 @@ class Commands:
         self._chat.conversation.say(session_text.INIT)
 
     def _ps(self, rest: str) -> None:
-        runner = self._session.rest.gate.services.runner
-        sessions = runner.sessions.list() if runner is not None else ()
-        word, _, number = rest.partition(" ")
-        if word == "kill" and runner is not None and number.isdigit():
-            self._chat.spawn(self._killed(runner, int(number)))
-            return
-        rows = [
-            f"  {each.session_id}  {each.age:.0f} s  {shown(' '.join(each.argv))}"
-            for each in sessions
-        ]
-        self._say(*(rows or ["  no command runs in the background"]))
+        runner = self._chat.conversation.session.rest.gate.services.runner
+        rows = {each.session_id: each for each in runner.sessions.list()} if runner else {}
+        *words, number = rest.split() or [""]
+        row = rows.get(int(number)) if number.isdigit() else None
+        if runner is None or not rows:
+            self._say("  no command runs in the background")
+        elif row is not None and words == ["kill"]:
+            self._chat.spawn(self._killed(runner, row.session_id))
+        elif row is not None and words in ([], ["attach"]):
+            self._chat.spawn(attach(runner.sessions, row, self._command_of(row)))
+        elif rest:
+            self._say(f"  no command has the number {shown(rest)}; see /ps")
+        else:
+            lines = [f"  {n}  {duration(r.age)}  {self._command_of(r)}" for n, r in rows.items()]
+            self._say(*lines, "  /ps NUMBER attaches to one, /ps kill NUMBER ends it")
+
+    def _command_of(self, row: SessionInfo) -> str:
+        calls = (cell for cell in self._chat.screen.calls if cell.call_id == row.call_id)
+        cell = next(calls, None)
+        return shown((cell.command if cell else None) or " ".join(row.argv))
 
     async def _killed(self, runner: Runner, number: int) -> None:
         await runner.sessions.stop(number)
@@ -163,7 +181,8 @@ class Commands:
 
         rows = [f"{each.stored.thread_id[:8]}  {_when(each)}  {each.title}" for each in found]
         title = "Go on with which session? (↑ ↓, Enter; Esc leaves)"
-        self._chat.screen.pick(Picker(title, rows, take))
+        said = cache(lambda number: last_said(found[number].stored.path))
+        self._chat.screen.pick(Picker(title, rows, take, preview=said))
 
     def _sessions(self) -> list[Summary]:
         current = self._session.thread_id

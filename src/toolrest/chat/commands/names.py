@@ -18,7 +18,7 @@ COMMANDS = {
     "undo": "take back what the last turn changed",
     "diff": "what this session's last turn changed",
     "output": "the last output, whole (Ctrl-O)",
-    "ps": "commands that run in the background; /ps kill ID ends one",
+    "ps": "commands in the background; /ps ID attaches to one, /ps kill ID ends it",
     "init": "let the model write an AGENTS.md for this folder",
     "tools": "the tools on offer",
     "mcp": "MCP servers and their state",

@@ -188,7 +188,12 @@ def _opened(
 
 async def _picked(choices: Choices, wanted: str) -> str:
     """The rollout of a session: by its id, this folder's latest, or picked from a list."""
-    from toolrest.agent.history.stored_sessions import find_session, latest_session, summaries
+    from toolrest.agent.history.stored_sessions import (
+        find_session,
+        last_said,
+        latest_session,
+        summaries,
+    )
     from toolrest.cli.terminal.terminal import Terminal
     from toolrest.timeline.text import shown
 
@@ -204,6 +209,8 @@ async def _picked(choices: Choices, wanted: str) -> str:
     for number, row in enumerate(rows, 1):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.changed))
         terminal.say(f"  [{number}] {when}  {shown(row.title or '(no message)')}")
+        if said := shown(last_said(row.stored.path)):
+            terminal.say(f"        … {said[:100]}")
     typed = ((await terminal.line("Session [1]: ")) or "").strip() or "1"
     if not typed.isdigit() or not 1 <= int(typed) <= len(rows):
         raise ConfigError(f"there is no number {shown(typed)} in the list")

@@ -42,6 +42,8 @@ class CommandSession:
         self.lock = asyncio.Lock()
         self.users = 0
         self.on_bytes: Callable[[bytes], object] | None = None
+        self.watchers: list[Callable[[bytes], object]] = []
+        """People who look on; calls get their output all the same."""
         self.on_end: Callable[[SessionEnd], None] | None = None
         self.running = ChildReader(child, self._add)
         self.running.on_settled = self._report_end
@@ -73,6 +75,8 @@ class CommandSession:
             self._deltas.add(data)
         if self.on_bytes is not None:
             self.on_bytes(data)
+        for watcher in self.watchers:
+            watcher(data)
 
     async def collect(self, deadline: float) -> bool:
         """Wait for the end, the deadline, or a prompt; True when the program waits for input."""

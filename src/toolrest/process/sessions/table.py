@@ -207,6 +207,22 @@ class Sessions:
         finally:
             session.users -= 1
 
+    def watch(
+        self, session_id: int, on_bytes: Callable[[bytes], object]
+    ) -> tuple[str, Callable[[], None]]:
+        """The output so far, and from now on what comes, until the function is called.
+
+        Calls on the session get all of their output all the same.
+        """
+        session = self._find(session_id)
+        session.watchers.append(on_bytes)
+        text = decode_piece(session.transcript.piece())
+        return text, lambda: session.watchers.remove(on_bytes)
+
+    def type(self, session_id: int, chars: str) -> None:
+        """Type into a session without waiting for what comes of it."""
+        self._type(self._find(session_id), chars)
+
     def resize(self, session_id: int, rows: int, cols: int) -> None:
         """Change the size of a session's terminal."""
         terminal = self._find(session_id).running.terminal
