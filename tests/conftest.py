@@ -285,6 +285,29 @@ def npm(node: str) -> Callable[..., Path]:
     return install
 
 
+@pytest.fixture(scope="session")
+def apart() -> Callable[..., str]:
+    """Install Python packages once, in an environment of their own; returns its Python."""
+
+    def install(*packages: str) -> str:
+        folder = Path(sys.prefix) / "apart" / "+".join(packages).replace("<", "_below_")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        python = folder / "bin" / "python"
+        with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "done").exists():
+                environment = {**os.environ, "HOME": machine.OWN_HOME}
+                make = [sys.executable, "-m", "venv", "--clear", str(folder)]
+                add = [str(python), "-m", "pip", "install", "-q", *packages]
+                for command in (make, add):
+                    if problem := _problem(command, env=environment):
+                        pytest.skip(f"pip install {' '.join(packages)}: {problem}")
+                (folder / "done").touch()
+        return str(python)
+
+    return install
+
+
 _NPM = "lib/node_modules/npm/bin/npm-cli.js"
 _SECONDS = None if FULL else 110
 """Less than a test may take, unless everything is to be tried."""

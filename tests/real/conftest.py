@@ -5,33 +5,72 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from tests.real.compatibility import Results
 from tests.real.tiny_model import write_model
 
+from toolrest import tool
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
 from toolrest.config.schema.families import ModelWire
+from toolrest.wire.items.pairing import call_id_of, is_call, is_output
 
+WIRES: tuple[ModelWire, ...] = get_args(ModelWire)
 SERVER = Path(__file__).with_name("llama_server.py")
+
+
+WRITE_DOCS = os.environ.get("TOOLREST_WRITE_DOCS") == "1"
+_RESULTS = Results()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what a test found, for docs/compatibility.md."""
+    if WRITE_DOCS:
+        _RESULTS.note(report)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write docs/compatibility.md, if that was asked for."""
+    if WRITE_DOCS and not hasattr(session.config, "workerinput"):
+        _RESULTS.write()
+
+
+@tool(mutating=False)
+def note(text: str) -> str:
+    """Write a note."""
+    return f"noted: {text}"
+
+
+def assert_valid(session: AgentSession) -> int:
+    """Each call has one output, right after the model's items; returns how many there are."""
+    items = session.history.items
+    called = Counter(call_id_of(item) for item in items if is_call(item))
+    answered = Counter(item["call_id"] for item in items if is_output(item))
+    assert called == answered
+    assert set(called.values()) <= {1}
+    return len(called)
 
 
 class Llama:
     """A running server."""
 
-    def __init__(self, process: asyncio.subprocess.Process, address: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | None, address: str) -> None:
         self._process = process
         self.address = address
 
     def kill(self) -> None:
-        self._process.kill()
+        if self._process is not None:
+            self._process.kill()
 
     def settings(self, wire: ModelWire, **row: Any) -> dict[str, Any]:
         given = {"base_url": f"{self.address}/v1", "wire_api": wire, **row}
@@ -82,13 +121,22 @@ async def talk(tmp_path: Path, toolrest_home: Path) -> AsyncIterator[Callable[..
     made: list[AgentSession] = []
     workspace = tmp_path / "project"
     workspace.mkdir()
+    instructions = tmp_path / "instructions.md"
+    instructions.write_text("Use the tools.")
 
-    def make(settings: dict[str, Any], *tools: Any, **more: Any) -> AgentSession:
-        quiet = {"tool_security.audit_log_enabled": False, "tools.small_context": True}
+    def make(
+        settings: dict[str, Any], *tools: Any, resume: str | None = None, **more: Any
+    ) -> AgentSession:
+        # llama.cpp reads every byte of a prompt as a token here: instructions and tools are few.
+        quiet: dict[str, Any] = {
+            "tool_security.audit_log_enabled": False,
+            "tools.enabled": ["list_dir"],
+        }
+        quiet["model_instructions_file"] = str(instructions)
         config = default_config({**quiet, **settings, **more}, workspace=workspace)
-        session = open_session(config, on_ask=lambda _: True)
-        for tool in tools:
-            session.rest.add_tool(tool)
+        session = open_session(config, on_ask=lambda _: True, resume=resume)
+        for each in tools:
+            session.rest.add_tool(each)
         made.append(session)
         return session
 

@@ -4,56 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable
-from typing import get_args
 from zlib import crc32
 
 import pytest
 from tests.conftest import FULL
-from tests.real.conftest import Serve
+from tests.real.conftest import WIRES, Serve, assert_valid, note
 
-from toolrest import events, tool
+from toolrest import events
 from toolrest.agent.conversation.events import AgentMessageDelta, ContextCompacted
 from toolrest.agent.conversation.session import AgentSession
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.history.history import message
 from toolrest.config.schema.families import ModelWire
-from toolrest.wire.items.pairing import call_id_of, is_call, is_output
 
-WIRES: tuple[ModelWire, ...] = get_args(ModelWire)
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk"
     "+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
 Talk = Callable[..., AgentSession]
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(300 if FULL else 60)
 WORDS = 2_000 if FULL else 300
+
+
+def wires_of(test: str) -> list[ModelWire]:
+    """The APIs on which a test makes sense."""
+    return [w for w in WIRES if w != "responses" or "own_limit" not in test]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test on every API in the full run; else each on one of them, always the same."""
     name = metafunc.function.__name__
-    wires = [w for w in WIRES if w != "responses" or "own_limit" not in name]
+    wires = wires_of(name)
     if not FULL:
         wires = [wires[crc32(name.encode()) % len(wires)]]
     metafunc.parametrize("wire", wires)
-
-
-@tool(mutating=False)
-def note(text: str) -> str:
-    """Write a note."""
-    return f"noted: {text}"
-
-
-def assert_valid(session: AgentSession) -> int:
-    """Each call has one output, right after the model's items; returns how many there are."""
-    items = session.history.items
-    called = Counter(call_id_of(item) for item in items if is_call(item))
-    answered = Counter(item["call_id"] for item in items if is_output(item))
-    assert called == answered
-    assert set(called.values()) <= {1}
-    return len(called)
 
 
 async def test_a_conversation_with_calls(wire: ModelWire, serve: Serve, talk: Talk) -> None:
