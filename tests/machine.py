@@ -37,6 +37,8 @@ REASONS = {
     "ptrace": "no program may look into another one here (ptrace); allow it to this container",
     "ground": "no folder outside /tmp that this user may write; set HOME to one",
     "tmux": "no tmux here: apt install tmux",
+    "qemu": "no QEMU, static busybox or readable kernel here:"
+    " apt install qemu-system-x86 busybox-static linux-image-amd64",
     "python": "no Python that an ordinary user can start: apt install python3",
 }
 
@@ -98,6 +100,13 @@ def _ptrace() -> bool:
     return _runs(sys.executable, "-I", "-c", _TRACE)
 
 
+def _qemu() -> bool:
+    """Whether a virtual machine can be prepared; nothing is booted."""
+    kernels = [*Path("/boot").glob("vmlinuz-*"), *Path("/lib/modules").glob("*/vmlinuz")]
+    there = any(os.access(kernel, os.R_OK) for kernel in kernels)
+    return there and _runs("qemu-system-x86_64", "--version") and _runs("busybox", "true")
+
+
 def _python() -> bool:
     return os.geteuid() != 0 or bool(_ordinary_python())
 
@@ -115,6 +124,7 @@ _PROBES: dict[str, Callable[[], bool]] = {
     "mounts": _mounts,
     "ptrace": _ptrace,
     "python": _python,
+    "qemu": _qemu,
     "tmux": lambda: _runs("tmux", "-V"),
 }
 

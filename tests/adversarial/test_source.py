@@ -51,6 +51,12 @@ ALLOWED = {
     ("sandbox/guard/placeholder_folders.py", "open for writing"): _OWN_FOLDER,
     ("sandbox/network/forwarder.py", "execvp"): "inside the sandbox, it becomes the command",
     ("sandbox/network/proxy.py", "sys.executable"): "the forwarder inside the sandbox, -I -S",
+    ("sandbox/vm/engine.py", "sys.executable"): "the client, and the agent in the machine; -I -S",
+    ("sandbox/vm/kernel.py", "subprocess"): "zstd, for a kernel of the user's",
+    ("sandbox/vm/prepare.py", "subprocess"): "apt and dpkg, in a temporary folder, when asked to",
+    ("sandbox/vm/programs/agent.py", "open for writing"): "inside the machine, control groups",
+    ("sandbox/vm/programs/child.py", "execve"): "inside the machine, it becomes the command",
+    ("sandbox/vm/programs/child.py", "open for writing"): "inside the machine, control groups",
     ("sandbox/programs.py", "subprocess"): "tries what env can, with no variables but PATH",
     ("sandbox/programs.py", "sys.executable"): "what must be read-only to tools; -I -S",
 }

@@ -193,15 +193,6 @@ def test_a_key_whose_feature_has_not_landed_says_so(desk: Any, key: str) -> None
     assert "is known but not available yet" in desk.error(overrides=[f"{key}=x"])
 
 
-@pytest.mark.parametrize("key", ["sandbox_policy", "tool_security.sandbox_policy"])
-def test_a_value_whose_feature_has_not_landed_says_so(desk: Any, key: str) -> None:
-    desk.user(f"{key} = 'vm'")
-    said = desk.error()
-    assert "is known but not available yet: virtual machines as sandboxes" in said
-    desk.user(f"{key} = 'chroot'")
-    assert desk.load().value.sandbox_policy == "chroot"
-
-
 def test_a_switch_that_asks_for_nothing_is_fine(desk: Any) -> None:
     desk.user("[tool_config]\ntools_web_search_request = false")
     assert desk.load().value.tools.tools_web_search_request is False
@@ -210,10 +201,7 @@ def test_a_switch_that_asks_for_nothing_is_fine(desk: Any) -> None:
 @pytest.mark.parametrize("table", ["tool_config", "tool_security"])
 def test_sandbox_backends_go_by_both_names(desk: Any, table: str) -> None:
     desk.user(f'[{table}]\nsandbox_policy = "vm"')
-    message = desk.error()
-    assert f'{table}.sandbox_policy = "vm" is known but not available yet' in message
-    desk.user(f'[{table}]\nsandbox_policy = "chroot"')
-    assert desk.load().value.sandbox_policy == "chroot"
+    assert desk.load().value.sandbox_policy == "vm"
 
 
 def test_pending_keys_are_known_keys() -> None:

@@ -128,7 +128,7 @@ def world(ground: Path) -> World:
         key = json.dumps([user, wish], sort_keys=True)
         tries = 0
         while key not in kept and (tries := tries + 1) < 5:
-            answer = _run(ground, user, wish)
+            answer = run_host(ground, user, wish)
             if tries == 4 or not disturbed(answer.get("text", ""), 1):
                 kept[key] = answer
         return kept[key]
@@ -173,9 +173,17 @@ def run_as(place: Path, user: str) -> Callable[..., str]:
     return run
 
 
-def _run(ground: Path, user: str, wish: dict[str, Any]) -> dict[str, Any]:
+def run_host(
+    ground: Path,
+    user: str,
+    wish: dict[str, Any],
+    prepare: Callable[[Path], None] = lambda base: None,
+    seconds: float = 110,
+) -> dict[str, Any]:
+    """Run the host script in a new folder, which is prepared first; what it found out."""
     base = Path(tempfile.mkdtemp(dir=ground))
     base.chmod(0o755)
+    prepare(base)
     if user == "user" and os.geteuid() == 0:
         os.chown(base, NOBODY, NOBODY)
     suid_program(base / "outside", user)
@@ -187,7 +195,7 @@ def _run(ground: Path, user: str, wish: dict[str, Any]) -> dict[str, Any]:
         capture_output=True,
         text=True,
         start_new_session=True,
-        timeout=110,
+        timeout=seconds,
         **as_user(user),
     )
     assert done.returncode == 0, done.stderr

@@ -279,7 +279,7 @@ def main() -> None:
             policy, backend=None if bare else wish["backend"], registry=f"{world.base}/registry"
         )
         context = world.context | {
-            "private_tmp": wish["backend"] == "bubblewrap",
+            "private_tmp": wish["backend"] in ("bubblewrap", "vm"),
             "only": wish.get("only"),
         }
         write(f"{world.base}/context.json", json.dumps(context))

@@ -150,9 +150,9 @@ def test_modes_that_confine_nothing_say_so(
     assert (confined.command, confined.backend) == (command, backend)
 
 
-def test_vm_is_not_yet(policy: SandboxPolicy) -> None:
-    with pytest.raises(ConfigError, match="not yet"):
-        Sandbox(policy, backend="vm")
+def test_a_machine_that_is_not_prepared_says_what_to_do(policy: SandboxPolicy) -> None:
+    with pytest.raises(SandboxUnavailable, match=r"toolrest vm prepare|x86-64"):
+        Sandbox(policy, backend="vm").choose()
 
 
 def test_a_backend_that_needs_something_says_what(policy: SandboxPolicy) -> None:

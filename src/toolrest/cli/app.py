@@ -61,6 +61,7 @@ COMMANDS = {
         "List the tools on offer, or their specs for a model API.",
     ),
     "undo": ("toolrest.cli.run.undo", "Take back what a turn has changed in this folder."),
+    "vm": ("toolrest.cli.security.vm", "Make ready what a virtual machine boots."),
     "trust": ("toolrest.cli.security.trust", "Trust a folder's own settings, or stop to."),
     "web": ("toolrest.cli.servers.web", "Open sessions and approvals in a browser."),
 }

@@ -43,6 +43,11 @@ def config_file(home: str) -> str:
     return os.path.join(home, "config.toml")
 
 
+def vm_folder(home: str) -> str:
+    """Where `toolrest vm prepare` puts what a virtual machine is made of."""
+    return os.path.join(home, "vm")
+
+
 def placeholder_records(home: str) -> str:
     """The folder in which sandboxes record the placeholders that they make in other folders.
 

@@ -22,6 +22,7 @@ from toolrest.sandbox.confine import Backend, Confined, Sandbox
 from toolrest.sandbox.denial import blocked_words, disturbed
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
+from toolrest.sandbox.vm.options import VmOptions
 
 if TYPE_CHECKING:
     from toolrest.sandbox.network.proxy import NetworkProxy
@@ -41,6 +42,7 @@ class Confinement(Struct, frozen=True):
     require: tuple[Control, ...] = ("writes", "network", "own_files")
     container: ContainerOptions | None = None
     rootfs: str | None = None
+    vm: VmOptions | None = None
     max_commands: int | None = None
     limits: Limits = field(default_factory=Limits)
     external: bool = False
@@ -117,6 +119,7 @@ class Enclosure:
                 container=self._confinement.container,
                 rootfs=self._confinement.rootfs,
                 limits=self._confinement.limits,
+                vm=self._confinement.vm,
             )
         return self._box
 
@@ -148,6 +151,12 @@ class Enclosure:
         if outside or not self.is_confined or not self.sandbox.takes_long:
             return self.confine(command, outside=outside, late=True)
         return await asyncio.to_thread(self.confine, command, outside=False)
+
+    async def boot(self) -> None:
+        """Boot the virtual machine of the session, if commands run in one."""
+        if self._confinement.backend == "vm" and self.is_confined:
+            await self.open_network()
+            await asyncio.to_thread(self.sandbox.choose)
 
     def confine(self, command: Command, *, outside: bool, late: bool = False) -> Confined:
         """The command as it will be started: inside the sandbox, or unchanged when `outside`.

@@ -222,6 +222,7 @@ class Runner:
         """Arguments and environment of a login shell's line; reading a profile is a command too."""
         await self._owner.prepare()
         await self.enclosure.open_network()
+        await self.enclosure.boot()
         try:
             return await self._login[outside].prepare(
                 shell, launch.argv[-1], launch.env, launch.cwd, forced=launch.forced

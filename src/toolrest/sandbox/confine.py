@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from toolrest.config.files import placeholder_records, toolrest_home
+from toolrest.config.files import placeholder_records, toolrest_home, vm_folder
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
@@ -30,6 +30,7 @@ from toolrest.sandbox.backends.probe import (
 )
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.vm.options import VmOptions
 
 Backend: TypeAlias = Literal["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]
 
@@ -75,9 +76,8 @@ class Sandbox:
         container: ContainerOptions | None = None,
         rootfs: str | None = None,
         limits: Limits | None = None,
+        vm: VmOptions | None = None,
     ) -> None:
-        if backend == "vm":
-            raise ConfigError("sandbox_policy: 'vm' is not yet supported; use docker or chroot")
         if backend == "chroot" and rootfs is None:
             raise ConfigError("sandbox_policy: 'chroot' needs the folder of a root file system")
         self.policy = policy
@@ -86,10 +86,12 @@ class Sandbox:
         self.container = container or ContainerOptions()
         self.rootfs = rootfs
         self.limits = limits
+        self.vm = vm
         self.registry = registry or default_registry()
         self.tried: list[Probe] = []
         self._chosen: tuple[Probe, Engine] | None = None
         self._mutex = threading.Lock()
+        self._closed = threading.Event()
 
     def confine(self, command: Command, *, late: bool = False) -> Confined:
         """The command under the session's policy; raises SandboxUnavailable, never runs it bare.
@@ -104,6 +106,7 @@ class Sandbox:
 
     def close(self) -> None:
         """End what the backend kept between commands."""
+        self._closed.set()
         with self._mutex:
             chosen, self._chosen = self._chosen, None
         if chosen is not None:
@@ -148,6 +151,8 @@ class Sandbox:
             )
         if self.wanted == "gvisor":
             yield self._gvisor()
+        if self.wanted == "vm":
+            yield self._virtual_machine()
         if self.wanted in (None, "bubblewrap", "chroot"):
             yield from self._bubblewraps()
         if self.wanted in (None, "landlock"):
@@ -173,6 +178,20 @@ class Sandbox:
         if not programs:
             return Probe("gvisor", False, "needs bubblewrap, which is not installed"), None
         return probe_gvisor(self.policy, programs[0], self.registry, proxy=self.proxy)
+
+    def _virtual_machine(self) -> tuple[Probe, Engine]:
+        # Few sessions are in one.
+        from toolrest.sandbox.vm.probe import probe_vm
+
+        options = self.vm or VmOptions(vm_folder(toolrest_home(None, os.environ)))
+        return probe_vm(
+            self.policy,
+            options,
+            self.registry,
+            proxy=self.proxy,
+            limits=self.limits,
+            closed=self._closed,
+        )
 
     def _nothing_works(self) -> SandboxUnavailable:
         reasons = []

@@ -193,6 +193,8 @@ def _guarded(path: str, policy: SandboxPolicy, refusal: str, backend: str) -> Op
     if hidden and refusal == "read-only file system":
         return "write"
     outside = not _writable(real, policy)
+    if backend == "vm" and refusal == "permission denied" and _protected(path, policy):
+        return "write"  # there the mode of an empty folder is looked at first
     if refusal == "read-only file system" and (outside or _protected(path, policy)):
         return "write"
     wording = ("permission denied", "failed to write file")

@@ -13,6 +13,7 @@ from itertools import islice
 
 from msgspec import Struct, field
 
+from toolrest.config.files import toolrest_home, vm_folder
 from toolrest.policy.paths.names import inside
 from toolrest.policy.verdict.path_hijack import path_entries_inside
 from toolrest.sandbox.backends.container import ENGINES, ContainerOptions, answering_engine
@@ -29,6 +30,7 @@ from toolrest.sandbox.programs import (
     rg_programs,
     version_of,
 )
+from toolrest.sandbox.vm.options import VmOptions
 
 _MOST_ENTRIES = 200_000
 
@@ -69,12 +71,17 @@ _TRIED = {
     None: ("bubblewrap", "landlock"),
     "chroot": ("bubblewrap",),
     "docker": ENGINES,
+    "vm": ("vm",),
 }
 """The backends that a session tries, by its `sandbox_policy`."""
 
 
 def examine(
-    policy: SandboxPolicy, registry: str | None = None, *, wanted: str | None = None
+    policy: SandboxPolicy,
+    registry: str | None = None,
+    *,
+    wanted: str | None = None,
+    vm: VmOptions | None = None,
 ) -> Report:
     """Run every backend on `/bin/true` and look around; `wanted` is the one that settings name."""
     if sys.platform == "win32":
@@ -85,6 +92,7 @@ def examine(
         *_bubblewraps(policy, place),
         _landlock(policy),
         *_elsewhere(policy),
+        _virtual_machine(policy, place, vm),
     ]
     tried = [f for f in findings if f.name.startswith(_TRIED.get(wanted, ()))]
     first = next((f for f in tried if f.stops or (f.works and not _lacking(f, policy))), None)
@@ -178,6 +186,22 @@ def _elsewhere(policy: SandboxPolicy) -> list[Finding]:
         except SandboxUnavailable as error:
             found.append(Finding(name, False, error.tried[0], remedy=f"install or start {name}"))
     return found
+
+
+def _virtual_machine(policy: SandboxPolicy, registry: str, options: VmOptions | None) -> Finding:
+    """A machine, booted once where one is prepared."""
+    # Few machines have one.
+    from toolrest.sandbox.vm.probe import BROKEN, probe_vm
+
+    try:
+        if options is None:
+            options = VmOptions(vm_folder(toolrest_home(None, os.environ)))
+        probe, engine = probe_vm(policy, options, registry, examined=True)
+    except SandboxUnavailable as error:
+        detail = str(error).removesuffix(error.remedy).removeprefix("sandbox: ").strip()
+        return Finding("vm", False, detail, remedy=error.remedy)
+    engine.close()
+    return Finding("vm", True, probe.detail, probe.controls, HARD_LINK, BROKEN)
 
 
 def _warnings(policy: SandboxPolicy) -> list[str]:

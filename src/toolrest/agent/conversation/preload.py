@@ -12,8 +12,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
+from toolrest.errors import ToolrestError
 from toolrest.gate.tool.tool import Tool
+
+if TYPE_CHECKING:
+    from toolrest.agent.rest import Toolrest
+    from toolrest.gate.context import Services
 
 DELAY = 0.03
 """By then the request is on its way."""
@@ -32,10 +38,15 @@ _FOR_COMMANDS = (
 
 
 class WarmUp:
-    """A thread that loads the modules one by one, after a delay and until it is stopped."""
+    """A thread that loads the modules one by one, after a delay and until it is stopped.
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    Beside it the machine is booted, where commands run in one.
+    """
+
+    def __init__(self, tools: Iterable[Tool], machine: Services | None = None) -> None:
         self._tools = tuple(tools)
+        self._machine = machine
+        self._booting: asyncio.Task[None] | None = None
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -48,14 +59,17 @@ class WarmUp:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._booting is not None:
+            self._booting.cancel()
 
     def _begin(self) -> None:
+        if self._machine is not None and self._has_shells():
+            self._booting = asyncio.get_running_loop().create_task(_boot(self._machine))
         threading.Thread(target=self.load, name="toolrest-warm-up", daemon=True).start()
 
     def load(self) -> None:
         """Load everything now. A module that cannot be loaded is the first call's to report."""
-        shells = any(tool.group == "shell" for tool in self._tools)
-        names = (*_FOR_ALL, *(_FOR_COMMANDS if shells else ()))
+        names = (*_FOR_ALL, *(_FOR_COMMANDS if self._has_shells() else ()))
         steps: list[Callable[[], object]] = [partial(import_module, name) for name in names]
         steps += [tool.warm for tool in self._tools]
         for step in steps:
@@ -63,3 +77,20 @@ class WarmUp:
                 return
             with suppress(Exception):
                 step()
+
+    def _has_shells(self) -> bool:
+        return any(tool.group == "shell" for tool in self._tools)
+
+
+def machine_of(rest: Toolrest) -> Services | None:
+    """The services of a session whose commands run in a virtual machine, for a `WarmUp`."""
+    return rest.gate.services if rest.config.value.sandbox_policy == "vm" else None
+
+
+async def _boot(services: Services) -> None:
+    """Boot the machine that commands will run in; what goes wrong is the first call's to report."""
+    if services.runner is None and services.make_runner is not None:
+        services.runner = services.make_runner()
+    if services.runner is not None:
+        with suppress(ToolrestError, OSError):
+            await services.runner.enclosure.boot()

@@ -13,7 +13,7 @@ from toolrest import events
 from toolrest.agent.conversation.answer_form import AnswerForm
 from toolrest.agent.conversation.events import TaskComplete, UserMessage
 from toolrest.agent.conversation.loop import ABORTED, Loop
-from toolrest.agent.conversation.preload import WarmUp
+from toolrest.agent.conversation.preload import WarmUp, machine_of
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
 from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult, end_of
 from toolrest.agent.conversation.usage import Accounting, Budget, difference
@@ -222,7 +222,7 @@ class AgentSession:
             texts = await self.hooks.session_start()
             messages = [*(message("developer", text) for text in texts), *messages]
         if self._warm_up is None:
-            self._warm_up = WarmUp(self.rest.gate.registry.listed())
+            self._warm_up = WarmUp(self.rest.gate.registry.listed(), machine_of(self.rest))
             self._warm_up.start()
         return await loop.run(messages)
 

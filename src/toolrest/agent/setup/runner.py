@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from toolrest.agent.path_policy import network_of, path_policy, shared_tmp
-from toolrest.config.files import placeholder_records
+from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.config.secrets import key_variables
 from toolrest.events import ConnectionBlocked
+from toolrest.policy.paths.names import inside
+from toolrest.private_files import make_private
 from toolrest.process.limits import Limits
 from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.running.confinement import Confinement
 from toolrest.running.runner import Runner
 from toolrest.sandbox.backends.container import ContainerOptions
+from toolrest.sandbox.vm.options import VmOptions
 
 if TYPE_CHECKING:
     from toolrest.config import Config, Settings
@@ -44,6 +47,12 @@ def session_runner(
         if bus is not None:
             bus.emit(ConnectionBlocked(host=what.host, port=what.port, protocol=what.protocol))
 
+    if confinement.backend == "vm":
+        for path in files.shown:  # a folder that comes later would have the machine boot again
+            if inside(path, config.home):
+                make_private(path)
+        options = VmOptions(vm_folder(config.home), config.value.sandbox.vm)
+        confinement = replace(confinement, vm=options)
     return Runner(
         files,
         os.path.join(config.home, "run", session_id),

@@ -36,7 +36,7 @@ _EXEC = ("/bin/sh", "-c", 'exec "$@"', "toolrest")
 @click.option("--network", default="off", metavar="off|on|HOST,…", help="What can be reached.")
 @click.option(
     "--backend",
-    type=click.Choice(["bubblewrap", "landlock", "docker", "chroot", "gvisor"]),
+    type=click.Choice(["bubblewrap", "landlock", "docker", "chroot", "gvisor", "vm"]),
     help="Use this one instead of the best that works.",
 )
 @click.option("-c", "--config", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting.")

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from toolrest.agent.path_policy import default_workspace, network_of, path_policy
 from toolrest.agent.setup.runner import confinement_of
 from toolrest.config import Config
-from toolrest.config.files import placeholder_records
+from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.errors import ConfigError
 from toolrest.sandbox.doctor import Report, examine
 from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.vm.options import VmOptions
 
 FULL_ACCESS = "danger-full-access"
 
@@ -32,7 +33,12 @@ def examined(config: Config) -> Report:
             allowed_hosts=settings.tool_security.allowed_network_domains,
             require=settings.sandbox.require,
         )
-        report = examine(policy, placeholder_records(config.home), wanted=settings.sandbox_policy)
+        report = examine(
+            policy,
+            placeholder_records(config.home),
+            wanted=settings.sandbox_policy,
+            vm=VmOptions(vm_folder(config.home), settings.sandbox.vm),
+        )
     try:
         confinement_of(settings)
     except ConfigError as error:  # a backend that the settings name and do not describe

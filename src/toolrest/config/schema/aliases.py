@@ -32,10 +32,6 @@ PENDING_KEYS = {
     "default_permissions": "permission profiles",
 }
 
-PENDING_VALUES: dict[tuple[str, Any], str] = {
-    ("sandbox_policy", "vm"): "virtual machines as sandboxes",
-}
-
 
 def pending_in(table: dict[str, Any]) -> tuple[Key, str] | None:
     """The first setting of a table that is not available yet: its path, and the feature."""
@@ -43,8 +39,5 @@ def pending_in(table: dict[str, Any]) -> tuple[Key, str] | None:
         key = tuple(dotted.split("."))
         parent = find(table, key[:-1]) if len(key) > 1 else table
         if isinstance(parent, dict) and key[-1] in parent:
-            return key, feature
-    for (dotted, value), feature in PENDING_VALUES.items():
-        if find(table, key := tuple(dotted.split("."))) == value and value is not None:
             return key, feature
     return None

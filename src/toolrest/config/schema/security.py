@@ -47,6 +47,19 @@ class ShellEnvironmentPolicy(Table):
     set: dict[str, str] = {}
 
 
+class VmSettings(Table):
+    """`[sandbox.vm]`: the machine of `sandbox_policy = "vm"`. See `toolrest vm prepare`.
+
+    `kernel` and `modules` are found where they are unset; `accel` takes KVM where it has booted.
+    """
+
+    kernel: Text | None = None
+    modules: Text | None = None
+    memory: Size = 2**30
+    cpus: Count | None = None
+    accel: Literal["auto", "kvm", "tcg"] = "auto"
+
+
 class SandboxSettings(Table):
     """`[sandbox]`: what a backend must enforce, and how docker and chroot are to be used.
 
@@ -62,6 +75,7 @@ class SandboxSettings(Table):
     read_only_root: bool = True
     pull: bool = False
     rootfs: Text | None = None
+    vm: VmSettings = VmSettings()
 
     require: tuple[Control, ...] = ("writes", "network", "own_files")
 

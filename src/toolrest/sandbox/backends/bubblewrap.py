@@ -59,6 +59,10 @@ PROXY_SOCKET = "/run/toolrest-proxy.sock"
 """Where a command finds the proxy, when there is one."""
 
 
+Identities = tuple[tuple[str, Show, tuple[int, int] | None], ...]
+"""Paths that are not shown as they are, how they are shown, and device and inode of each."""
+
+
 class Proxy(Struct, frozen=True):
     """A running allowlist proxy, as far as the sandbox must know it."""
 
@@ -112,6 +116,7 @@ class BubblewrapEngine:
         self._covered: tuple[str, ...] = ()
         """Placeholders and new files that the view masks."""
         self._arguments = b""
+        self._shown: tuple[tuple[str, Show], ...] = ()
         self._guarded = NameGuard(policy, registry)
         self._links = self._guarded.links()
         self._linked: Linked = ()
@@ -160,6 +165,20 @@ class BubblewrapEngine:
 
     def close(self) -> None:
         """Nothing outlives a command."""
+
+    def look(self) -> Identities:
+        """What a new command would see that is not plainly the host: only while none does anything.
+
+        For a virtual machine, which has one view for many commands and must know when another one
+        is due. Sockets and mounts of the host's are left out: they are not in a machine anyway.
+        """
+        with self._mutex:
+            present, held = self._guarded.refresh_and_claim()
+            try:
+                self._refresh(present)
+            finally:
+                let_go(held)
+            return tuple((path, show, _identity(path)) for path, show in self._shown)
 
     def _confine_now(self, command: Command, variables: bytes) -> PreparedCommand:
         arguments, links, masks, held = self._join(variables)
@@ -328,6 +347,7 @@ class BubblewrapEngine:
             view.put(PROXY_SOCKET, Show.READ, self.proxy.socket, folder=False)
             for path in self._forwarder[0]:
                 view.put(HOST + path, Show.READ, path, folder=os.path.isdir(path))
+        self._shown = view.shown()
         view.mask_sockets(sockets, kept=(self.proxy.socket,) if self.proxy else ())
         mounts = view.settle()
         self._claim_tmp([mount.path for mount in mounts])
@@ -356,6 +376,14 @@ def _once(action: Callable[[], None]) -> Callable[[], None]:
             todo.pop()()
 
     return run
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _filter() -> bytes:

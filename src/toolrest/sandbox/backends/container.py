@@ -39,7 +39,7 @@ from toolrest.sandbox.programs import find_program
 
 ENGINES = ("podman", "docker")
 IMAGE = "ubuntu:latest"
-OWN_LIMITS = ("docker",)
+OWN_LIMITS = ("docker", "vm")
 """Backends that hold the limits of commands by their own means."""
 _PULL_PATIENCE = 900.0
 _PYTHON_PLACES = ("/usr", "/lib", "/lib64")

@@ -203,6 +203,14 @@ class View:
             if info is not None and stat.S_ISSOCK(info.st_mode):
                 self.put(real, Show.HIDE, folder=False)
 
+    def shown(self) -> tuple[tuple[str, Show], ...]:
+        """The paths that are not as on the host, and how they are shown; an empty one is read."""
+        return tuple(
+            (path, Show.READ if mount.show == Show.EMPTY_READ_ONLY else mount.show)
+            for path, mount in sorted(self._mounts.items())
+            if mount.show != Show.OVERLAY
+        )
+
     def settle(self) -> list[Mount]:
         """The mounts in the order in which to make them, ancestors of inner ones pinned."""
         self._drop_unseen()

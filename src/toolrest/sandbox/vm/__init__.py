@@ -1,0 +1,1 @@
+"""Commands in a virtual machine: how is one prepared, booted, spoken with and ended?"""
