@@ -31,6 +31,7 @@ from toolrest.sandbox.programs import (
     version_of,
 )
 from toolrest.sandbox.vm.options import VmOptions
+from toolrest.sandbox.vm.probe import BROKEN, probe_vm
 
 _MOST_ENTRIES = 200_000
 
@@ -190,9 +191,6 @@ def _elsewhere(policy: SandboxPolicy) -> list[Finding]:
 
 def _virtual_machine(policy: SandboxPolicy, registry: str, options: VmOptions | None) -> Finding:
     """A machine, booted once where one is prepared."""
-    # Few machines have one.
-    from toolrest.sandbox.vm.probe import BROKEN, probe_vm
-
     try:
         if options is None:
             options = VmOptions(vm_folder(toolrest_home(None, os.environ)))
