@@ -197,3 +197,21 @@ def test_an_interrupt_takes_the_question_away(chat: Any, desk: Any) -> None:
     screen.lacks("OUTSIDE THE SANDBOX")
     screen.sees("interrupted")
     assert not ran(desk)
+
+
+@pytest.mark.long
+def test_in_vi_mode_a_key_answers_once_the_line_is_empty(chat: Any, desk: Any) -> None:
+    screen = chat([outside(), "that was it"], settings='[chat]\nedit_mode = "vi"\n')
+    asked(screen)
+    screen.types("some y")
+    screen.shows("› some y")
+    screen.types("\x1b")
+    screen.shows(": some y")
+    answers(screen, "x")  # vi's own: it deletes a character
+    screen.shows(": some")
+    assert not ran(desk)
+    screen.types("dd")
+    screen.lacks(": some")
+    answers(screen, "y")
+    screen.sees("that was it")
+    assert ran(desk)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
 
 from toolrest import AgentSession, ApprovalRequest, Risk, Toolrest
 from toolrest.agent.conversation.result import TurnResult
@@ -22,6 +24,7 @@ from toolrest.chat.conversation import Conversation
 from toolrest.chat.live import LiveState
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Asked, Questions
+from toolrest.chat.terminal.paste_input import is_paste
 from toolrest.events import Event, TurnEnded
 from toolrest.gate.approval.request import Choice, Review
 from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
@@ -314,6 +317,26 @@ def test_every_name_that_has_the_characters_in_order_is_found(names: list[str], 
 
     found = FileNames("/nowhere", lambda: names).matching(typed, most=100)
     assert sorted(found) == sorted(name for name in names if has(name))
+
+
+def _pressed(text: str) -> list[KeyPress]:
+    return [KeyPress(Keys.ControlM if char == "\r" else char, char) for char in text]
+
+
+@pytest.mark.parametrize(
+    ("text", "pasted"),
+    [
+        ("def one():\r    return 1\r\rdef two():\r", True),
+        ("a message that is long, and its Enter\r", False),
+        ("go\ryyyyyyyyyy", False),
+        ("no newline in this text, though it is long", False),
+        ("", False),
+    ],
+)
+def test_a_burst_of_keys_is_a_paste_or_typed_ahead(text: str, pasted: bool) -> None:
+    assert is_paste(_pressed(text)) is pasted
+    assert is_paste(_pressed(text), goes_on=True) is bool(text)
+    assert not is_paste([*_pressed(text), KeyPress(Keys.Up, "\x1b[A")], goes_on=True)
 
 
 # Turns

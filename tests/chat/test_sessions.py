@@ -13,7 +13,7 @@ from tests.chat.test_chat import ENTER, ESC, says
 from tests.cli.conftest import TOOLREST
 from tests.screen import Screen
 
-from toolrest.testing import Call
+from toolrest.testing import Call, Freeform
 
 UP = "\x1b[A"
 PIXEL = base64.b64decode(
@@ -184,3 +184,27 @@ def test_a_command_in_the_background_is_attached_to_and_ended(chat: Any) -> None
     screen.sees(f"{number} was ended")
     says(screen, f"/ps {number}")
     screen.sees("no command runs in the background")
+
+
+@pytest.mark.long
+def test_when_to_ask_is_picked_from_a_list(chat: Any) -> None:
+    screen = chat(["answer one"])
+    says(screen, "/approvals")
+    screen.shows("When to ask?", "› on-request", "  untrusted")
+    screen.types(UP + UP + ENTER)
+    screen.sees("toolrest · gpt-5.5 · read-only · untrusted")
+
+
+@pytest.mark.long
+@pytest.mark.needs("sandbox")
+def test_undo_reaches_over_a_summary(chat: Any, desk: Any) -> None:
+    (desk.workspace / "a.txt").write_text("before\n")
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-before\n+after\n*** End Patch"
+    script = [Freeform("apply_patch", patch), "patched", "THE SUMMARY"]
+    screen = chat(script, "chat", "-s", "workspace-write")
+    _talk(screen, "patch it")
+    assert (desk.workspace / "a.txt").read_text() == "after\n"
+    says(screen, "/compact")
+    screen.sees("the conversation was summarised")
+    says(screen, "/undo")
+    screen.until(lambda: (desk.workspace / "a.txt").read_text() == "before\n", "it is undone")

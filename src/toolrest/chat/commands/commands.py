@@ -21,6 +21,7 @@ from toolrest.chat.conversation import RAN
 from toolrest.chat.pager import page
 from toolrest.chat.picker import Picker
 from toolrest.config.schema.chat import ChatSettings, Theme
+from toolrest.config.schema.types import ApprovalPolicy, SandboxMode
 from toolrest.config.schema.validate import check_table
 from toolrest.config.write import edit_user_file
 from toolrest.errors import ToolrestError
@@ -121,12 +122,23 @@ class Commands:
         self._change("model", rest, "name a model: /model NAME; toolrest models lists them")
 
     def _approvals(self, rest: str) -> None:
-        self._change(
-            "approval_policy", rest, "name a policy: /approvals on-request|untrusted|never"
-        )
+        self._choose("approval_policy", rest, "When to ask?", get_args(ApprovalPolicy))
 
     def _sandbox(self, rest: str) -> None:
-        self._change("sandbox_mode", rest, "name a mode: /sandbox read-only|workspace-write")
+        self._choose("sandbox_mode", rest, "What may be written?", get_args(SandboxMode))
+
+    def _choose(self, key: str, value: str, question: str, names: tuple[str, ...]) -> None:
+        """Change a setting to the value that is named, or that is picked from a list."""
+        if value:
+            self._change(key, value, "")
+            return
+        current = getattr(self._chat.conversation.session.rest.settings, key)
+
+        def take(number: int) -> None:
+            self._change(key, names[number], "")
+
+        title = f"{question} (↑ ↓, Enter; Esc leaves)"
+        self._chat.screen.pick(Picker(title, list(names), take, names.index(current)))
 
     def _change(self, key: str, value: str, usage: str) -> None:
         if value:

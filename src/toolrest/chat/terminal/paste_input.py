@@ -1,7 +1,7 @@
 """Input that knows a paste also where the terminal does not mark it.
 
-A person types one key at a time; text with a newline in its middle, all in one piece, is a paste,
-and so is what follows it at once.
+A person types one key at a time, and while the chat is busy a few may come together; a longer text
+with a newline in its middle, all in one piece, is a paste, and so is what follows it at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from prompt_toolkit.keys import Keys
 
 _GOES_ON = 0.15
 """Seconds in which more of an unmarked paste may follow."""
+_LEAST = 32
+"""Keys that are more than a person types while the chat is busy for a moment."""
 _MOST = 1 << 20
 _TAB = KeyPress(Keys.ControlI, "\t")
 _NEWLINES = (Keys.ControlM, Keys.ControlJ)
@@ -52,7 +54,7 @@ def is_paste(keys: list[KeyPress], *, goes_on: bool = False) -> bool:
     if not all(_is_text(key) for key in keys) or keys[-1:] == [_TAB]:  # Tab alone is a command
         return False
     breaks = [at for at, key in enumerate(keys) if key.key in _NEWLINES]
-    inside = any(0 < at < len(keys) - 1 for at in breaks)
+    inside = len(keys) >= _LEAST and any(0 < at < len(keys) - 1 for at in breaks)
     return inside or (goes_on and bool(keys))
 
 
