@@ -72,6 +72,7 @@ def faults(bench: Bench, count: int, jobs: int, seed: int = 1) -> list[str]:
     return names
 
 
+@pytest.mark.timeout(300)
 def test_twenty_sessions_survive_kills(bench: Callable[..., Bench]) -> None:
     here = bench(worker(TURNS))
     names = faults(here, 20, 4)
