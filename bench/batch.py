@@ -1,6 +1,6 @@
 """A batch against `xargs -P` of the same `exec`: throughput, the driver's memory, resuming.
 
-    python bench/batch.py [100] [1000] [10000] [--svg FILE]
+    python bench/batch.py [100] [1000] [10000] [--resume-only] [--svg FILE]
 
 Each size runs scripted tasks of three turns, by `toolrest batch --store`, then by xargs; on a busy
 machine compare the seconds of CPU. `resume` is the start of a finished batch of that size, and
@@ -142,6 +142,8 @@ def main() -> None:
     words = sys.argv[1:]
     svg = words[words.index("--svg") + 1] if "--svg" in words else None
     sizes = [int(word) for word in words if word.isdecimal()] or [100]
+    if "--resume-only" in words:
+        sizes = []
     base = Path(tempfile.mkdtemp(prefix="toolrest-bench-"))
     for name in ("home", "ws"):
         (base / name).mkdir()
