@@ -197,6 +197,25 @@ def test_what_needs_a_store_says_so(bench: Callable[..., Bench], tmp_path: Path)
     assert not inside.exists()
 
 
+async def test_no_task_reads_a_home(bench: Callable[..., Bench]) -> None:
+    """Neither the user's, which is not where the task's is, nor the copy of the settings."""
+    outputs: list[str] = []
+
+    def reply(body: Any) -> Any:
+        outputs[:] = [item["output"] for item in body["input"] if "output" in item]
+        if outputs:
+            return "done"
+        found = [here.desk.home / "config.toml", *here.desk.home.glob("batch/*/*/home/*.toml")]
+        return [Call("read_file", {"file_path": str(path)}) for path in found]
+
+    here = bench(reply)
+    here.tasks(1)
+    (task,) = read_tasks(str(here.file))
+    assert (await run_task(task, FolderStore(str(here.store)), RunOptions())).outcome == "done"
+    assert len(outputs) == 2
+    assert all("Toolrest's own home" in output for output in outputs), outputs
+
+
 def test_fields_that_make_no_sense_are_named(tmp_path: Path) -> None:
     for line, message in (
         ({"prompt": "x", "repo": "/r", "cd": "/c"}, "give `cd` or `repo`"),
