@@ -22,9 +22,9 @@ __all__ = ["desk", "serve"]
 PATIENCE = 60.0
 
 
-def until(condition: Callable[[], Any], what: str = "") -> Any:
+def until(condition: Callable[[], Any], what: str = "", seconds: float = PATIENCE) -> Any:
     """Wait for something, generously."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():
             return found

@@ -42,7 +42,6 @@ def check_whole(bench: Bench, names: list[str]) -> None:
         row = results[name]
         assert (row["failure"], row["text"], row["turns"]) == (None, f"{name} is done", TURNS), row
         assert bench.artifacts(name) >= ARTIFACTS
-        assert not any(file.startswith("lease") for file in bench.artifacts(name))
     turns = bench.turns()
     for name in names:
         asked = [turn for task, turn in turns if task == name]
@@ -72,6 +71,7 @@ def faults(bench: Bench, count: int, jobs: int, seed: int = 1) -> list[str]:
     return names
 
 
+@pytest.mark.timeout(300)
 def test_twenty_sessions_survive_kills(bench: Callable[..., Bench]) -> None:
     here = bench(worker(TURNS))
     names = faults(here, 20, 4)
@@ -117,6 +117,7 @@ def test_a_stopped_task_goes_on_with_its_session(bench: Callable[..., Bench]) ->
     assert [turn for _, turn in here.turns()] == [0, 1, 1]
     (row,) = here.results().values()
     assert [one["outcome"] for one in row["attempts"]] == ["stopped", "done"]
+    assert not [file for file in here.artifacts("task-0") if file.startswith("lease")]
     assert len({one["thread_id"] for one in row["attempts"]}) == 1
 
 

@@ -118,13 +118,14 @@ def test_a_cluster_that_loses_workers_a_node_and_its_driver(
     bench, dice = ray_bench.bench, random.Random(count)
     names = bench.tasks(count)
     driver = ray_bench.start()
-    until(lambda: len(bench.server.requests) >= count // 2)
+    until(lambda: len(bench.server.requests) >= count // 2, seconds=300)
     for _ in range(3):
-        os.kill(dice.choice(until(ray_bench.workers)), signal.SIGKILL)
+        os.kill(dice.choice(until(ray_bench.workers, seconds=300)), signal.SIGKILL)
         time.sleep(dice.random())  # at any moment
     ray_bench.lose_node()
     seen = len(bench.server.requests)
-    until(lambda: len(bench.server.requests) >= min(seen + count // 4, count * TURNS - 4))
+    goal = min(seen + count // 4, count * TURNS - 4)
+    until(lambda: len(bench.server.requests) >= goal, seconds=300)
     driver.kill()
     driver.communicate(timeout=PATIENCE)
     until(lambda: not orphans(bench.desk.home), "sessions outlive their driver")

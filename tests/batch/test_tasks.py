@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from tests.batch.conftest import Bench, turn_of, worker
 
+from toolrest.agent.history.cleanup import DAY, collect
 from toolrest.batch import run_task as run_task_module
 from toolrest.batch.run_task import RunOptions, run_task
 from toolrest.batch.stores.store import FolderStore
@@ -195,6 +197,45 @@ def test_what_needs_a_store_says_so(bench: Callable[..., Bench], tmp_path: Path)
     ran = here.desk.run("batch", str(here.file), "--store", str(inside))
     assert (ran.code, "where tools of a task may write" in ran.err) == (2, True)
     assert not inside.exists()
+
+
+def test_gc_removes_old_tasks_and_leaves_open_ones(tmp_path: Path) -> None:
+    month = time.time() - 40 * DAY
+    for name in ("old", "open", "fresh"):
+        day = tmp_path / "batch" / "store" / name / "home" / "sessions" / "2026" / "01" / "01"
+        day.mkdir(parents=True)
+        journal = day / f"rollout-2026-01-01T00-00-00-{name}.jsonl"
+        journal.write_text("{}\n")
+        os.utime(tmp_path / "batch" / "store" / name, (0, month))
+        if name != "fresh":
+            os.utime(journal, (0, month))
+    (tmp_path / "batch" / "pace").mkdir()
+    (opened,) = tmp_path.rglob("rollout-*-open.jsonl")
+    with opened.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (removed,) = [kind for kind in collect(str(tmp_path)) if kind.kind == "batch"]
+    assert removed.count == 1
+    left = {path.name for path in (tmp_path / "batch" / "store").iterdir()}
+    assert left == {"open", "fresh"}
+
+
+async def test_no_task_reads_a_home(bench: Callable[..., Bench]) -> None:
+    """Neither the user's, which is not where the task's is, nor the copy of the settings."""
+    outputs: list[str] = []
+
+    def reply(body: Any) -> Any:
+        outputs[:] = [item["output"] for item in body["input"] if "output" in item]
+        if outputs:
+            return "done"
+        found = [here.desk.home / "config.toml", *here.desk.home.glob("batch/*/*/home/*.toml")]
+        return [Call("read_file", {"file_path": str(path)}) for path in found]
+
+    here = bench(reply)
+    here.tasks(1)
+    (task,) = read_tasks(str(here.file))
+    assert (await run_task(task, FolderStore(str(here.store)), RunOptions())).outcome == "done"
+    assert len(outputs) == 2
+    assert all("Toolrest's own home" in output for output in outputs), outputs
 
 
 def test_fields_that_make_no_sense_are_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Clean-up of the home: old sessions, spill files, logs and audit logs; leftovers in `run`."""
+"""Clean-up of the home: old sessions, spill files, logs, audit logs, tasks of batches; `run`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def collect(
         "spill": list(_folders(os.path.join(home, "spill"))),
         "run": list(_folders(os.path.join(home, "run"), only_sessions=True)),
         "log": list(_files(os.path.join(home, "log"))),
+        "batch": list(_batch_tasks(os.path.join(home, "batch"))),
     }
     found = [_trim(kind, entries, max_age, max_size, dry_run) for kind, entries in kinds.items()]
     # Room is no reason to forget what was allowed.
@@ -70,6 +71,17 @@ def _folders(place: str, *, only_sessions: bool = False) -> Iterator[_Entry]:
         if only_sessions and len(name) < 32:
             continue  # shared by all sessions
         yield _Entry(path, _size(path), os.stat(path).st_mtime)
+
+
+def _batch_tasks(place: str) -> Iterator[_Entry]:
+    """What this machine keeps of tasks of batches without a result, or for undo."""
+    for store in _folders(place):
+        for task in _folders(store.path):
+            sessions = [stored.path for stored in stored_sessions(os.path.join(task.path, "home"))]
+            if any(map(_is_open, sessions)):
+                continue
+            task.changed = max(task.changed, *(os.stat(path).st_mtime for path in sessions), 0.0)
+            yield task
 
 
 def _size(path: str) -> int:

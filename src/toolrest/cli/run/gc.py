@@ -28,8 +28,9 @@ def _size(context: click.Context, parameter: click.Parameter, value: str) -> int
 def command(days: float, max_size: int, dry_run: bool) -> None:
     """Remove what is older than --days, and the oldest of each kind beyond --max-size.
 
-    Sessions, spill files, logs, audit logs and checkpoints (what `toolrest undo` needs). Sessions
-    that are open stay. Audit logs go by age alone; one that all sessions share stays.
+    Sessions, spill files, logs, audit logs, homes of tasks of batches and checkpoints (what
+    `toolrest undo` needs). Sessions that are open stay. Audit logs go by age alone; one that all
+    sessions share stays.
     """
     home = toolrest_home(None, os.environ)
     limits: dict[str, Any] = {"max_age": days * DAY, "max_size": max_size, "dry_run": dry_run}
