@@ -213,14 +213,31 @@ def test_the_built_wheel_can_be_installed_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "venv" / "bin" / "apply_patch").exists()
 
 
-def test_every_link_between_documents_leads_to_a_file() -> None:
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    links = {page: re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()) for page in pages}
-    assert sum(map(len, links.values())) > 40
-    dead = [
-        (page.name, to) for page in pages for to in links[page] if not (page.parent / to).exists()
+def test_every_link_between_documents_leads_to_a_file_and_a_heading() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]
+    found = [
+        (page, path, heading)
+        for page in pages
+        for path, heading in re.findall(r"\]\(([^)#:\s]*)#?([^)\s:]*)\)", without_blocks(page))
     ]
+    assert len(found) > 100
+    dead = []
+    for page, path, heading in found:
+        target = page.parent / path if path else page
+        if not target.exists() or (heading and heading not in headings(target)):
+            dead.append((page.name, path, heading))
     assert dead == []
+
+
+def without_blocks(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    lines = re.findall(r"^#+ (.*)$", without_blocks(page), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", line.lower()) for line in lines)
+    return {line.replace(" ", "-") for line in plain}
 
 
 def test_what_runs_elsewhere_calls_the_developers_targets() -> None:
