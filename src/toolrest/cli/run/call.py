@@ -10,8 +10,11 @@ import click
 
 from toolrest.agent.path_policy import default_workspace
 from toolrest.cli.options import Choices, session_options
+from toolrest.cli.terminal.approve import TerminalApprover
+from toolrest.cli.terminal.notices import ask_trust
 from toolrest.cli.terminal.terminal import Terminal, is_terminal, safe_for
 from toolrest.items import Answered, Text, ToolOutput
+from toolrest.wire.items.encode import dumps, encode
 
 if TYPE_CHECKING:
     from toolrest.agent.rest import Toolrest
@@ -38,8 +41,6 @@ def command(choices: Choices, name: str, arguments: str, as_json: bool) -> None:
     text = sys.stdin.read() if from_stdin else arguments
     answered = asyncio.run(_call(choices, name, text, ask=not from_stdin and is_terminal()))
     if as_json:
-        from toolrest.wire.items.encode import dumps, encode
-
         click.echo(safe_for(sys.stdout, dumps(encode([answered])[0])))
     else:
         # With `color` click leaves raw text as it is where stdout is no terminal.
@@ -75,9 +76,6 @@ async def _wait_for_server(rest: Toolrest, name: str) -> None:
 async def _open(choices: Choices, ask: bool) -> Toolrest:
     if not ask:
         return choices.open()
-    from toolrest.cli.terminal.approve import TerminalApprover
-    from toolrest.cli.terminal.notices import ask_trust
-
     terminal = Terminal()
     await ask_trust(terminal, default_workspace(choices.folder))
     return choices.open(TerminalApprover(terminal))

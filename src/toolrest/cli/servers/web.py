@@ -11,6 +11,9 @@ import click
 
 from toolrest.config.loader import load
 from toolrest.errors import ConfigError
+from toolrest.serve import listening
+from toolrest.web_ui.access import Logins
+from toolrest.web_ui.server import WebPage
 
 
 @click.command("web")
@@ -34,11 +37,6 @@ def command(
     """
     config = load(surface="cli")
     settings = config.value.web_ui
-    # The web server is loaded for this command alone.
-    from toolrest.serve import listening
-    from toolrest.web_ui.access import Logins
-    from toolrest.web_ui.server import WebPage
-
     where = host or settings.host
     if not listening.is_loopback(where) and not (cert and key):
         raise ConfigError(
