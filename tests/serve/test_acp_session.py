@@ -194,7 +194,7 @@ async def test_read_only_mode_has_the_last_word(connect: Connect, workspace: Pat
         (("-a", "never"), ["read-only", "auto"]),
         (("-a", "untrusted"), ["read-only", "ask"]),
         (("-a", "strict"), ["read-only", "ask"]),
-        (("-s", "read-only"), ["read-only"]),
+        (("-s", "read-only"), ["read-only", "auto"]),
         (("-c", 'on_ask="allow"'), ["read-only", "auto"]),
     ],
 )

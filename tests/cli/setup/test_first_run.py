@@ -123,6 +123,41 @@ def test_setup_asks_for_the_address_of_ones_own_server(
     assert server.requests[-1].path.endswith("/chat/completions")
 
 
+@pytest.mark.long
+def test_setup_asks_for_a_part_of_an_address(
+    desk: Any, openai: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails, is tried again, and what was typed then is what is stored."""
+    for name in ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with ScriptedServer(["ready"], models=("mine",)) as server:  # noqa: SIM117
+        with Screen([TOOLREST, "setup"], cwd=desk.workspace, size=(40, 200)) as screen:
+            screen.sees("Azure OpenAI", "Provider [1]:")
+            screen.types("azure\n")
+            screen.sees("the name of your deployment", "AZURE_OPENAI_ENDPOINT (part of")
+            screen.types("nowhere\n")
+            screen.sees("that makes no address: nowhere/openai/v1")
+            screen.types("http://127.0.0.1:9\n")
+            screen.sees("Key (not shown):")
+            screen.types(f"{KEY}\n")
+            screen.sees("cannot be listed", "Model []:")
+            screen.types("mine\n")
+            screen.sees("it does not answer", "Try again")
+            screen.types("y\n")
+            screen.until(lambda: screen.text.count("Provider [1]:") == 2)
+            screen.types("azure\n")
+            screen.until(lambda: screen.text.count("AZURE_OPENAI_ENDPOINT (part of") == 3)
+            screen.types(f"{server.url.removesuffix('/v1')}\n")
+            screen.sees("Model [mine]:")
+            screen.types("\n")
+            screen.sees("it answers", "Do you trust it?")
+            screen.types("y\n")
+            screen.sees("Ready.")
+            assert screen.ends() == 0
+    place = f"{server.url.removesuffix('/v1')}/openai/v1"
+    assert f'base_url = "{place}"' in (desk.home / "config.toml").read_text()
+
+
 def test_setup_needs_a_terminal(desk: Any) -> None:
     ran = desk.run("setup")
     assert ran.code == 2

@@ -58,13 +58,12 @@ class FirstRun:
     async def run(self) -> None:
         """Ask, check and store."""
         workspace = default_workspace(None)
-        config = load(workspace=workspace, surface="cli")
+        stored = load(workspace=workspace, surface="cli")
         while True:
-            name = await self._provider(config)
-            address = await self._address(config, name)
-            if address:
-                flags = {f"model_providers.{name}.base_url": address}
-                config = load(workspace=workspace, flags=flags, surface="cli")
+            name = await self._provider(stored)
+            address = await self._address(stored, name)
+            flags = {f"model_providers.{name}.base_url": address} if address else {}
+            config = load(workspace=workspace, flags=flags, surface="cli")
             await self._key(config, name)
             provider = named_provider(config, name)
             model = await self._model(config, provider)
@@ -106,21 +105,31 @@ class FirstRun:
             return ""
         if preset.hint:
             self._say(f"  {preset.hint}")
-        template, variables = preset.base_url, placeholders(preset.base_url)
-        if variables:
-            for variable in variables:
-                if os.environ.get(variable, "").strip():
-                    continue
-                typed = await self._ask(f"{variable} (part of {template}): ")
-                if not typed:
-                    raise Left
-                template = template.replace(f"{{{variable}}}", typed.rstrip("/"))
-            return _with_variables(template) if template != preset.base_url else ""
+        template = preset.base_url
+        if placeholders(template):
+            return await self._filled(template)
         if preset.key_required or os.environ.get(preset.address_variable or "", "").strip():
             return ""
         while (typed := await self._ask(f"Address [{template}]: ")) and not _is_address(typed):
             self._say("  an address that begins with http:// or https://, please")
         return _with_path(typed)
+
+    async def _filled(self, template: str) -> str:
+        """Ask for the parts of an address that no variable has; empty when all of them do."""
+        while True:
+            address = template
+            for variable in placeholders(template):
+                if os.environ.get(variable, "").strip():
+                    continue
+                typed = await self._ask(f"{variable} (part of {template}): ")
+                if not typed:
+                    raise Left
+                address = address.replace(f"{{{variable}}}", typed.rstrip("/"))
+            if address == template:
+                return ""
+            if _is_address(address := _with_variables(address)):
+                return address
+            self._say(f"  that makes no address: {shown(address)}")
 
     async def _key(self, config: Config, name: str) -> None:
         """Take a key where one is needed and none is there."""

@@ -57,6 +57,7 @@ def explain(gate: Gate, item: CallItem) -> Explanation:
         effects = canonical_effects(found.tool.effects(args, ctx), ctx)
         call = ResolvedCall(found.tool, args, ctx, effects, found.tool.level(effects))
         decision = judge_call(gate, call, fingerprint_of(found))
+        decision = gate.services.mode_limit.judge(call, decision)
     except ToolCallError as error:
         return Explanation(name, Answer.DENY, error.kind, error.message, "none")
     return Explanation(

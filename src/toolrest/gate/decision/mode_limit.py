@@ -43,11 +43,9 @@ class ModeLimit(Struct):
 
 def offered_modes(policy: Mode, sandbox_mode: str) -> list[ModeName]:
     """The modes that differ under these settings; the last is what the settings say."""
-    if sandbox_mode == "read-only":
-        return ["read-only"]
-    if policy in _EASED:
-        return ["read-only", "ask", "auto"]
-    return ["read-only", "auto" if policy in ("never", "dangerous") else "ask"]
+    if policy in ("never", "dangerous") or sandbox_mode == "read-only":
+        return ["read-only", "auto"]
+    return ["read-only", "ask", "auto"] if policy in _EASED else ["read-only", "ask"]
 
 
 def _changes(call: ResolvedCall) -> bool:
@@ -57,6 +55,8 @@ def _changes(call: ResolvedCall) -> bool:
         return True
     if call.tool.only_reads or effects.looks:
         return effects.escalates is not None
-    if effects.runs or (effects.calls and not effects.confined):
+    if effects.runs:
         return True
-    return call.risk > Risk.READ and not (effects.calls or effects.connects)
+    if effects.calls:
+        return not effects.confined
+    return call.risk > (Risk.WRITE if effects.connects else Risk.READ)
