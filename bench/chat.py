@@ -162,9 +162,10 @@ def running(chat: Chat) -> Iterator[Pty]:
         program.end()
 
 
-def first_paint(chat: Chat) -> float:
+def start(chat: Chat) -> tuple[float, float]:
+    """Milliseconds to the first paint, and until it is ready for a message."""
     with running(chat) as program:
-        return program.painted * 1000
+        return program.painted * 1000, (time.perf_counter() - program.began) * 1000
 
 
 def streaming(chat: Chat) -> tuple[int, float]:
@@ -241,8 +242,10 @@ def main() -> None:
 def measure(chats: list[Chat], rounds: int) -> None:
     """Measure in turn, so that what else the machine does meets both."""
     print(f"{'':<34}" + "".join(f"{chat.name:>12}" for chat in chats))
-    paints = [[first_paint(chat) for chat in chats] for _ in range(2 * rounds + 1)]
-    show("first paint", [f"{median(found):,.0f} ms" for found in zip(*paints[1:], strict=True)])
+    starts = [[start(chat) for chat in chats] for _ in range(2 * rounds + 1)][1:]
+    for name, at in (("first paint", 0), ("ready for a message", 1)):
+        found = [[each[at] for each in column] for column in zip(*starts, strict=True)]
+        show(name, [f"{median(each):,.0f} ms" for each in found])
     streams = [[streaming(chat) for chat in chats] for _ in range(max(1, rounds // 2))]
     for name, at, unit in (("bytes", 0, ""), ("CPU", 1, " s")):
         found = [[each[at] for each in column] for column in zip(*streams, strict=True)]

@@ -55,7 +55,8 @@ class Style:
 def svg(rows: list[str], columns: int, cursor: tuple[int, int] | None, title: str) -> str:
     """The rows of a screen, with their colours, in a window."""
     width, height = columns * WIDE + 2 * EDGE, len(rows) * HIGH + BAR + EDGE
-    style, drawn = Style(), []
+    style = Style()
+    drawn: list[str] = []
     for number, row in enumerate(rows):
         drawn += _row(row, BAR + number * HIGH, style)
     if cursor is not None:

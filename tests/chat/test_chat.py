@@ -252,6 +252,7 @@ def test_a_message_steers_and_another_waits(chat: Any, desk: Any) -> None:
     screen.shows("  started")
     says(screen, "and also this")
     screen.lacks("› and also")
+    screen.shows("next: and also this")
     screen.types("afterwards that\t")
     screen.shows("queued: afterwards that")
     with open(desk.workspace / "gate", "w") as gate:
@@ -499,3 +500,35 @@ def test_without_its_extra_the_plain_chat_opens(chat: Any, desk: Any) -> None:
         screen.sees("one answer")
         screen.types("/quit\n")
         assert screen.ends() == 0
+
+
+def test_a_signal_ends_the_chat_behind_the_pager(chat: Any) -> None:
+    """Failed before: the chat waited for the end of the pager."""
+    screen = chat(["ok"])
+    screen.pastes("x\n" * 50)
+    screen.shows("[paste 1")
+    screen.types(CTRL_O)
+    screen.shows("q leaves")
+    screen.process.send_signal(signal.SIGHUP)
+    assert screen.ends() == 129
+    assert settings(screen)[3] & termios.ECHO
+    assert screen.raw.rfind(b"\x1b[?1049l") > screen.raw.rfind(b"\x1b[?1049h")
+
+
+@pytest.mark.needs("sandbox")
+def test_what_was_sent_to_a_turn_outlives_it(chat: Any) -> None:
+    """An interrupt and other settings: the message is shown until the model has it."""
+    call = Call("exec_command", {"cmd": "echo started; sleep 1000", "login": False})
+    screen = chat([call, "one", "two"])
+    says(screen, "go")
+    screen.shows("  started")
+    says(screen, "remember this")
+    screen.shows("next: remember this")
+    screen.types(ESC)
+    screen.sees("interrupted")
+    screen.shows("next: remember this")
+    says(screen, "/model gpt-6")
+    screen.shows("queued: remember this", "gpt-6")
+    says(screen, "hello")
+    screen.sees("> hello", "one", "> remember this", "two")
+    screen.lacks("queued: remember this")

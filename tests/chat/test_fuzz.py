@@ -1,10 +1,12 @@
 """Keys, pastes and resizes at random while a model works and asks: nothing breaks, nothing is
-approved that was not meant to be."""
+approved that was not meant to be, and what was sent reaches the model."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import time
 from typing import Any
 
 import pytest
@@ -12,10 +14,12 @@ from tests.chat.test_approvals import outside, ran
 from tests.screen import Screen
 
 from toolrest.testing import Call
+from toolrest.testing.server import ScriptedServer
 
 pytestmark = [pytest.mark.needs("sandbox"), pytest.mark.full]
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 ACTIONS = 60 if FULL else 30
+START = int(os.environ.get("TOOLREST_FUZZ_SEED", "0"))
 KEYS = (
     *("\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F", "\x1b[3~", "\x1b[5~", "\x1bb"),
     *("\t", "\x1b[Z", "\x7f", "\x01", "\x05", "\x0b", "\x15", "\x17", "\x0c", "\n", "\x1b\r"),
@@ -61,13 +65,42 @@ def act(screen: Screen, dice: random.Random) -> None:
     screen.read(dice.choice((0.0, 0.01, 0.1, 0.6)))
 
 
-@pytest.mark.parametrize("seed", range(100 if FULL else 3))
-def test_nothing_breaks_and_nothing_is_approved(chat: Any, desk: Any, seed: int) -> None:
+def probe(screen: Screen, number: int) -> str:
+    """Send a message of its own, at a person's speed; empty when the composer was not there."""
+    text = f"probe{number}x"
+    for keys in ("\x1b[201~", "\x1b>", "\x15\x7f" * 12):  # ends a paste, clears the lines
+        screen.types(keys)
+        screen.read(0.05)
+    screen.types(text)
+    until = time.monotonic() + 5
+    while time.monotonic() < until and f"› {text}" not in screen.now:
+        screen.read(0.05)
+    if f"› {text}" not in screen.now:  # a pager, a search, several lines
+        return ""
+    screen.read(0.3)
+    screen.types("\r")
+    while time.monotonic() < until and f"› {text}" in screen.now:
+        screen.read(0.05)
+    return "" if f"› {text}" in screen.now else text
+
+
+def said_to(server: ScriptedServer) -> str:
+    """All that the model was ever sent."""
+    return json.dumps([request.body for request in server.requests])
+
+
+@pytest.mark.parametrize("seed", range(START, START + (100 if FULL else 2)))
+def test_nothing_breaks_nothing_is_approved_and_no_message_is_lost(
+    chat: Any, desk: Any, serve: Any, seed: int
+) -> None:
     dice = random.Random(seed)
     (desk.workspace / "a.txt").touch()
     screen = chat(script(dice), EDITOR="true", VISUAL="true")
-    for _ in range(ACTIONS):
+    sent = []
+    for number in range(ACTIONS):
         act(screen, dice)
+        if number % 12 == 11:
+            sent.append(probe(screen, number))
         assert screen.process.poll() is None, screen.text
         for sign in ("Traceback", "error in Toolrest", "Exception"):
             assert sign not in screen.text
@@ -75,7 +108,26 @@ def test_nothing_breaks_and_nothing_is_approved(chat: Any, desk: Any, seed: int)
     screen.resizes(24, 80)
     screen.types("\x1b[201~q")  # ends a paste, leaves a pager
     screen.read(0.3)
+    goes_idle(screen)
+    server = serve.servers[-1]
+    for text in filter(None, sent):
+        screen.until(lambda: text in said_to(server) or revive(screen), text)  # noqa: B023
     screen.types("\x15")
     screen.process.terminate()
     assert screen.ends() == 143, screen.text
     assert not ran(desk)
+
+
+def goes_idle(screen: Screen) -> None:
+    """Interrupt what runs and leave what is asked."""
+    for _ in range(4):
+        screen.types("\x1b")
+        screen.read(0.4)
+
+
+def revive(screen: Screen) -> bool:
+    """Begin another turn: what waits goes with it."""
+    goes_idle(screen)
+    probe(screen, 999)
+    screen.read(0.5)
+    return False

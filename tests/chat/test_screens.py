@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.chat.svg import svg
@@ -55,7 +56,7 @@ COPY = {
     "justification": "May I keep a copy of the file outside the project before I change it?",
 }
 CHECKED = Call("exec_command", {"cmd": "./check", "login": False})
-SCRIPT = [
+SCRIPT: list[Any] = [
     "ready",
     [
         Think("The check says what is wrong."),

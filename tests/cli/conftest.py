@@ -110,6 +110,7 @@ def serve(desk: Desk) -> Any:
         desk.provider(server, wire, **more)
         return server
 
+    start.servers = servers  # type: ignore[attr-defined]
     yield start
     for server in servers:
         server.__exit__()

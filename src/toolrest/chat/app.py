@@ -75,6 +75,7 @@ class ChatApp:
         self.screen.app.key_processor.before_key_press += lambda _: self.questions.key_arrives()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticking: asyncio.Task[None] | None = None
+        self._pager: asyncio.Task[None] | None = None
         self._leaving = False
         self._open = False
         self._early = [prompt] if prompt else []
@@ -155,6 +156,7 @@ class ChatApp:
 
             self.conversation, self.commands = Conversation(ready[0], self), Commands(self)
             self.screen.live.queue = self.conversation.queue
+            self.screen.live.sent = self.conversation.sent
             self.conversation.start(ready[1])
             self._open = True
         except ToolrestError as error:
@@ -168,9 +170,13 @@ class ChatApp:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside; an error of it is shown, not lost."""
+        self._spawned(work)
+
+    def _spawned(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -286,6 +292,8 @@ class ChatApp:
             id_ = self.conversation.session.thread_id
             self.screen.say(f"this session goes on with: toolrest resume {id_[:8]}")
         self.screen.flush()
+        if self._pager is not None:
+            self._pager.cancel()  # the chat would wait for its end
         with suppress(Exception):  # it may be over already
             self.screen.app.exit()
 
@@ -298,4 +306,4 @@ class ChatApp:
             await page(title, text)
             self.questions.key_pressed()
 
-        self.spawn(read())
+        self._pager = self._spawned(read())

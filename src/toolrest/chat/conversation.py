@@ -20,7 +20,7 @@ from toolrest.agent.history.history import message
 from toolrest.errors import ToolrestError
 from toolrest.events import Event
 from toolrest.items import JSONObject
-from toolrest.timeline.cells import Cell, NoticeCell
+from toolrest.timeline.cells import Cell, NoticeCell, UserCell
 from toolrest.timeline.fold import Timeline
 from toolrest.wire.items.pairing import is_models
 
@@ -65,6 +65,8 @@ class Conversation:
         self.changed_settings: dict[str, Any] = {}
         """Settings that were changed in the chat, by their dotted names."""
         self.queue: list[str] = []
+        self.sent: list[str] = []
+        """Messages to the turn under way that the model has not read yet."""
         self._ran: list[JSONObject] = []
         """What the person ran, for the model to read with the next message."""
         self._turn: asyncio.Task[None] | None = None
@@ -92,6 +94,7 @@ class Conversation:
         opened = self._open(rollout, self.changed_settings)
         await self._end_session()
         self.queue.clear()
+        self.sent.clear()
         self._ran.clear()
         self._use(opened)
 
@@ -101,6 +104,8 @@ class Conversation:
         before = dict(self.changed_settings)
         await self.interrupt()
         await self._end_session()
+        self.queue[:0] = self.sent  # the session that they were sent to is closed
+        self.sent.clear()
         self.changed_settings.update(settings)
         try:
             opened = self._open(path, self.changed_settings)
@@ -134,6 +139,8 @@ class Conversation:
                 self._session.say(self._items(text))
             except ToolrestError as error:  # a picture that cannot be sent
                 self.notice(str(error), "error")
+            else:
+                self.sent.append(text)
             return
         if self.busy:
             self.queue.append(text)
@@ -207,6 +214,7 @@ class Conversation:
         if result.status == "completed" and self.session.has_pending:
             self._begin(self._run(None))
         elif result.status == "completed":
+            self.sent.clear()
             self._next()
 
     async def _command(self, line: str) -> None:
@@ -236,6 +244,8 @@ class Conversation:
 
     def _event(self, event: Event) -> None:
         cell = self.timeline.feed(event)
+        if isinstance(cell, UserCell) and cell.text in self.sent:
+            self.sent.remove(cell.text)
         if cell is not None:
             self._view.changed(cell)
 

@@ -19,6 +19,7 @@ from toolrest.timeline.text import block, rows, rows_of, shown, text_width
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MESSAGE_ROWS = 6
 _PLAN_ROWS = 8
+_QUEUE_ROWS = 4
 _NARROW = 24
 """Columns that are too few to show a request whole, row by row."""
 
@@ -34,6 +35,7 @@ class LiveState(Struct, eq=False):
     reasoning: ReasoningCell | None = None
     plan: PlanCell | None = None
     queue: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
     picker: Picker | None = None
     began: float | None = None
     """When the turn began; None while none is under way."""
@@ -86,9 +88,10 @@ class LiveState(Struct, eq=False):
         return lines[start : start + _PLAN_ROWS]
 
     def _queue(self, width: int) -> list[Line]:
+        waiting = [("next", text) for text in self.sent] + [("queued", text) for text in self.queue]
         return [
-            clipped([("dim", f"  queued: {safe_lines(text)[0]}")], width)
-            for text in self.queue[-3:]
+            clipped([("dim", f"  {when}: {safe_lines(text)[0]}")], width)
+            for when, text in waiting[-_QUEUE_ROWS:]
         ]
 
     def _status(self, width: int) -> list[Line]:

@@ -52,7 +52,7 @@ from toolrest.timeline.plain import has_colour, styled
 
 _COMPOSER_ROWS = 8
 _MENU_ROWS = 6
-_PACE = 0.06
+_PACE = 0.1
 """Seconds between two updates of what the model and its tools write; keys are shown at once."""
 
 
@@ -227,6 +227,7 @@ class ChatScreen:
             self.app.renderer.erase()
             self.output.write_raw("".join(f"{line}\r\n" for line in self._waiting))
             self._waiting.clear()
+            self.output.is_clean = True
         self._height = height
 
     def _questions_changed(self) -> None:

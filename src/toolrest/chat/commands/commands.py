@@ -18,7 +18,6 @@ from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands
 from toolrest.chat.composer.git_names import git_names
 from toolrest.chat.conversation import RAN
-from toolrest.chat.pager import page
 from toolrest.chat.picker import Picker
 from toolrest.config.schema.chat import ChatSettings, Theme
 from toolrest.config.schema.types import ApprovalPolicy, SandboxMode
@@ -257,7 +256,7 @@ class Commands:
             self._say("  this session has patched nothing")
             return
         text = "\n".join(f"{file.kind} {file.path}\n{file.text}" for file in diffs)
-        self._chat.spawn(page("what this session has patched", text))
+        self._chat.page("what this session has patched", text)
 
     def _output(self, rest: str) -> None:
         self._chat.actions.show_output()
@@ -293,7 +292,7 @@ class Commands:
     def _export(self, rest: str) -> None:
         session = self._session
         text = "\n\n".join(markdown(stored_cells(session.history.items)))
-        self._chat.spawn(page(f"session {session.thread_id}", text))
+        self._chat.page(f"session {session.thread_id}", text)
 
     def _feedback(self, rest: str) -> None:
         self._chat.spawn(self._reported())

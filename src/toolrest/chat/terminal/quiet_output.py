@@ -24,6 +24,8 @@ class QuietOutput(Vt100_Output):
     """
 
     _held = 0
+    is_clean = False
+    """Nothing is on the screen from the cursor on: the next erasing has nothing to do."""
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -37,7 +39,9 @@ class QuietOutput(Vt100_Output):
 
     def erase_down(self) -> None:
         """Erase from the cursor on: this row, and those below it."""
-        self.write_raw("\x1b7\x1b[K\x1b[1B\r\x1b[J\x1b8")
+        if not self.is_clean:
+            self.write_raw("\x1b7\x1b[K\x1b[1B\r\x1b[J\x1b8")
+        self.is_clean = False
 
     def flush(self) -> None:
         """Write what is buffered, as one update."""
