@@ -49,18 +49,19 @@ def check_whole(bench: Bench, names: list[str]) -> None:
         assert set(asked) == set(range(TURNS))
 
 
-def faults(bench: Bench, count: int, jobs: int, seed: int = 1) -> list[str]:
-    """Kill the runner, sessions, and the runner again; returns the tasks' ids."""
+def faults(
+    bench: Bench, count: int, jobs: int, seed: int = 1, parts: tuple[float, ...] = (0.4,)
+) -> list[str]:
+    """Kill sessions and the runner when parts of the work are done; returns the tasks' ids."""
     names, dice = bench.tasks(count), random.Random(seed)
     options = ("-j", str(jobs), "--retries", "killed=5")
-    for part in (0.25, 0.5):
+    for part in parts:
         before, since = bench.finished_turns(), len(bench.server.requests)
         runner = bench.start(*options)
-        goal = min(since + count, int(count * TURNS * part))
+        goal = max(since + 1, int(count * TURNS * part))
         until(lambda goal=goal: len(bench.server.requests) >= goal)  # type: ignore[misc]
-        if part == 0.5:
-            for victim in dice.sample(found := sessions_of(runner.pid), min(2, len(found))):
-                os.kill(victim, signal.SIGKILL)
+        for victim in dice.sample(found := sessions_of(runner.pid), min(2, len(found))):
+            os.kill(victim, signal.SIGKILL)
         bench.kill(runner)
         assert asked_again(bench, before, since) == []
     before, since = bench.finished_turns(), len(bench.server.requests)
@@ -90,7 +91,7 @@ def test_twenty_sessions_survive_kills(bench: Callable[..., Bench]) -> None:
 @pytest.mark.timeout(600)
 def test_two_hundred_sessions_survive_kills(bench: Callable[..., Bench]) -> None:
     here = bench(worker(TURNS))
-    check_whole(here, faults(here, 200, 8, seed=2))
+    check_whole(here, faults(here, 200, 8, 2, (0.2, 0.5, 0.8)))
 
 
 def test_a_stopped_task_goes_on_with_its_session(bench: Callable[..., Bench]) -> None:

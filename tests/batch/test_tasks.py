@@ -300,6 +300,7 @@ async def test_a_full_store_loses_nothing_and_asks_nothing_twice(
     assert (await run_task(task, store, options)).outcome == "had_result"
 
 
+@pytest.mark.long
 async def test_a_slow_store_keeps_its_lease(bench: Callable[..., Bench]) -> None:
     """Its heartbeat goes on while other files are being written."""
     here = bench(worker(1))
