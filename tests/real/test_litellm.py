@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from toolrest.config.schema.families import ModelWire
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 KINDS = {"openai": "/v1", "hosted_vllm": "/v1", "llamafile": "/v1", "anthropic": ""}
 """Kinds of upstream, each with what follows the address of llama.cpp's server."""
+KEY = f"sk-{secrets.token_hex(32)}"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,8 @@ def litellm(
         program = [str(Path(python).with_name("litellm")), "--config", str(config)]
         program += ["--host", "127.0.0.1", "--port", str(port)]
         log = (folder / "log").open("w")
-        env = {"PATH": os.environ["PATH"], "HOME": str(folder), "LITELLM_LOCAL_MODEL_COST_MAP": "1"}
+        env = {"PATH": os.environ["PATH"], "HOME": str(folder), "LITELLM_MASTER_KEY": KEY}
+        env["LITELLM_LOCAL_MODEL_COST_MAP"] = "1"
         with subprocess.Popen(program, stdin=quiet, stdout=log, stderr=log, env=env) as proxy:
             address = f"http://127.0.0.1:{port}"
             try:
@@ -99,7 +102,8 @@ async def test_a_loop(
     """Several turns with calls in them, each of which gets its output."""
     address, version = litellm
     record_property("version", version)
-    settings = Llama(None, address).settings(wire, request={"context_window": 32768})
+    row = {"request": {"context_window": 32768}, "experimental_bearer_token": KEY}
+    settings = Llama(None, address).settings(wire, **row)
     session = talk({**settings, "model": kind}, note)
     calls = 0
     for prompt in ("one", "two", "three", "four"):

@@ -219,7 +219,8 @@ async def test_a_server(
     assert tuple(asked) == case.asks
     record_property("version", version)
     folders = f"; asked: {', '.join(f'`{line[2:]}`' for line in asked)}" if asked else ""
-    record_property("what", f"{len(status.tools)} tools; {case.what}{folders}")
+    with_ = f" (with `{' '.join(case.needs)}`)" if case.needs else ""
+    record_property("what", f"{len(status.tools)}: {case.what}{with_}{folders}")
 
 
 Made = tuple[tuple[str, ...], str, Path]

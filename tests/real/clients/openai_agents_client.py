@@ -10,7 +10,7 @@ from agents.mcp import MCPServerStdio
 
 async def main() -> None:
     params = {"command": sys.argv[1], "args": sys.argv[2:]}
-    async with MCPServerStdio(params=params, client_session_timeout_seconds=60) as server:
+    async with MCPServerStdio(params=params, client_session_timeout_seconds=300) as server:
         tools = [tool.name for tool in await server.list_tools()]
         read = await server.call_tool("read_file", {"file_path": "hello.txt"})
         denied = await server.call_tool("read_file", {"file_path": ".env"})

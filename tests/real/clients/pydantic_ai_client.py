@@ -30,7 +30,8 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 async def main() -> None:
-    server = MCPToolset(StdioTransport(sys.argv[1], sys.argv[2:]))
+    transport = StdioTransport(sys.argv[1], sys.argv[2:])
+    server = MCPToolset(transport, init_timeout=300, read_timeout=300)
     agent = Agent(FunctionModel(model), toolsets=[server])
     async with agent:
         await agent.run("read both")
