@@ -56,7 +56,11 @@ POINTS: dict[str, tuple[str, ...]] = {
     "Spilled output is whole and its totals exact": (
         "tests/tools/shell/test_command_tools.py::test_a_huge_output_of_exec_command_is_counted_exactly_and_kept_without_a_hole",
     ),
-    "The Agent Client Protocol": ("tests/serve/test_acp.py",),
+    "The Agent Client Protocol": (
+        "tests/serve/test_acp.py",
+        "tests/serve/test_acp_session.py",
+        "tests/serve/test_acpx.py",
+    ),
     "MCP servers that run in practice": (
         "tests/mcp/transports/test_stderr.py::test_errors_of_node",
         "tests/mcp/test_folders.py::test_a_server_that_writes_beside_its_program",
@@ -143,7 +147,7 @@ class Results:
             for cases in self.rows.get(module, {}).values()
             for parameters, row in sorted(cases.items())
         ]
-        return "\n".join([f"## {title}", "", text, "", _header("", "version", "", "what"), *rows])
+        return "\n".join([f"## {title}", "", text, "", _header("", "version", "", "tools"), *rows])
 
     def _soak(self) -> str:
         cases = self.rows.get("test_soak", {}).get("test_a_long_session", {})
@@ -162,7 +166,8 @@ runs all of them, `make test` a sample. "–" is what an API or a server does no
 CLIENTS = """\
 Each lists the tools, reads a file, and meets a denial."""
 SERVERS = """\
-Each runs in a session's sandbox; "asked" names folders that the user was asked about."""
+Each runs in a session's sandbox; "asked" names folders that the user was asked about (PLACE: where
+it is installed)."""
 SOAK = """\
 One session against llama.cpp on all three APIs in turn. In its turns the server is killed and
 started again, answers are cut in the middle, the user interrupts, and the session is resumed, also

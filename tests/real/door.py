@@ -18,6 +18,7 @@ class Door:
         self.cuts = 0
         self.address = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -35,8 +36,11 @@ class Door:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        for writer in self._open:  # a task that never began has not closed its own
+            writer.transport.abort()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         task = asyncio.ensure_future(self._pass_on(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -47,6 +51,7 @@ class Door:
             there, back = await asyncio.open_connection(place.hostname, place.port)
         except OSError:
             writer.transport.abort()
+            self._open.discard(writer)
             return
         both = {
             asyncio.ensure_future(_pump(reader, back)),
@@ -60,6 +65,7 @@ class Door:
             await asyncio.wait(both)
             back.transport.abort()
             writer.transport.abort()
+            self._open.discard(writer)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

@@ -38,6 +38,8 @@ DENIED = [
     ("touch: cannot touch '/usr/x': Read-only file system", Denial("write", "/usr/x")),
     ("OSError: [Errno 30] Read-only file system: '/usr/x'", Denial("write", "/usr/x")),
     ("Error: EROFS: read-only file system, open '/usr/x'", Denial("write", "/usr/x")),
+    # Node says so, whatever the reason was.
+    ("Error: ENOENT: no such file or directory, mkdir '/usr/x'", Denial("write", "/usr/x")),
     ("open /usr/x: read-only file system", Denial("write", "/usr/x")),
     ("bash: line 1: /usr/x: Read-only file system", Denial("write", "/usr/x")),
     ("cp: cannot create regular file '/usr/x': Read-only file system", Denial("write", "/usr/x")),
@@ -65,6 +67,9 @@ DENIED = [
 
 PLAIN = [
     "FAILED tests/sandbox/test_x.py::test_seccomp - assert 1 == 2",
+    "Error: ENOENT: no such file or directory, mkdir '{ws}/a'",
+    "Error: ENOENT: no such file or directory, mkdir '/nonesuch/a'",
+    "Error: ENOENT: no such file or directory, mkdir '/usr/bin'",
     "bash: ./run.sh: Permission denied",
     "PermissionError: [Errno 13] Permission denied: '{ws}/locked'",
     "chmod: changing permissions of 'run.sh': Operation not permitted",

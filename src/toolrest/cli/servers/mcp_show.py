@@ -78,7 +78,7 @@ def get_command(choices: Choices, name: str, as_json: bool) -> None:
         raise click.UsageError(f"there is no MCP server {name!r} here; see: toolrest mcp list")
     facts = _facts(server)
     if (pin := pins_in(config.home).get(server)) is not None and pin.folders:
-        facts["approved folders"] = [f"{folder} ({how})" for folder, how in pin.folders.items()]
+        facts["approved_folders"] = [f"{folder} ({how})" for folder, how in pin.folders.items()]
     if as_json:
         click.echo(dumps(facts))
         return
