@@ -32,6 +32,7 @@
     │   ├── McpRefused              (mcp/errors.py) the server answered with an error
     │   └── McpNeverStarts          (mcp/connection.py) not in this session
     ├── AgentError                  (agent/front/conversation.py) a run without an answer
+    ├── WorkspaceError              (batch/tasks/workspace.py) a task's repository is not there
     ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
     ├── PromptError                 (chat/commands/mcp_prompts.py) a server's prompt is unusable
     ├── CheckpointError             (agent/undo/records.py) a checkpoint is not saved or read
