@@ -34,6 +34,7 @@
     ├── AgentError                  (agent/front/conversation.py) a run without an answer
     ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
     ├── PromptError                 (chat/commands/mcp_prompts.py) a server's prompt is unusable
+    ├── WorkspaceError              (batch/tasks/workspace.py) a task's folder cannot be made
     ├── CheckpointError             (agent/undo/records.py) a checkpoint is not saved or read
     │   └── TooSlow                 (agent/undo/records.py) saving would take too long now
     └── UndoError                   (agent/undo/records.py) nothing was taken back
