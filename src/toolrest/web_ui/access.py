@@ -118,7 +118,8 @@ class Logins(Struct):
         if self.file is not None:
             draft = f"{self.file}.{secrets.token_hex(8)}"
             make_private(os.path.dirname(self.file))
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(json.encode(logins))
             os.replace(draft, self.file)
 
