@@ -35,7 +35,6 @@
     ├── WorkspaceError              (batch/tasks/workspace.py) a task's repository is not there
     ├── ChatError                   (chat/app.py) the chat itself failed; its session goes on
     ├── PromptError                 (chat/commands/mcp_prompts.py) a server's prompt is unusable
-    ├── WorkspaceError              (batch/tasks/workspace.py) a task's folder cannot be made
     ├── CheckpointError             (agent/undo/records.py) a checkpoint is not saved or read
     │   └── TooSlow                 (agent/undo/records.py) saving would take too long now
     └── UndoError                   (agent/undo/records.py) nothing was taken back

@@ -57,7 +57,6 @@ ALLOWED = {
     ("sandbox/vm/programs/agent.py", "open for writing"): "inside the machine, control groups",
     ("sandbox/vm/programs/child.py", "execve"): "inside the machine, it becomes the command",
     ("sandbox/vm/programs/child.py", "open for writing"): "inside the machine, control groups",
-    ("web_ui/access.py", "open for writing"): _OWN_FOLDER,
     ("sandbox/programs.py", "subprocess"): "tries what env can, with no variables but PATH",
     ("sandbox/programs.py", "sys.executable"): "what must be read-only to tools; -I -S",
 }
