@@ -19,20 +19,18 @@ def main() -> None:
         sys.stdout.write(f"toolrest {__version__}\n")
         return
     _import_nothing_from_here()
-    from toolrest.cli.interrupts import leave_when_interrupted
+    from toolrest.cli import first_paint, interrupts
 
-    leave_when_interrupted()
+    interrupts.leave_when_interrupted()
     _end_with_parent()
-    from toolrest.cli.first_paint import paint, take_back
-
-    paint(sys.argv[1:])
+    first_paint.paint(sys.argv[1:])
     try:
         _hide_memory()
         from toolrest.cli.app import run
 
         run()
     finally:
-        take_back()
+        first_paint.take_back()
 
 
 def apply_patch() -> None:
