@@ -162,8 +162,9 @@ class Drawing(Struct):
             return [[("yellow", "  waiting for approval")]]
         if cell.state == "done" and cell.exit_code is None and (number := _runs_on(cell)):
             return [[("cyan", f"  … goes on in the background as {number}")]]
-        if cell.state == "done" and took:
-            return [[("green", f"  ✔ {took}")]]
+        silent = cell.command is not None and cell.exit_code == 0 and not cell.output.count
+        if cell.state == "done" and (took or silent):
+            return [[("green", f"  ✔ {took}".rstrip())]]
         return [[("dim", f"  {line}")] for line in safe_lines(cell.progress) if line]
 
 
