@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -125,22 +124,6 @@ async def test_commands(rest: Rest) -> None:
 
 
 @pytest.mark.system
-async def test_a_terminal(rest: Rest) -> None:
-    """A program with a terminal: its size, typed lines, Ctrl-C, its end."""
-    said = await rest.run(
-        "stty size; read line; echo got $line; sleep 60", tty=True, yield_time_ms=2000
-    )
-    number = session_in(said)
-    assert number is not None
-    while "24 80" not in said:
-        said += await rest.type_in(number, "", 2000)
-    said = await rest.type_in(number, "hello\n", 1000)
-    while "got hello" not in said:
-        said += await rest.type_in(number, "", 2000)
-    assert "code 130" in await rest.type_in(number, "\x03")
-
-
-@pytest.mark.system
 async def test_allowed_hosts_are_reached_and_no_others(
     furnish: Any, workspace: Path, tmp_path: Path
 ) -> None:
@@ -171,37 +154,6 @@ async def test_allowed_hosts_are_reached_and_no_others(
         assert "1000000" in said
         assert "403" in await rest.run("/usr/bin/python3 fetch.py http://example.org/")
         assert "lo" in await rest.run("ls /sys/class/net; cat /proc/net/dev")
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("ending", ["close", "kill"])
-def test_the_machine_is_gone_with_the_session(
-    furnish: Any, workspace: Path, tmp_path: Path, ending: str
-) -> None:
-    before = machines()
-    home = furnish(tmp_path / "home")
-    (home / "config.toml").write_text('[sandbox.vm]\naccel = "tcg"\n')
-    process = subprocess.Popen(
-        [TOOLREST, "sandbox", "--backend", "vm", "--", "sh", "-c", "echo up; cat"],
-        cwd=workspace,
-        env=os.environ | {"TOOLREST_HOME": str(home)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    (ours,) = machines() - before
-    if ending == "kill":
-        process.send_signal(signal.SIGKILL)
-    out, _ = process.communicate("" if ending == "close" else None, timeout=60)
-    assert out == ""
-    for _ in range(300):
-        if not Path(f"/proc/{ours}").exists():
-            break
-        subprocess.run(["sleep", "0.1"], check=True)
-    assert ours not in machines()
-    assert ending == "kill" or sorted(os.listdir(workspace)) == []
 
 
 @pytest.mark.system
