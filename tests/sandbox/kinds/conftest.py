@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SYSTEM
 from tests.machine import solid_ground
 from tests.sandbox.kinds import matrix
-from tests.sandbox.kinds.kinds import CHEAP, FORCED, KINDS, Missing
+from tests.sandbox.kinds.kinds import CHEAP, FORCED, KINDS, Missing, furnish
 
 from toolrest.agent.setup.runner import standalone_runner
 from toolrest.config.loader import load
@@ -99,6 +99,7 @@ async def opened(kind: str, settings: dict[str, Any], workspace: Path) -> AsyncI
     async def start(hosts: tuple[str, ...] = (), **more: Any) -> Kind:
         flags = {"sandbox_mode": "workspace-write", **settings, **more}
         home = workspace.parent / "home"
+        furnish(kind, home)
         env = {**os.environ, "TOOLREST_HOME": str(home)}
         config = load(workspace=str(workspace), home=str(home), flags=flags, env=env)
         runner = standalone_runner(

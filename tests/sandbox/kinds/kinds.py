@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -57,12 +58,23 @@ def _gvisor() -> Settings:
     return {"sandbox_policy": "gvisor"}
 
 
+def _vm() -> Settings:
+    from tests.machine import REASONS, lacking
+
+    _bubblewrap()
+    if lacking()["qemu"]:
+        raise Missing(REASONS["qemu"])
+    machine()
+    return {"sandbox_policy": "vm"}
+
+
 KINDS: dict[str, Callable[[], Settings]] = {
     "bubblewrap": _bubblewrap,
     "landlock": _landlock,
     "chroot": _chroot,
     "docker": _docker,
     "gvisor": _gvisor,
+    "vm": _vm,
 }
 CHEAP = ("bubblewrap", "landlock")
 """Kinds that need no package: `make test` runs them, `make test-system` all."""
@@ -75,6 +87,25 @@ def _program(name: str, package: str | None = None) -> str:
     if found is None:
         raise Missing(f"no {name} here: apt install {package or name}")
     return found
+
+
+def furnish(kind: str, home: Path) -> None:
+    """Give a home of Toolrest what a kind needs to have there."""
+    if kind == "vm" and not (home / "vm").exists():
+        shutil.copytree(machine(), home / "vm")
+
+
+@cache
+def machine() -> Path:
+    """What `toolrest vm prepare` makes and finds out, made once and kept."""
+    home = CACHE / "vm-home"
+    if not (home / "vm" / "prepared.json").exists():
+        argv = [sys.executable, "-m", "toolrest", "vm", "prepare"]
+        env = {**os.environ, "TOOLREST_HOME": str(home)}
+        done = subprocess.run(argv, env=env, capture_output=True, text=True)
+        if done.returncode:
+            raise Missing(done.stderr)
+    return home / "vm"
 
 
 @cache

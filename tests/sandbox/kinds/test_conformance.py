@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.sandbox.kinds.conftest import Kind, Open
-from tests.sandbox.kinds.kinds import FORCED, KINDS
+from tests.sandbox.kinds.kinds import FORCED, KINDS, furnish
 
 Record = Any
 CANNOT = {
@@ -259,6 +259,7 @@ async def test_killed(settings: dict[str, Any], kind: str, workspace: Path) -> N
     """After kill -9 of Toolrest nothing runs on and nothing is left"""
     mark = f"toolrest-killed-{os.getpid()}-{kind}"
     home = workspace.parent / "home"
+    furnish(kind, home)
     wish = {
         "workspace": str(workspace),
         "home": str(home),
