@@ -307,6 +307,17 @@ async def test_the_users_limit_counts_too(agent: Make) -> None:
     assert texts(model.requests[1].items)[-1].startswith("This conversation is about to be")
 
 
+async def test_many_messages_do_not_fill_a_small_window_for_good_failed_before(
+    agent: Make,
+) -> None:
+    uncounted = Reply([Say("the summary")], usage=Usage())
+    model = ScriptedModel([uncounted] * 200, context_window=12_000)
+    session = agent(model)
+    for number in range(40):
+        result = await session.run(f"message {number} " + "x" * 1500)
+        assert result.status == "completed", result.error
+
+
 async def test_a_summary_that_does_not_fit_drops_the_oldest_first(agent: Make) -> None:
     model = ScriptedModel(["one", "two", context_full(), context_full(), "sum", "done"])
     session = agent(model)

@@ -100,6 +100,15 @@ def test_a_summary_keeps_what_people_said_last() -> None:
     assert text_tokens(message_text(kept[1])) <= USER_TOKENS + 20
 
 
+def test_in_a_small_window_the_users_messages_leave_room_failed_before() -> None:
+    items = [message("user", f"message {number} " + "x" * 200) for number in range(300)]
+    kept = condensed([], items, "the summary", 4_000)
+    sizes = [item_tokens(item, len(json.dumps(item))) for item in kept]
+    assert 1_000 < sum(sizes) < 3_000
+    assert message_text(kept[-2]).startswith("message 299 ")
+    assert condensed([], items, "s" * 40_000, 4_000)[:-1] == []
+
+
 def test_dropping_the_oldest_takes_its_partner_along() -> None:
     items = [call("a"), message("user", "x"), output_item(call("a"), "1"), call("b")]
     assert without_oldest(items) == [items[1], items[3]]

@@ -217,7 +217,9 @@ class Loop:
         if note is not None and not summary.strip():
             reason = "the model wrote no summary; the conversation stays as it is"
             raise TurnFailed("no_summary", reason)
-        session.replace(condensed(session.opening.items(), before, summary), summary)
+        ceiling = session.accounting.ceiling
+        room = None if ceiling is None else ceiling - session.accounting.fixed
+        session.replace(condensed(session.opening.items(), before, summary, room), summary)
         session.emit(ContextCompacted(tokens_before=tokens, tokens_after=session.tokens))
         if session.is_full():
             raise TurnFailed(

@@ -65,13 +65,17 @@ class Accounting(Struct):
             return self.last.total + history.since_reply
         return self.fixed + history.tokens
 
+    @property
+    def ceiling(self) -> int | None:
+        """The tokens at which the history has to be compacted."""
+        if self.window is None:
+            return self.limit
+        most = self.window * 9 // 10
+        return most if self.limit is None else min(self.limit, most)
+
     def is_full(self, history: History) -> bool:
         """Whether the history has to be compacted."""
-        limit = self.limit
-        if self.window is not None:
-            most = self.window * 9 // 10
-            limit = most if limit is None else min(limit, most)
-        return limit is not None and self.tokens(history) >= limit
+        return self.ceiling is not None and self.tokens(history) >= self.ceiling
 
     def line(self, last: Usage | None) -> JSONObject:
         """The journal's line for the end of a reply; without counts where the server has none."""

@@ -10,6 +10,8 @@ from toolrest.items import JSONObject
 from toolrest.wire.items.pairing import call_id_of
 
 USER_TOKENS = 20_000
+_AROUND = 20
+"""Tokens around the text of a message."""
 
 PROMPT = """\
 This conversation is about to be replaced by a summary that you write now. The model that goes on \
@@ -33,19 +35,28 @@ def is_summary(item: JSONObject) -> bool:
 
 
 def condensed(
-    opening: Sequence[JSONObject], items: Sequence[JSONObject], summary: str
+    opening: Sequence[JSONObject],
+    items: Sequence[JSONObject],
+    summary: str,
+    ceiling: int | None = None,
 ) -> list[JSONObject]:
-    """The new history: the opening, the user's latest messages, and the summary."""
+    """The new history: the opening, the user's latest messages, and the summary.
+
+    The messages take at most half of what the others leave below the ceiling.
+    """
     kept: list[JSONObject] = []
     room = USER_TOKENS
+    if ceiling is not None:
+        others = text_tokens(summary) + sum(text_tokens(message_text(item)) for item in opening)
+        room = min(room, max(0, ceiling - others) // 2)
     for item in reversed(items):
         if not is_user_turn(item) or is_summary(item):
             continue
         text = message_text(item)
-        size = text_tokens(text)
+        size = text_tokens(text) + _AROUND
         if size > room:
-            if room > 0:
-                kept.append(message("user", _middle_cut(text, room)))
+            if room > _AROUND:
+                kept.append(message("user", _middle_cut(text, room - _AROUND)))
             break
         kept.append(message("user", text))
         room -= size
