@@ -43,9 +43,7 @@ OPEN = dict.fromkeys(
     _ITS_OWN,
 )
 """Escape rows that a command sees succeed."""
-BROKEN = {
-    "statx": "coreutils 9 (`ls -l`, `stat`) fails on the gVisor of Debian 12; newer ones work"
-}
+BROKEN = {"statx": "`ls -l` of coreutils 9 and its `stat` fail on the gVisor of Debian 12"}
 
 
 class GvisorEngine(BubblewrapEngine):
