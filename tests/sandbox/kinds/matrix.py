@@ -26,7 +26,8 @@ def note(item: pytest.Function, report: pytest.TestReport) -> None:
     said = dict(report.user_properties).get("cell")
     words = {"passed": "yes", "failed": "FAILED", "skipped": "–"}[report.outcome]
     cells = _cells.setdefault(row, {})
-    cells[kind] = str(said or words)
+    if report.outcome != "skipped" or kind not in cells:
+        cells[kind] = str(said or words)
 
 
 def write() -> None:
@@ -45,13 +46,12 @@ def write() -> None:
 
 def _read(page: Path) -> dict[str, dict[str, str]]:
     """The table that is there: a run of some kinds leaves the others as they are."""
-    inner = page.read_text().partition(_BEGIN)[2].partition(_END)[0]
-    rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in inner.split("\n")]
-    rows = [row for row in rows if len(row) > 1]
+    lines = page.read_text().partition(_BEGIN)[2].partition(_END)[0].split("\n")
+    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line]
     if not rows:
         return {}
-    kinds = rows[0]
-    return {row[0]: dict(zip(kinds, row[1:], strict=False)) for row in rows[1:] if row[1:]}
+    _, *kinds = rows[0]
+    return {row[0]: dict(zip(kinds, row[1:], strict=True)) for row in rows[2:]}
 
 
 def _replace(page: Path, table: str) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.sandbox.kinds.kinds import KINDS
 from tests.sandbox.test_escapes import MUST_FAIL, MUST_WORK, OWN_RUN
 
@@ -23,12 +24,17 @@ FAILS["landlock"] |= set(BROKEN)
 
 
 def test_escapes(
-    kind: str, settings: dict[str, Any], world: World, record_property: Callable[[str, str], None]
+    kind: str,
+    user: str,
+    settings: dict[str, Any],
+    world: World,
+    record_property: Callable[[str, str], None],
 ) -> None:
     """Escape probes that are stopped, and those that are not"""
     options = settings.get("sandbox", {})
     wish = {"container": options} if kind == "docker" else {"rootfs": options.get("rootfs")}
-    user = "root" if os.geteuid() == 0 else "user"
+    if kind == "docker" and user == "user" and os.geteuid() == 0:
+        pytest.skip("podman is set up for root alone here")
     answer = world(user, backend=kind, **wish)
     rows = answer.get("rows")
     assert rows, answer
