@@ -19,9 +19,9 @@ from tests.sandbox.kinds.kinds import FORCED, KINDS, furnish
 
 Record = Any
 CANNOT = {
-    ("landlock", "protected"): "names in a writable root",
-    ("landlock", "hidden"): "files in a writable root",
-    ("landlock", "allowlist"): "no allow list",
+    ("landlock", "protected"): "not in a writable root",
+    ("landlock", "hidden"): "not in a writable root",
+    ("landlock", "allowlist"): "refused",
     ("landlock", "tree"): "when the session ends",
 }
 """What a kind does not do, as `doctor` prints it; the test then shows that it is really so."""
