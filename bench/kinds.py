@@ -16,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from tests.sandbox.kinds.kinds import FORCED, KINDS, Missing
+from tests.sandbox.kinds.kinds import FORCED, KINDS, Missing, furnish
 
 from toolrest.agent.setup.runner import standalone_runner
 from toolrest.config.loader import load
@@ -33,6 +34,7 @@ COMMAND = ("/bin/sh", "-c", "exit 0")
 def opened(name: str, settings: dict[str, Any], base: str) -> Runner:
     workspace, home = os.path.join(base, name), os.path.join(base, f"{name}-home")
     os.mkdir(workspace)
+    furnish(name, Path(home))
     env = {**os.environ, "TOOLREST_HOME": home}
     flags = {"sandbox_mode": "workspace-write", **settings}
     config = load(workspace=workspace, home=home, flags=flags, env=env)

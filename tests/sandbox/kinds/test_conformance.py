@@ -280,6 +280,7 @@ async def test_killed(settings: dict[str, Any], kind: str, workspace: Path) -> N
         "backend": FORCED.get(kind),
         "mark": mark,
     }
+    furnish(kind, home)
     env = {**os.environ, "TOOLREST_HOME": str(home)}
     host = subprocess.Popen([sys.executable, "-c", KILLED, json.dumps(wish)], env=env)
     try:

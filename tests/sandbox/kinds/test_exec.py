@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.machine import REPOSITORY, solid_ground
+from tests.sandbox.kinds.kinds import furnish
 
 from toolrest.cli.run.demo_task import PROMPT, SECRET, script, write_project
 from toolrest.testing.server import ScriptedServer
@@ -32,6 +33,7 @@ def test_exec(kind: str, settings: dict[str, Any], tmp_path: Path) -> None:
             words += ["-c", f"{key}={json.dumps(value)}"]
         words += ["-C", project, "-s", "workspace-write", "--skip-git-repo-check", "--json", PROMPT]
         home = str(tmp_path / "home")
+        furnish(kind, tmp_path / "home")
         env = {**os.environ, "TOOLREST_HOME": home, "HOME": folder, "SHOP_API_KEY": SECRET}
         done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=170)
         assert done.returncode == 0, done.stderr + done.stdout[-2000:]
