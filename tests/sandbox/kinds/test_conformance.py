@@ -272,7 +272,6 @@ async def test_killed(settings: dict[str, Any], kind: str, workspace: Path) -> N
     """After kill -9 of Toolrest nothing runs on and nothing is left"""
     mark = f"toolrest-killed-{os.getpid()}-{kind}"
     home = workspace.parent / "home"
-    furnish(kind, home)
     wish = {
         "workspace": str(workspace),
         "home": str(home),
