@@ -52,6 +52,7 @@ test-full: $(DEV) lint
 # What needs Debian packages and root: the other kinds of sandbox, virtual machines, browsers.
 test-system: $(DEV)
 	@sh tests/system/install
+	@$(BIN)/python -m tests.sandbox.kinds.kinds
 	@if [ -n "$(UV)" ]; then $(UV) pip install -q --python $(BIN)/python --group system; \
 	else $(BIN)/python -m pip install -q --group system; fi
 	@TOOLREST_TEST_SYSTEM=1 $(PYTEST)

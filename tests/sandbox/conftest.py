@@ -22,7 +22,11 @@ from tests.machine import NOBODY, interpreter, packages, remove, require, script
 from toolrest.sandbox.denial import disturbed
 
 HERE = Path(__file__).parent
-NEEDS = {"bubblewrap": "namespaces", "landlock": "landlock", "none": "mounts"}
+NEEDS = {
+    **dict.fromkeys(("bubblewrap", "chroot", "docker", "gvisor"), "namespaces"),
+    "landlock": "landlock",
+    "none": "mounts",
+}
 """What each backend needs; without one, root's probes run where they may mount something."""
 GIT = {
     "GIT_AUTHOR_NAME": "a",

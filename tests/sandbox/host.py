@@ -24,6 +24,7 @@ from typing import Any
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
+from toolrest.sandbox.backends.container import ContainerOptions
 from toolrest.sandbox.confine import Confined, Sandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
@@ -272,23 +273,26 @@ def main() -> None:
     try:
         policy = policy_for(world, wish)
         # This checkout may be in /tmp, where a confined command has a folder of its own.
-        inside = shutil.copytree(INSIDE, f"{world.base}/inside")
+        # Of another root file system a command sees only the writable roots.
+        other = wish["backend"] in ("docker", "chroot")
+        shown = world.context["plain"] if other else world.base
+        inside = shutil.copytree(INSIDE, f"{shown}/inside")
         before = world.picture()
         bare = wish["backend"] == "none"
         sandbox = Sandbox(
-            policy, backend=None if bare else wish["backend"], registry=f"{world.base}/registry"
+            policy,
+            backend=None if bare else wish["backend"],
+            registry=f"{world.base}/registry",
+            container=ContainerOptions(**wish["container"]) if wish.get("container") else None,
+            rootfs=wish.get("rootfs"),
         )
         context = world.context | {
-            "private_tmp": wish["backend"] in ("bubblewrap", "vm"),
+            "private_tmp": wish["backend"] not in ("landlock", "none"),
             "only": wish.get("only"),
         }
-        write(f"{world.base}/context.json", json.dumps(context))
-        argv: tuple[str, ...] = (
-            sys.executable,
-            "-I",
-            f"{inside}/kit.py",
-            f"{world.base}/context.json",
-        )
+        write(f"{shown}/context.json", json.dumps(context))
+        python = "python3" if other else sys.executable
+        argv: tuple[str, ...] = (python, "-I", f"{inside}/kit.py", f"{shown}/context.json")
         if wish.get("argv"):
             argv = tuple(wish["argv"])
         env = {"PATH": "/usr/bin:/bin", "HOME": context["home"], **GIT}
@@ -301,6 +305,7 @@ def main() -> None:
         text, code = asyncio.run(run(confined.command))
         answer["survivor"] = surviving(context["orphan"])
         confined.release()
+        sandbox.close()
         after = world.picture()
         answer |= {
             "text": text,
@@ -308,6 +313,10 @@ def main() -> None:
             "backend": confined.backend,
             "gaps": confined.gaps,
             "changed": sorted(p for p in before | after if before.get(p) != after.get(p)),
+            "rights": [
+                picture.get(f"{context['outside']}/file", "").split()[:2]
+                for picture in (before, after)
+            ],
             "signals": os.path.exists(f"{world.base}/signals"),
             "contacts": world.contacts,
             "datagrams": len(world.datagrams),

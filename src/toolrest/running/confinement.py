@@ -228,6 +228,14 @@ class EnforcementNotes:
         return fresh
 
 
+def was_killed(code: int | None) -> bool:
+    """Whether a signal ended a command that a client ran, or the shell that ends what it left."""
+    return code is None or code >= _SIGNALS
+
+
+_SIGNALS = 128
+
+
 class Stops:
     """Ends commands that are not below the process that was started (`PreparedCommand.stop`)."""
 

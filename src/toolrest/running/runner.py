@@ -23,7 +23,13 @@ from toolrest.process.sessions.table import ExecResult, Sessions
 from toolrest.process.shells.environment import Environment, build, forced
 from toolrest.process.shells.login_env import LoginShells, LoginStart
 from toolrest.process.shells.shells import Shell, ShellKind, Shells
-from toolrest.running.confinement import Confinement, Enclosure, EnforcementNotes, Stops
+from toolrest.running.confinement import (
+    Confinement,
+    Enclosure,
+    EnforcementNotes,
+    Stops,
+    was_killed,
+)
 from toolrest.running.results import ExecOutcome, RunOutcome, without_launcher
 from toolrest.running.searches import Searches
 from toolrest.running.tally import CommandCount
@@ -243,7 +249,7 @@ class Runner:
         confined = await self._confined(command, outside)
         try:
             result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
-            if result.state != "exited":
+            if result.state != "exited" or was_killed(result.exit_code):
                 await self._stops.stop(confined)
         except SandboxUnavailable as error:
             raise self.enclosure.refusal(error) from error
@@ -283,7 +289,7 @@ class Runner:
         confined = await self._confined(command, outside)
 
         def ended(end: SessionEnd) -> None:
-            if end.signal is not None:
+            if end.signal is not None or was_killed(end.exit_code):
                 self._stops.stop_soon(confined)
             else:
                 confined.release()

@@ -8,19 +8,31 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from toolrest.config.files import toolrest_home, vm_folder
 from toolrest.policy.paths.names import inside
 from toolrest.policy.verdict.path_hijack import path_entries_inside
-from toolrest.sandbox.backends.container import ENGINES, ContainerOptions, answering_engine
-from toolrest.sandbox.backends.engine import Controls, unmet
-from toolrest.sandbox.backends.probe import Probe, bwrap_programs, probe_bubblewrap, probe_landlock
+from toolrest.sandbox.backends.container import ENGINES, ContainerOptions
+from toolrest.sandbox.backends.engine import unmet
+from toolrest.sandbox.backends.probe import (
+    Probe,
+    bwrap_programs,
+    probe_bubblewrap,
+    probe_landlock,
+)
 from toolrest.sandbox.confine import default_registry
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.findings import HARD_LINK as HARD_LINK
+from toolrest.sandbox.findings import (
+    Finding,
+    chroot_finding,
+    container_findings,
+    gvisor_finding,
+)
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
 from toolrest.sandbox.programs import (
@@ -34,20 +46,6 @@ from toolrest.sandbox.vm.options import VmOptions
 from toolrest.sandbox.vm.probe import BROKEN, probe_vm
 
 _MOST_ENTRIES = 200_000
-
-
-class Finding(Struct, frozen=True):
-    """One backend: whether it works here, what it enforces, what stays open."""
-
-    name: str
-    works: bool
-    detail: str = ""
-    controls: Controls = field(default_factory=dict)
-    open: Mapping[str, str] = field(default_factory=dict)
-    broken: Mapping[str, str] = field(default_factory=dict)
-    remedy: str = ""
-    stops: bool = False
-    """It would work, but not here; a session then uses nothing weaker."""
 
 
 class Report(Struct, frozen=True):
@@ -65,14 +63,12 @@ class Report(Struct, frozen=True):
     """The ripgreps that are there, the one that is used first."""
 
 
-HARD_LINK = {"hardlink_preexisting": landlock.OPEN["hardlink_preexisting"]}
-
-
 _TRIED = {
     None: ("bubblewrap", "landlock"),
-    "chroot": ("bubblewrap",),
+    "chroot": ("chroot",),
     "docker": ENGINES,
     "vm": ("vm",),
+    "gvisor": ("gvisor",),
 }
 """The backends that a session tries, by its `sandbox_policy`."""
 
@@ -83,6 +79,8 @@ def examine(
     *,
     wanted: str | None = None,
     vm: VmOptions | None = None,
+    container: ContainerOptions | None = None,
+    rootfs: str | None = None,
 ) -> Report:
     """Run every backend on `/bin/true` and look around; `wanted` is the one that settings name."""
     if sys.platform == "win32":
@@ -92,7 +90,9 @@ def examine(
     findings = [
         *_bubblewraps(policy, place),
         _landlock(policy),
-        *_elsewhere(policy),
+        *container_findings(policy, place, container or ContainerOptions()),
+        chroot_finding(policy, place, rootfs),
+        gvisor_finding(policy, place),
         _virtual_machine(policy, place, vm),
     ]
     tried = [f for f in findings if f.name.startswith(_TRIED.get(wanted, ()))]
@@ -175,18 +175,6 @@ def _landlock(policy: SandboxPolicy) -> Finding:
         landlock.BROKEN,
         remedy,
     )
-
-
-def _elsewhere(policy: SandboxPolicy) -> list[Finding]:
-    """Containers, as far as an engine answers."""
-    found = []
-    for name in ENGINES:
-        try:
-            program = answering_engine(ContainerOptions("", engine=name), policy)
-            found.append(Finding(name, True, program))
-        except SandboxUnavailable as error:
-            found.append(Finding(name, False, error.tried[0], remedy=f"install or start {name}"))
-    return found
 
 
 def _virtual_machine(policy: SandboxPolicy, registry: str, options: VmOptions | None) -> Finding:
@@ -321,6 +309,7 @@ def lines(report: Report) -> list[str]:
             out += [f"  broken: {row}: {text}" for row, text in finding.broken.items()]
         if finding.remedy:
             out.append(f"  to do: {finding.remedy}")
+    out += matrix(report)
     out += [f"ripgrep: {name}" for name in report.searches or ("not installed",)]
     out.append(f"a session uses: {report.chosen or 'nothing; commands are refused'}")
     out += [f"  because of {reason}" for reason in report.why_none]
@@ -331,6 +320,19 @@ def lines(report: Report) -> list[str]:
         )
     out += [f"warning: {text}" for text in report.warnings]
     return out + [f"hint: {text}" for text in report.hints]
+
+
+def matrix(report: Report) -> list[str]:
+    """The kinds of sandbox and what each enforces here, as a table."""
+    rows: list[tuple[str, ...]] = [("kind", *CONTROLS)]
+    for finding in report.findings:
+        levels: list[str] = [
+            finding.controls[name].level for name in CONTROLS if name in finding.controls
+        ]
+        rows.append((finding.name, *(levels or ["works" if finding.works else "not here"])))
+    widths = [max(len(row[n]) for row in rows if len(row) > n) for n in range(len(CONTROLS) + 1)]
+    padded = (zip(row, widths, strict=False) for row in rows)
+    return ["  ".join(text.ljust(width) for text, width in row).rstrip() for row in padded]
 
 
 def _answer(finding: Finding, name: str) -> str:

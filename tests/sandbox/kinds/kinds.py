@@ -151,3 +151,16 @@ def engine() -> Settings:
         if done.returncode:
             raise Missing(f"podman cannot import an image here: {done.stderr[-200:]}")
     return {"engine": podman, "engine_args": args, "run_args": run}
+
+
+def main() -> None:
+    """Make what the kinds need, which takes minutes the first time; say what is missing."""
+    for name, settings in KINDS.items():
+        try:
+            settings()
+        except Missing as error:
+            sys.stdout.write(f"{name}: not here: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """The matrix of the conformance suite: a row for each test, a column for each kind.
 
-`TOOLREST_WRITE_DOCS=1` writes it to docs/sandbox-kinds.md, between its marks, from one run in one
+`TOOLREST_WRITE_DOCS=1` writes it to docs/sandbox-kinds.md, between its marks, from runs in one
 process (`-n 0`).
 """
 
@@ -26,18 +26,32 @@ def note(item: pytest.Function, report: pytest.TestReport) -> None:
     said = dict(report.user_properties).get("cell")
     words = {"passed": "yes", "failed": "FAILED", "skipped": "–"}[report.outcome]
     cells = _cells.setdefault(row, {})
-    cells[kind] = str(said or words)
+    if report.outcome != "skipped" or kind not in cells:
+        cells[kind] = str(said or words)
 
 
 def write() -> None:
     """Write the page, if that is asked for and there is anything."""
     if not _cells or os.environ.get("TOOLREST_WRITE_DOCS") != "1":
         return
-    kinds = [name for name in KINDS if any(name in cells for cells in _cells.values())]
-    lines = ["| | " + " | ".join(kinds) + " |", "|---" * (len(kinds) + 1) + "|"]
+    table = _read(PAGE)
     for row, cells in _cells.items():
+        table.setdefault(row, {}).update(cells)
+    kinds = [name for name in KINDS if any(name in cells for cells in table.values())]
+    lines = ["| | " + " | ".join(kinds) + " |", "|---" * (len(kinds) + 1) + "|"]
+    for row, cells in table.items():
         lines.append("| " + " | ".join([row, *(cells.get(kind, "–") for kind in kinds)]) + " |")
     _replace(PAGE, "\n".join(lines))
+
+
+def _read(page: Path) -> dict[str, dict[str, str]]:
+    """The table that is there: a run of some kinds leaves the others as they are."""
+    lines = page.read_text().partition(_BEGIN)[2].partition(_END)[0].split("\n")
+    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line]
+    if not rows:
+        return {}
+    _, *kinds = rows[0]
+    return {row[0]: dict(zip(kinds, row[1:], strict=True)) for row in rows[2:]}
 
 
 def _replace(page: Path, table: str) -> None:

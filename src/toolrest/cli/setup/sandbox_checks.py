@@ -12,7 +12,6 @@ from toolrest.agent.path_policy import default_workspace, network_of, path_polic
 from toolrest.agent.setup.runner import confinement_of
 from toolrest.config import Config
 from toolrest.config.files import placeholder_records, vm_folder
-from toolrest.errors import ConfigError
 from toolrest.sandbox.doctor import Report, examine
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.vm.options import VmOptions
@@ -33,17 +32,15 @@ def examined(config: Config) -> Report:
             allowed_hosts=settings.tool_security.allowed_network_domains,
             require=settings.sandbox.require,
         )
-        report = examine(
+        confinement = confinement_of(settings)
+        return examine(
             policy,
             placeholder_records(config.home),
             wanted=settings.sandbox_policy,
+            container=confinement.container,
+            rootfs=confinement.rootfs,
             vm=VmOptions(vm_folder(config.home), settings.sandbox.vm),
         )
-    try:
-        confinement_of(settings)
-    except ConfigError as error:  # a backend that the settings name and do not describe
-        return replace(report, chosen="", why_none=(str(error),))
-    return report
 
 
 def session_lines(config: Config) -> Iterator[str]:
