@@ -1,0 +1,74 @@
+"""Start the page's server: where it listens, and what is printed for the person."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import ssl
+import sys
+from typing import TextIO
+
+from msgspec import Struct
+
+from toolrest.config import Config
+from toolrest.errors import ConfigError
+from toolrest.serve import listening
+from toolrest.web_ui.access import Logins
+from toolrest.web_ui.server import WebPage
+
+
+class Wanted(Struct, frozen=True):
+    """What the command line asks for; None is what the settings say."""
+
+    host: str | None = None
+    port: int | None = None
+    cert: str | None = None
+    key: str | None = None
+    read_only: bool = False
+
+
+def serve_page(config: Config, wanted: Wanted) -> None:
+    """Serve until the process is asked to stop; ConfigError when that cannot be done safely."""
+    settings = config.value.web_ui
+    host = wanted.host or settings.host
+    _check(host, wanted)
+    sock = listening.listen(host, settings.port if wanted.port is None else wanted.port)
+    port = sock.getsockname()[1]
+    scheme = "https" if wanted.cert else "http"
+    names = listening.names_of(host)
+    kept = os.path.join(config.home, "run", f"web-{port}.logins")
+    page = WebPage(
+        config.home,
+        Logins(settings.idle_minutes * 60, file=kept),
+        tuple(f"{name}:{port}" for name in names),
+        scheme,
+        wanted.read_only or settings.read_only,
+        f"{secrets.randbelow(1_000_000):06d}",
+    )
+    _say(f"{scheme}://{names[0]}:{port}/#token={page.logins.link()}", sys.stdout)
+    _say("the link logs one browser in, once; start again for another")
+    if not page.read_only:
+        _say(f"the code for approvals of critical calls is {page.pin}")
+    try:
+        asyncio.run(listening.serve(page.application(), sock, wanted.cert, wanted.key))
+    except ssl.SSLError as error:
+        raise ConfigError(f"--cert {wanted.cert}, --key {wanted.key}: {error}") from None
+
+
+def _say(text: str, stream: TextIO = sys.stderr) -> None:
+    stream.write(f"toolrest: {text}\n")
+    stream.flush()
+
+
+def _check(host: str, wanted: Wanted) -> None:
+    if not listening.is_loopback(host) and not (wanted.cert and wanted.key):
+        raise ConfigError(
+            f"--host {host}: other machines could reach this address, so it needs --cert and"
+            " --key; or leave it out and use a tunnel (docs/web-ui.md)"
+        )
+    if bool(wanted.cert) != bool(wanted.key):
+        raise ConfigError("--cert and --key go together")
+    for name, path in (("--cert", wanted.cert), ("--key", wanted.key)):
+        if path is not None and not os.path.isfile(path):
+            raise ConfigError(f"{name} {path}: there is no such file")
