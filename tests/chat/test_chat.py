@@ -148,7 +148,7 @@ def test_a_paste_that_the_terminal_does_not_mark_is_not_sent_at_its_first_newlin
     screen.shows("what was pasted", "second")
     assert "got it" not in screen.text
     screen.types("q")
-    screen.shows("lines]")
+    screen.shows("› [paste 1: 303 lines]")
     screen.types(ENTER)
     screen.sees("got it", "  unmarked 299", "tokens in")
     assert screen.text.count("> ") == 1, "one message"

@@ -37,6 +37,22 @@ async def test_a_link_is_good_once_and_a_wrong_one_slows(
     assert [answer.status_code for answer in answers] == [200, 401, 401, 401, 401, 401, 429]
 
 
+async def test_a_link_is_good_for_an_hour(
+    home: Path, client_for: Callable[[WebPage], Client]
+) -> None:
+    now = [0.0]
+    page = WebPage(str(home), Logins(60, lambda: now[0]), (HOST,))
+    token = page.logins.link()
+    now[0] += 3601
+    async with client_for(page) as one:
+        answer = await one.post("/api/login", json={"token": token}, headers={"Origin": ORIGIN})
+        assert answer.status_code == 401
+        evil = await one.post(
+            "/api/login", content=b'{"token": "\\ud800"}', headers={"Origin": ORIGIN}
+        )
+        assert evil.status_code == 401
+
+
 async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(
     page: WebPage, client_for: Callable[[WebPage], Client]
 ) -> None:

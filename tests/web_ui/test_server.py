@@ -39,6 +39,12 @@ async def test_the_list_has_a_row_for_each_session(
     assert [row["id"] for row in after.json()["sessions"]] == [session.id]
 
 
+@pytest.mark.parametrize("limit", ["9" * 5000, "0", "-1", "x", ""])
+async def test_any_limit_gives_a_list(client: Client, session: Recorded, limit: str) -> None:
+    answer = await client.get("/api/sessions", params={"limit": limit})
+    assert answer.status_code == 200
+
+
 async def test_a_session_that_a_process_has_open_is_running(
     client: Client, session: Recorded
 ) -> None:
@@ -165,6 +171,7 @@ async def test_the_first_answer_counts(client: Client, home: Path) -> None:
         ({"approve": True}, 409),
         ({"approve": True, "pin": "0" * 64}, 409),
         ({"approve": True, "pin": "own", "scope": "user"}, 400),
+        ({"approve": True, "pin": "own", "scope": ["once"]}, 400),
         ({"approve": "yes", "pin": "0"}, 409),
         ([], 409),
     ],

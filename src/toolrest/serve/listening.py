@@ -26,10 +26,10 @@ def is_loopback(host: str) -> bool:
 
 
 def names_of(host: str) -> list[str]:
-    """How a client may call the host that a server listens on."""
-    if is_loopback(host):
-        return ["127.0.0.1", "localhost", "[::1]"]
-    return [f"[{host}]" if ":" in host else host]
+    """How a client may call the host that a server listens on; first as it was given."""
+    own = f"[{host}]" if ":" in host else host
+    loopback = ("127.0.0.1", "localhost", "[::1]") if is_loopback(host) else ()
+    return list(dict.fromkeys((own, *loopback)))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -30,6 +30,7 @@ LOGIN: Final = "/api/login"
 KEY_HEADER: Final = b"x-toolrest-key"
 _TRIES, _IN = 5, 60.0
 _MOST_LOGINS = 50
+_LINK_SECONDS = 3600.0
 HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -58,7 +59,7 @@ class Logins(Struct):
     idle_seconds: float
     clock: Callable[[], float] = time.time
     file: str | None = None
-    _links: set[str] = field(default_factory=set)
+    _links: dict[str, float] = field(default_factory=dict)
     _logins: list[Login] | None = None
     _failed: list[float] = field(default_factory=list)
 
@@ -68,16 +69,18 @@ class Logins(Struct):
     def link(self) -> str:
         """A new one-time token."""
         token = secrets.token_urlsafe(32)
-        self._links.add(token)
+        self._links[_hash(token)] = self.clock()
         return token
 
     def open(self, token: str) -> tuple[str, str] | None:
         """The cookie and key of a browser that has a token, which is used up; None without."""
-        found = [link for link in self._links if hmac.compare_digest(link.encode(), token.encode())]
+        now = self.clock()
+        self._links = {one: at for one, at in self._links.items() if now - at < _LINK_SECONDS}
+        found = [link for link in self._links if hmac.compare_digest(link, _hash(token))]
         if not found:
-            self._failed.append(self.clock())
+            self._failed.append(now)
             return None
-        self._links.difference_update(found)
+        del self._links[found[0]]
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login = Login(_hash(cookie), _hash(key), self.clock())
         self._keep([*self._current()[-_MOST_LOGINS:], login])

@@ -111,7 +111,7 @@ class WebPage(Struct):
         limit = asked.get("limit", "50")
         rows = await asyncio.to_thread(
             self.sessions.rows,
-            min(_MOST_ROWS, int(limit)) if limit.isdecimal() and int(limit) else 50,
+            min(_MOST_ROWS, int(limit[:4] or 1)) if limit.isascii() and limit.isdecimal() else 50,
             asked.get("q", ""),
             asked.get("before", ""),
         )
@@ -181,7 +181,7 @@ class WebPage(Struct):
         if body.get("approve") is not True:
             return store.answer(pending, "denied", str(body.get("note", ""))[:4000]).answer
         scope = body.get("scope", "once")
-        if scope not in {"once", *(choice.scope for choice in pending.request.choices)}:
+        if scope not in ("once", *(choice.scope for choice in pending.request.choices)):
             raise ValueError(f"the scope {scope!r} is not offered for this call")
         self._check_code(pending, body)
         return store.answer(pending, ANSWER_OF[scope]).answer

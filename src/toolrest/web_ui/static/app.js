@@ -209,13 +209,25 @@ async function save(kind) {
 // Approvals
 
 const cards = new Map();
+let arming = 0;
+
+/** No button of an approval takes a click for a while: another card may have moved under the pointer. */
+function rest() {
+  const buttons = () => $("approvals").querySelectorAll("button");
+  for (const button of buttons()) button.disabled = true;
+  clearTimeout(arming);
+  arming = setTimeout(() => { for (const button of buttons()) button.disabled = state.readOnly; }, INERT);
+}
 
 async function approvals() {
   const response = await ask("/api/approvals");
   if (!response.ok) return;
   const waiting = (await response.json()).approvals;
-  for (const [id, card] of cards) if (!waiting.some((one) => one.id === id)) { card.remove(); cards.delete(id); }
-  for (const one of waiting) if (!cards.has(one.id)) { const made = approvalCard(one); cards.set(one.id, made); $("approvals").append(made); }
+  const gone = [...cards].filter(([id]) => !waiting.some((one) => one.id === id));
+  const come = waiting.filter((one) => !cards.has(one.id));
+  for (const [id, card] of gone) { card.remove(); cards.delete(id); }
+  for (const one of come) { const made = approvalCard(one); cards.set(one.id, made); $("approvals").append(made); }
+  if (gone.length || come.length) rest();
   $("approvals").hidden = cards.size === 0;
   $("approvals-button").hidden = cards.size === 0;
   $("approvals-button").textContent = cards.size === 1 ? "1 approval waits" : `${cards.size} approvals wait`;
@@ -233,12 +245,11 @@ function approvalCard(one) {
     approve.disabled = deny.disabled = true;
     const response = await post(`/api/approvals/${encodeURIComponent(one.id)}`, { pin: one.pin, ...body });
     if (!response.ok) say((await response.json()).error);
-    if (response.status === 403 || response.status === 400) approve.disabled = deny.disabled = false;
     await approvals();
+    rest();
   };
   approve.addEventListener("click", () => answer({ approve: true, scope: scope.value, code: pin.value }));
   deny.addEventListener("click", () => answer({ approve: false, note: note.value }));
-  setTimeout(() => { approve.disabled = deny.disabled = state.readOnly; }, INERT);
   return el("article", { class: "card", "data-id": one.id }, el("h3", { text: `${visible(one.tool)}: ${one.risk}${one.leaves ? ", OUTSIDE THE SANDBOX" : ""}` }),
     el("p", { class: "quiet", text: visible(`${one.workspace} · ${one.sandbox}`) }), code(one.lines.join("\n"), "What would run"),
     el("div", { class: "row" }, approve, scope, one.critical ? pin : ""), el("div", { class: "row" }, deny, note));
