@@ -17,7 +17,7 @@ from toolrest.gate.approval.pending_store import PendingStore
 from toolrest.policy.effects import Risk
 from toolrest.web_ui.access import Logins
 from toolrest.web_ui.feed import follow, read_events
-from toolrest.web_ui.server import WebPage
+from toolrest.web_ui.server import WebPage, _news
 
 PAGE = {"Origin": ORIGIN}
 
@@ -87,6 +87,17 @@ async def test_new_lines_come_as_they_are_written(session: Recorded) -> None:
     while not events:
         events = await asyncio.wait_for(anext(stream), 30)
     assert [event["text"] for event in events] == ["one more"]
+    await stream.aclose()
+
+
+async def test_news_say_at_once_that_there_may_be_some(home: Path) -> None:
+    """What came between the page's first look and the watch is not missed."""
+    stream = _news(str(home))
+    assert b"event: news" in await asyncio.wait_for(anext(stream), 30)
+    coming = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    waiting(home)
+    assert b"event: news" in await asyncio.wait_for(coming, 30)
     await stream.aclose()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from msgspec import Struct
@@ -228,17 +228,22 @@ async def _stream(path: str, start: int) -> AsyncIterator[bytes]:
         yield b'event: state\ndata: {"open": false, "gone": true}\n\n'
 
 
-async def _news(home: str) -> AsyncIterator[bytes]:
+async def _news(home: str) -> AsyncGenerator[bytes, None]:
     """Says when approvals or sessions have changed, at most twice a second."""
     waiting = os.path.join(home, APPROVALS)
     make_private(waiting)
+    news = b"event: news\ndata: {}\n\n"
     while True:
-        today = os.path.join(home, SESSIONS, time.strftime("%Y/%m/%d"))
-        async with FileWatch([waiting, today, os.path.join(home, SESSIONS)]) as watch:
-            while await watch.wait():
-                yield b"event: news\ndata: {}\n\n"
-                await asyncio.sleep(0.5)
-        yield b": alive\n\n"
+        today = time.strftime("%Y/%m/%d")
+        sessions = os.path.join(home, SESSIONS)
+        async with FileWatch([waiting, os.path.join(sessions, today), sessions]) as watch:
+            yield news  # what came before the watch began
+            while time.strftime("%Y/%m/%d") == today:
+                if await watch.wait():
+                    yield news
+                    await asyncio.sleep(0.5)
+                else:
+                    yield b": alive\n\n"
 
 
 def _message(event: JSONObject) -> bytes:
