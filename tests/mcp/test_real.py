@@ -43,6 +43,7 @@ async def test_time(open_rest: Open) -> None:
         assert missing.failure.kind == "input_invalid"
 
 
+@pytest.mark.long
 async def test_git(open_rest: Open, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     subprocess.run(["git", "init", "-q", "-b", "main", str(workspace)], check=True)
@@ -55,6 +56,7 @@ async def test_git(open_rest: Open, tmp_path: Path) -> None:
         assert outside.failed
 
 
+@pytest.mark.long
 async def test_fetch(open_rest: Open) -> None:
     async with open_rest({"fetch": script("mcp-server-fetch")}) as rest:
         await rest.wait_for_mcp()
