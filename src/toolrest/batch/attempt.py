@@ -15,7 +15,7 @@ from toolrest.batch.prices import Prices
 from toolrest.batch.tasks import journal
 from toolrest.batch.tasks.setup import TaskSetup, content
 from toolrest.batch.tasks.task import BatchTask, limit_arguments
-from toolrest.batch.tasks.workspace import Workspace, WorkspaceError
+from toolrest.batch.tasks.workspace import Patch, Workspace
 from toolrest.items import JSONObject
 
 _CHECKED = (None, "budget", "timeout", "answer", "denied")
@@ -39,8 +39,8 @@ class Attempt:
         self._used = journal.Used()
         self._check: JSONObject = {}
         self._check_output = b""
-        self._patch: bytes | None = None
-        self._patch_error: str | None = None
+        self._patch: Patch | None = None
+        self.patch_error: str | None = None
         self._over: str | None = None
         self.failure: str | None = None
 
@@ -181,14 +181,16 @@ class Attempt:
         self._check_output = bytes(output)
 
     async def take_patch(self) -> None:
-        """Take the changes of a worktree; a workspace that git cannot read has none."""
+        """Take the changes of a worktree; a worktree whose changes cannot be taken is a failure."""
         workspace = self._setup.workspace
         if workspace is None or workspace.base is None:
             return
         try:
             self._patch = await self._setup.patch()
-        except WorkspaceError as error:
-            self._patch_error = str(error)
+        except Exception as error:  # one task must not take the others with it
+            self.patch_error = str(error) or type(error).__name__
+            if self.failure is None:
+                self.fail("patch", f"its changes cannot be taken: {self.patch_error}")
 
     def result(self) -> JSONObject:
         """The task's result, as far as this attempt knows it."""
@@ -205,8 +207,10 @@ class Attempt:
         }
         if self._check:
             result["check"] = self._check
-        if self._patch_error is not None:
-            result["patch_error"] = self._patch_error
+        if self.patch_error is not None:
+            result["patch_error"] = self.patch_error
+        if self._patch is not None and self._patch.left_out:
+            result["nested_repositories"] = self._patch.left_out
         if self.failure is not None:
             result |= {"error": summary.get("error"), "stderr": self._end.stderr}
         return result
@@ -221,7 +225,7 @@ class Attempt:
             "journal.jsonl": content(setup.journal),
             "audit.jsonl": _audit(setup.home),
             "check.txt": self._check_output or None,
-            "patch.diff": self._patch,
+            "patch.diff": self._patch.data if self._patch is not None else None,
             "stderr.txt": self._end.stderr.encode() or None,
         }
         for name, data in found.items():

@@ -238,7 +238,8 @@ class _Work:
             else:
                 with suppress(OSError):
                     await asyncio.to_thread(self._leases.clear, self._lease)
-                await self._setup.remove(keep=self._options.keep)
+                keep = self._options.keep or attempt.patch_error is not None
+                await self._setup.remove(keep=keep)
                 return TaskEnd("done", result)
         # All of it is still on this machine: the next run stores it without asking the model.
         await self._release()

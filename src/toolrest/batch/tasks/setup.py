@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import secrets
 import time
 from contextlib import suppress
 
@@ -13,7 +14,7 @@ from toolrest.batch.stores.store import Store
 from toolrest.batch.tasks import journal
 from toolrest.batch.tasks.home import make_task_home, state_folder, store_name
 from toolrest.batch.tasks.task import BatchTask
-from toolrest.batch.tasks.workspace import Workspace, WorkspaceError, Workspaces
+from toolrest.batch.tasks.workspace import Patch, Workspace, WorkspaceError, Workspaces
 from toolrest.config.files import USERS_HOME, toolrest_home
 from toolrest.items import JSONObject
 from toolrest.own_code import child_environment
@@ -56,7 +57,6 @@ class TaskSetup:
         self.journal: str | None = None
         self._pace = os.path.join(self._users, "batch", "pace")
         self._begun = os.path.join(self.state, "begun")
-        self._git = asyncio.Lock()
         self._synced = -1
         self._next_sync = 0.0
         self._syncing: asyncio.Task[None] | None = None
@@ -109,7 +109,7 @@ class TaskSetup:
         if data is None or len(data) == self._synced:
             return
         if self.workspace.base is not None:
-            await self.write("patch.diff", await self.patch())
+            await self.write("patch.diff", (await self.patch()).data)
         await self.write("journal.jsonl", data)
         self._synced = len(data)
 
@@ -135,12 +135,12 @@ class TaskSetup:
         if self._syncing is not None:
             await asyncio.wait({self._syncing})
 
-    async def patch(self) -> bytes:
+    async def patch(self) -> Patch:
         """The changes in a worktree so far."""
         if self.workspace is None:
-            return b""
-        async with self._git:  # one index for all of them
-            return await self.workspaces.patch(self.workspace, os.path.join(self.state, "index"))
+            return Patch()
+        index = os.path.join(self.state, f"index-{secrets.token_hex(8)}")
+        return await self.workspaces.patch(self.workspace, index)
 
     def environment(self) -> dict[str, str]:
         """Variables of the task's programs: without those that bring code, with its own home."""

@@ -13,9 +13,10 @@ import hashlib
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.errors import ToolrestError
@@ -42,6 +43,13 @@ class Workspace(Struct):
     git_dir: str | None = None
     is_ours: bool = False
     """Whether it was made for the task, and is removed with it."""
+
+
+class Patch(Struct):
+    """The changes in a worktree, and the nested repositories whose files are not among them."""
+
+    data: bytes = b""
+    left_out: list[str] = field(default_factory=list)
 
 
 class Workspaces:
@@ -93,18 +101,38 @@ class Workspaces:
                 return found.decode().strip()
         raise WorkspaceError(f"{repo} has no commit {wanted}")
 
-    async def patch(self, workspace: Workspace, index: str) -> bytes:
-        """What was changed since the base, new files included, as `git apply` takes it."""
+    async def patch(self, workspace: Workspace, index: str) -> Patch:
+        """What was changed since the base, new files included, as `git apply` takes it.
+
+        `index` is a path for a file that this call has alone. git runs commands of a submodule's
+        own settings, which tools can write: it finds no submodule in the index, and no nested
+        repository is entered.
+        """
         if workspace.base is None or workspace.git_dir is None:
-            return b""
+            return Patch()
         where = (f"--work-tree={workspace.path}", "-c", "core.bare=false")
         env = {**_OWN_SETTINGS, "GIT_INDEX_FILE": index}
-        await _git(workspace.git_dir, *where, "read-tree", workspace.base, env=env)
-        await _git(workspace.git_dir, *where, "add", "-A", ".", env=env, cwd=workspace.path)
-        return await _git(
-            workspace.git_dir, *where, "diff", "--cached", "--binary", "--no-ext-diff",
-            "--no-textconv", "--no-color", "--ignore-submodules=all", workspace.base, env=env,
-        )  # fmt: skip
+        git = partial(_git, workspace.git_dir, *where, env=env, cwd=workspace.path)
+        try:
+            await git("read-tree", workspace.base)
+            entries = (await git("ls-files", "-s", "-z")).split(b"\0")
+            links = [row.partition(b"\t")[2] for row in entries if row.startswith(b"160000 ")]
+            if links:
+                update = ("update-index", "-z", "--force-remove", "--stdin")
+                await git(*update, stdin=b"".join(link + b"\0" for link in links))
+            nested = await asyncio.to_thread(_nested_repositories, os.fsencode(workspace.path))
+            paths = [b".", *(b":(top,exclude,literal)" + path for path in nested)]
+            add = ("add", "-A", "--pathspec-from-file=-", "--pathspec-file-nul")
+            await git(*add, stdin=b"\0".join(paths))
+            data = await git(
+                "diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color",
+                "--ignore-submodules=all", workspace.base,
+            )  # fmt: skip
+        finally:
+            for path in (index, f"{index}.lock"):
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+        return Patch(data, [path.decode("utf-8", "replace") for path in nested])
 
     async def apply(self, workspace: Workspace, patch: bytes) -> None:
         """Apply an earlier attempt's patch to a new worktree."""
@@ -126,6 +154,18 @@ class Workspaces:
 
 def _are_folders(*paths: str) -> bool:
     return all(map(os.path.isdir, paths))
+
+
+def _nested_repositories(root: bytes) -> list[bytes]:
+    """The folders below a worktree that are repositories of their own, relative to it."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        if folder != root and b".git" in (*folders, *files):
+            found.append(os.path.relpath(folder, root))
+            folders.clear()
+        elif folder == root and b".git" in folders:
+            folders.remove(b".git")
+    return sorted(found)
 
 
 def _source(repo: str) -> str:

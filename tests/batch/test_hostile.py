@@ -1,0 +1,110 @@
+"""Batches whose tools, checks or stores are hostile: nothing of theirs runs, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.batch.test_tasks import repository
+
+from toolrest.batch import attempt as attempt_module
+from toolrest.batch.child import ChildEnd
+from toolrest.batch.run_task import RunOptions, run_task
+from toolrest.batch.stores.store import FolderStore
+from toolrest.batch.tasks.task import BatchTask
+from toolrest.batch.tasks.workspace import Workspace, WorkspaceError, Workspaces
+
+DONE = {"status": "completed", "reason": "done", "text": "ok"}
+
+
+def git(folder: Path | str, *words: str) -> None:
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A repository with a submodule at `sub`."""
+    repository(tmp_path / "inner")
+    repository(tmp_path / "source")
+    url = str(tmp_path / "inner")
+    git(tmp_path / "source", "-c", "protocol.file.allow=always", "submodule", "add", url, "sub")
+    git(tmp_path / "source", "commit", "-qm", "with a submodule")
+    return tmp_path / "source"
+
+
+async def worktree(source: Path, base: Path) -> tuple[Workspaces, Workspace]:
+    workspaces = Workspaces(str(base / "scratch"))
+    return workspaces, await workspaces.make(BatchTask("a", "p", None, repo=str(source)), "a", None)
+
+
+async def test_no_setting_of_a_submodule_runs_when_the_patch_is_taken(
+    source: Path, tmp_path: Path
+) -> None:
+    workspaces, made = await worktree(source, tmp_path)
+    sub, ran = Path(made.path, "sub"), tmp_path / "ran"
+    subprocess.run(["git", "clone", "-q", tmp_path / "inner", sub], check=True)
+    git(sub, "config", "filter.evil.clean", f"touch {ran}; cat")
+    (sub / ".git" / "info").mkdir(exist_ok=True)
+    (sub / ".git" / "info" / "attributes").write_text("* filter=evil\n")
+    (sub / "a.txt").write_text("changed\n")
+    Path(made.path, "a.txt").write_text("changed as well\n")
+    patch = await workspaces.patch(made, str(tmp_path / "index"))
+    assert not ran.exists()
+    assert patch.left_out == ["sub"]
+    assert b"+changed as well" in patch.data
+    assert b"sub" not in patch.data
+    assert not list(tmp_path.glob("index*"))
+
+
+async def test_nested_repositories_do_not_stop_a_patch(source: Path, tmp_path: Path) -> None:
+    workspaces, made = await worktree(source, tmp_path)
+    for name in ("no [commit]*", "deep/er"):
+        git(tmp_path, "init", "-q", f"{made.path}/{name}")
+        Path(made.path, name, "x.txt").write_text("x\n")
+    Path(made.path, "deep", "b.txt").write_text("kept\n")
+    Path(made.path, "sub").rmdir()
+    patch = await workspaces.patch(made, str(tmp_path / "index"))
+    assert patch.left_out == ["deep/er", "no [commit]*"]
+    assert b"deep/b.txt" in patch.data
+    assert b"x.txt" not in patch.data
+    another = await workspaces.make(BatchTask("b", "p", None, repo=str(source)), "b", None)
+    await workspaces.apply(another, patch.data)
+    assert Path(another.path, "deep", "b.txt").read_text() == "kept\n"
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[ChildEnd]:
+    """Ends for the sessions of tasks; each session writes a file into its workspace."""
+    ends: list[ChildEnd] = []
+
+    async def run_child(arguments: list[str], **_: Any) -> ChildEnd:
+        if arguments[0] == "exec":
+            Path(arguments[arguments.index("--cd") + 1], "work.txt").write_text("an hour's\n")
+        await asyncio.sleep(0)
+        return ends.pop(0) if ends else ChildEnd(0, dict(DONE))
+
+    monkeypatch.setattr(attempt_module, "run_child", run_child)
+    monkeypatch.setenv("TOOLREST_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return ends
+
+
+async def test_a_workspace_whose_patch_cannot_be_made_is_kept(
+    sessions: list[ChildEnd], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, options = FolderStore(str(tmp_path / "store")), RunOptions(scratch=str(tmp_path / "s"))
+
+    async def broken(*_: object) -> None:
+        raise WorkspaceError("git add: it cannot")
+
+    monkeypatch.setattr(Workspaces, "patch", broken)
+    end = await run_task(BatchTask("t", "p", None, repo=str(source)), store, options)
+    assert end.result is not None
+    assert (end.result["failure"], end.result["patch_error"]) == ("patch", "git add: it cannot")
+    assert store.has("failed/t.patch")
+    (kept,) = (tmp_path / "s" / "workspaces").iterdir()
+    assert (kept / "work.txt").read_text() == "an hour's\n"
