@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,13 @@ import pytest
 from tests.batch.test_tasks import repository
 
 from toolrest.batch import attempt as attempt_module
-from toolrest.batch.child import ChildEnd
+from toolrest.batch import child as child_module
+from toolrest.batch.child import ChildEnd, Summary, run_child
+from toolrest.batch.engine import LocalEngine
 from toolrest.batch.run_task import RunOptions, run_task
+from toolrest.batch.stores.lease import Runner
 from toolrest.batch.stores.store import FolderStore
+from toolrest.batch.stores.totals import Totals
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.batch.tasks.workspace import Workspace, WorkspaceError, Workspaces
 
@@ -108,3 +114,52 @@ async def test_a_workspace_whose_patch_cannot_be_made_is_kept(
     assert store.has("failed/t.patch")
     (kept,) = (tmp_path / "s" / "workspaces").iterdir()
     assert (kept / "work.txt").read_text() == "an hour's\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"item.completed"}',
+        b'{"type":"item.completed","item":[]}',
+        b'{"type":"error","error":"x"}',
+        b'{"type":["error"]}',
+        b"[" * 200_000,
+        b"\xff",
+    ],
+)
+def test_a_line_that_is_no_event_is_left_out(line: bytes) -> None:
+    summary = Summary()
+    summary.take(line)
+    assert summary.fields().keys() <= {"error"}
+
+
+async def test_a_line_that_is_too_long_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(child_module, "_LONGEST_LINE", 16)
+    lines: list[bytes] = []
+    end = await run_child(["--help"], cwd=str(tmp_path), env=os.environ, on_line=lines.append)
+    assert end.exit_code == 0
+    assert lines
+
+
+async def test_a_check_that_breaks_us_leaves_the_other_tasks_alone(
+    monkeypatch: pytest.MonkeyPatch, sessions: list[ChildEnd], tmp_path: Path
+) -> None:
+    runs = attempt_module.run_child
+
+    async def breaks(arguments: list[str], **more: Any) -> ChildEnd:
+        if arguments[0] == "sandbox":
+            raise ValueError("a check's output")
+        return await runs(arguments, **more)
+
+    monkeypatch.setattr(attempt_module, "run_child", breaks)
+    store, runner = FolderStore(str(tmp_path / "store")), Runner.here()
+    place = tmp_path / "place"
+    place.mkdir()
+    tasks = [BatchTask(name, "p", str(place), check="true") for name in ("a", "b")]
+    engine = LocalEngine(store, RunOptions(), Totals(store, runner), runner, print)
+    await engine.run(tasks, 2)
+    assert engine.counts.done == 2
+    result = json.loads(store.read("tasks/a/result.json") or b"")
+    assert result["check"]["error"] == "ValueError: a check's output"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -18,6 +19,7 @@ from toolrest.batch.tasks.task import BatchTask, limit_arguments
 from toolrest.batch.tasks.workspace import Patch, Workspace
 from toolrest.items import JSONObject
 
+_log = logging.getLogger("toolrest")
 _CHECKED = (None, "budget", "timeout", "answer", "denied")
 """Ends after which the check runs: the model had its say."""
 _MOST_CHECK_OUTPUT = 1 << 20
@@ -172,6 +174,10 @@ class Attempt:
                 )
         except TimeoutError:
             self._check = {"exit_code": None, "score": 0.0, "error": "the check took too long"}
+        except Exception as error:  # one task must not take the others with it
+            _log.exception("a check ended by an error in Toolrest itself")
+            message = f"{type(error).__name__}: {error}"
+            self._check = {"exit_code": None, "score": None, "error": message}
         else:
             self._check = {"exit_code": end.exit_code, "score": _score(end, bytes(output))}
             output.extend(end.stderr.encode())

@@ -23,9 +23,11 @@ from toolrest.batch.tasks.workspace import WorkspaceError
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
-Outcome: TypeAlias = Literal["done", "had_result", "busy", "cancelled", "lost", "unstored"]
+Outcome: TypeAlias = Literal[
+    "done", "had_result", "busy", "cancelled", "lost", "unstored", "failed"
+]
 """What became of a task: `busy`: another runner has it; `lost`: another one took it over;
-`unstored`: the store failed, so that it has no result yet."""
+`unstored`: the store failed, so that it has no result yet; `failed`: an error in Toolrest did."""
 
 _log = logging.getLogger("toolrest")
 _STORE_RETRIES = (0.5, 2.0, 8.0)
