@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.batch.conftest import Bench, worker
 from tests.batch.test_tasks import repository
 
 from toolrest.batch import attempt as attempt_module
@@ -20,8 +23,11 @@ from toolrest.batch.run_task import RunOptions, run_task
 from toolrest.batch.stores.lease import Runner
 from toolrest.batch.stores.store import FolderStore
 from toolrest.batch.stores.totals import Totals
+from toolrest.batch.tasks.journal import restore
+from toolrest.batch.tasks.setup import TaskSetup
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.batch.tasks.workspace import Workspace, WorkspaceError, Workspaces
+from toolrest.errors import ConfigError
 
 DONE = {"status": "completed", "reason": "done", "text": "ok"}
 
@@ -163,3 +169,90 @@ async def test_a_check_that_breaks_us_leaves_the_other_tasks_alone(
     assert engine.counts.done == 2
     result = json.loads(store.read("tasks/a/result.json") or b"")
     assert result["check"]["error"] == "ValueError: a check's output"
+
+
+SESSION = "sessions/2026/01/01/rollout-2026-01-01T00-00-00-x.jsonl"
+LINE = b'{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{"id":"x"}}\n'
+
+
+async def work(
+    task: BatchTask, machine: Path, store: FolderStore, rows: list[Any], turns: int
+) -> TaskSetup:
+    """One attempt on a machine: a new file in its workspace, a journal of so many lines."""
+    machine.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOOLREST_HOME", str(machine))
+        setup = TaskSetup(task, store, "tasks/t", (), str(machine / "scratch"))
+    await setup.prepare(rows)
+    assert setup.workspace is not None
+    rows.append({"base": setup.workspace.base, "journal": SESSION, "place": setup.place})
+    Path(setup.workspace.path, f"{turns}.txt").write_text("x\n")
+    journal = Path(setup.home, SESSION)
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.write_bytes(LINE * turns)
+    setup.journal = str(journal)
+    await setup.sync()
+    return setup
+
+
+async def test_a_machine_that_gets_a_task_back_takes_what_the_other_one_did(tmp_path: Path) -> None:
+    repository(tmp_path / "repo")
+    task = BatchTask("t", "p", None, repo=str(tmp_path / "repo"))
+    store, rows = FolderStore(str(tmp_path / "store")), list[Any]()
+    first = await work(task, tmp_path / "a", store, rows, 1)
+    assert first.workspace is not None
+    Path(first.workspace.path, "lost.txt").write_text("after the last copy\n")
+    Path(first.home, SESSION).write_bytes(LINE * 9)
+    await work(task, tmp_path / "b", store, rows, 2)
+    back = await work(task, tmp_path / "a", store, rows, 3)
+    assert back.workspace is not None
+    found = {path.name for path in Path(back.workspace.path).glob("*.txt")}
+    assert found == {"a.txt", "1.txt", "2.txt", "3.txt"}
+    Path(back.workspace.path, "4.txt").write_text("not stored yet\n")
+    await work(task, tmp_path / "a", store, rows, 5)
+    assert Path(back.workspace.path, "4.txt").exists(), "its own worktree goes on"
+
+
+@pytest.mark.parametrize("name", ["../../x", "sessions/../../rollout-x.jsonl", "/etc/x", 1])
+def test_a_store_cannot_choose_where_a_journal_is_written(name: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        restore(str(tmp_path / "a" / "b"), name, LINE)
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_store_cannot_give_git_options(source: Path, tmp_path: Path) -> None:
+    workspaces = Workspaces(str(tmp_path / "scratch"))
+    task, ran = BatchTask("a", "p", None, repo=str(source)), tmp_path / "ran"
+    with pytest.raises(WorkspaceError, match="no commit"):
+        await workspaces.make(task, "a", f"--upload-pack=touch {ran}; git-upload-pack")
+    assert not ran.exists()
+
+
+async def test_waiting_for_a_mirror_can_be_cancelled(source: Path, tmp_path: Path) -> None:
+    workspaces, _ = await worktree(source, tmp_path)
+    (lock,) = (tmp_path / "scratch" / "mirrors").glob("*.lock")
+    making = BatchTask("b", "p", None, repo=str(source))
+    with lock.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = asyncio.create_task(workspaces.make(making, "b", None))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    async with asyncio.timeout(10):
+        assert (await workspaces.make(making, "b", None)).is_ours
+
+
+def test_folders_of_ours_are_not_where_tools_write(
+    bench: Callable[..., Bench], source: Path, tmp_path: Path
+) -> None:
+    here = bench(worker(1))
+    here.tasks(1, repo=str(source))
+    host = ("-c", "sandbox_tmp=host")
+    ran = here.run(*host, env={"TMPDIR": str(tmp_path)})
+    assert (ran.code, "the store" in ran.err, "tools of a task may write" in ran.err) == (
+        2, True, True,
+    )  # fmt: skip
+    roots = f'sandbox_workspace_write.writable_roots=["{tmp_path / "scratch"}"]'
+    ran = here.run("-c", roots)
+    assert (ran.code, "the scratch folder" in ran.err) == (2, True)

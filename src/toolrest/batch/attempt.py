@@ -57,7 +57,7 @@ class Attempt:
         await setup.prepare(self._earlier)
         workspace = setup.workspace
         assert workspace is not None  # noqa: S101
-        self._row["base"] = workspace.base
+        self._row |= {"base": workspace.base, "place": setup.place}
         self._used = journal.used_in(setup.journal)
         left = self._left()
         used_up = [name for name, value in left.items() if value <= 0]

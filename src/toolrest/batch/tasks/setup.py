@@ -56,7 +56,9 @@ class TaskSetup:
         self.workspace: Workspace | None = None
         self.journal: str | None = None
         self._pace = os.path.join(self._users, "batch", "pace")
-        self._begun = os.path.join(self.state, "begun")
+        self.place = ""
+        """A name for what this machine has of the task, for the rows of its attempts."""
+        self._place = os.path.join(self.state, "place")
         self._synced = -1
         self._next_sync = 0.0
         self._syncing: asyncio.Task[None] | None = None
@@ -67,27 +69,37 @@ class TaskSetup:
         make_private(self._pace)
         await asyncio.to_thread(make_task_home, self._users, self.state)
         base = next((row["base"] for row in earlier if row.get("base")), None)
-        is_new = not self._has_begun()
-        workspace = await self.workspaces.make(self.task, self._name, base)
-        if is_new and earlier and workspace.base is not None:
-            # It began on another machine.
+        place = await asyncio.to_thread(content, self._place)
+        is_latest = place is not None and self._was_last(earlier, place.decode())
+        workspace = await self.workspaces.make(self.task, self._name, base, keep=is_latest)
+        if workspace.is_new and earlier:
             await self.workspaces.apply(workspace, await self._read("patch.diff") or b"")
-        make_private(self._begun)
+        self.journal = await self._journal(earlier, is_latest=is_latest)
+        self.place = place.decode() if place is not None else await asyncio.to_thread(self._begin)
         self.workspace = workspace
-        self.journal = await self._journal(earlier)
 
-    def _has_begun(self) -> bool:
-        """Whether the task began on this machine."""
-        return os.path.isdir(self._begun)
+    def _begin(self) -> str:
+        """Give what this machine has of the task a name."""
+        name = secrets.token_hex(16)
+        with open(self._place, "x", encoding="ascii") as file:
+            file.write(name)
+        return name
 
-    async def _journal(self, earlier: list[JSONObject]) -> str | None:
+    def _was_last(self, earlier: list[JSONObject], place: str) -> bool:
+        """Whether the last attempt that got to work did so here."""
+        places = [row["place"] for row in earlier if row.get("place")]
+        return not places or places[-1] == place
+
+    async def _journal(self, earlier: list[JSONObject], *, is_latest: bool) -> str | None:
         names = [row["journal"] for row in earlier if row.get("journal")]
         if not names:
             # A runner may die before it records the session's name.
             found = await asyncio.to_thread(journal.only_journal, self.home)
         else:
             stored = await self._read("journal.jsonl") or b""
-            found = await asyncio.to_thread(journal.restore, self.home, names[-1], stored)
+            found = await asyncio.to_thread(
+                journal.restore, self.home, names[-1], stored, is_latest=is_latest
+            )
         if found is None or not journal.is_usable(found):
             return None
         if not await asyncio.to_thread(journal.wait_until_closed, found):

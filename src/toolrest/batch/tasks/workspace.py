@@ -11,9 +11,10 @@ import asyncio
 import fcntl
 import hashlib
 import os
+import re
 import signal
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from msgspec import Struct, field
@@ -27,6 +28,8 @@ _QUIET = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"),
     *("-c", "protocol.ext.allow=never", "-c", "advice.detachedHead=false"),
 )
+_LOCK_SECONDS = 0.05
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _OWN_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 """For what reads a worktree that tools have written: no filter of the user runs on it."""
 
@@ -43,6 +46,8 @@ class Workspace(Struct):
     git_dir: str | None = None
     is_ours: bool = False
     """Whether it was made for the task, and is removed with it."""
+    is_new: bool = False
+    """Whether it is a worktree without an earlier attempt's changes."""
 
 
 class Patch(Struct):
@@ -58,10 +63,13 @@ class Workspaces:
     def __init__(self, scratch: str) -> None:
         self._scratch = scratch
 
-    async def make(self, task: BatchTask, name: str, base: str | None) -> Workspace:
+    async def make(
+        self, task: BatchTask, name: str, base: object, *, keep: bool = True
+    ) -> Workspace:
         """The workspace of a task, as an earlier attempt on this machine left it, or new.
 
-        `base` is the commit that an earlier attempt started from.
+        `base` is the commit that an earlier attempt started from. Without `keep` a worktree is
+        new: that of this machine is older than what another one has stored.
         """
         if task.folder is not None:
             return Workspace(task.folder)
@@ -70,15 +78,18 @@ class Workspaces:
         if task.repo is None:
             make_private(path)
             return Workspace(path, is_ours=True)
+        if base is not None and not (isinstance(base, str) and _COMMIT.fullmatch(base)):
+            raise WorkspaceError(f"the store names {base!r} as the base, which is no commit")
         mirror = self._mirror(task.repo)
-        with await asyncio.to_thread(_Locked, f"{mirror}.lock"):
+        async with _locked(f"{mirror}.lock"):
             commit = await self._commit(mirror, task.repo, base or task.commit or "HEAD")
             git_dir = os.path.join(mirror, "worktrees", name)
-            if not _are_folders(path, git_dir):
+            is_new = not keep or not _are_folders(path, git_dir)
+            if is_new:
                 remove_tree(path)
                 await _git(mirror, "worktree", "prune")
                 await _git(mirror, "worktree", "add", "--detach", "--force", path, commit)
-        return Workspace(path, commit, git_dir, is_ours=True)
+        return Workspace(path, commit, git_dir, is_ours=True, is_new=is_new)
 
     def _mirror(self, repo: str) -> str:
         name = hashlib.sha256(repo.encode()).hexdigest()[:24]
@@ -94,7 +105,8 @@ class Workspaces:
         for fetched in (False, True):
             if fetched:
                 await _git(mirror, "fetch", "-q", "--prune", "origin", check=False)
-                await _git(mirror, "fetch", "-q", "origin", wanted, check=False)
+                fetch = ("fetch", "-q", "--end-of-options", "origin", wanted)
+                await _git(mirror, *fetch, check=False)
             verify = ("rev-parse", "-q", "--verify", "--end-of-options", f"{wanted}^{{commit}}")
             found = await _git(mirror, *verify, check=False)
             if found:
@@ -172,19 +184,21 @@ def _source(repo: str) -> str:
     return os.path.abspath(repo) if os.path.isdir(repo) else repo
 
 
-class _Locked:
-    """A lock file, held from the start until the end of a `with`."""
-
-    def __init__(self, path: str) -> None:
-        make_private(os.path.dirname(path))
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *exc: object) -> None:
-        os.close(self._fd)
+@asynccontextmanager
+async def _locked(path: str) -> AsyncIterator[None]:
+    """Hold a lock file. Waiting for it can be cancelled."""
+    make_private(os.path.dirname(path))
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_LOCK_SECONDS)
+        yield
+    finally:
+        os.close(fd)
 
 
 async def _git(
