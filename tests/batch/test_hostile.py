@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,21 @@ from tests.batch.test_tasks import repository
 
 from toolrest.batch import attempt as attempt_module
 from toolrest.batch import child as child_module
+from toolrest.batch import run_task as run_task_module
 from toolrest.batch.child import ChildEnd, Summary, run_child
-from toolrest.batch.engine import LocalEngine
+from toolrest.batch.engine import LocalEngine, failed_keys
+from toolrest.batch.reports.retry import retry_tasks
 from toolrest.batch.run_task import RunOptions, run_task
 from toolrest.batch.stores.lease import Runner
 from toolrest.batch.stores.store import FolderStore
 from toolrest.batch.stores.totals import Totals
+from toolrest.batch.tasks.home import make_task_home
 from toolrest.batch.tasks.journal import restore
 from toolrest.batch.tasks.setup import TaskSetup
 from toolrest.batch.tasks.task import BatchTask
 from toolrest.batch.tasks.workspace import Workspace, WorkspaceError, Workspaces
 from toolrest.errors import ConfigError
+from toolrest.wire.http.shared_pace import SharedPace
 
 DONE = {"status": "completed", "reason": "done", "text": "ok"}
 
@@ -102,6 +108,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[ChildEnd]:
     monkeypatch.setattr(attempt_module, "run_child", run_child)
     monkeypatch.setenv("TOOLREST_HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "keys.json").write_text("{}")
     return ends
 
 
@@ -118,6 +125,7 @@ async def test_a_workspace_whose_patch_cannot_be_made_is_kept(
     assert end.result is not None
     assert (end.result["failure"], end.result["patch_error"]) == ("patch", "git add: it cannot")
     assert store.has("failed/t.patch")
+    assert not list((tmp_path / "home" / "batch").rglob("keys.json"))
     (kept,) = (tmp_path / "s" / "workspaces").iterdir()
     assert (kept / "work.txt").read_text() == "an hour's\n"
 
@@ -256,3 +264,86 @@ def test_folders_of_ours_are_not_where_tools_write(
     roots = f'sandbox_workspace_write.writable_roots=["{tmp_path / "scratch"}"]'
     ran = here.run("-c", roots)
     assert (ran.code, "the scratch folder" in ran.err) == (2, True)
+
+
+class Full(FolderStore):
+    """A store that takes no result."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        if name.endswith("result.json"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().create(name, data)
+
+
+async def test_a_success_clears_the_marker_of_a_failure(
+    sessions: list[ChildEnd], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_task_module, "_STORE_RETRIES", ())
+    store, place = FolderStore(str(tmp_path / "store")), tmp_path / "place"
+    place.mkdir()
+    task, options = BatchTask("t", "p", str(place)), RunOptions(scratch=str(tmp_path / "s"))
+    sessions.append(ChildEnd(1, {"status": "failed", "reason": "budget"}))
+    assert (await run_task(task, Full(store.path), options)).outcome == "unstored"
+    assert failed_keys(store) == {"t": "budget"}
+    assert (await run_task(task, store, options)).outcome == "done"
+    assert failed_keys(store) == {}
+
+
+def test_a_retry_keeps_what_succeeded(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    result = {"failure": None, "attempts": [{"journal": SESSION}]}
+    store.write("tasks/t/result.json", json.dumps(result).encode())
+    store.write("tasks/t/patch.diff", b"work")
+    assert retry_tasks(store, ["t"], only_failed=True) == 0
+    assert store.has("tasks/t/result.json")
+    assert retry_tasks(store, ["t"]) == 1, "it was named"
+    assert not store.has("tasks/t/patch.diff")
+    assert store.read("tasks/t/patch-1.diff") == b"work"
+
+
+async def test_a_runner_that_lost_its_task_stores_nothing(
+    sessions: list[ChildEnd], tmp_path: Path
+) -> None:
+    store, place = FolderStore(str(tmp_path / "store")), tmp_path / "place"
+    place.mkdir()
+
+    class Taken(FolderStore):
+        def has(self, name: str) -> bool:
+            return name.endswith("lease-2.json") or super().has(name)
+
+    task = BatchTask("t", "p", str(place))
+    assert (await run_task(task, Taken(store.path), RunOptions())).outcome == "lost"
+    assert not store.has("tasks/t/answer.md")
+    assert not store.has("tasks/t/result.json")
+
+
+def test_a_home_with_links_is_brought_up_to_date(tmp_path: Path) -> None:
+    rules, state = tmp_path / "home" / "rules", tmp_path / "state"
+    rules.mkdir(parents=True)
+    (rules / "link").symlink_to("/nowhere")
+    (tmp_path / "home" / "vm").mkdir()
+    make_task_home(str(tmp_path / "home"), str(state))
+    (rules / "new").write_text("x")
+    home = Path(make_task_home(str(tmp_path / "home"), str(state)))
+    assert {path.name for path in home.rglob("*")} == {"rules", "link", "new"}
+
+
+@pytest.mark.parametrize("wait", [float("inf"), float("nan"), 1e9])
+def test_no_server_puts_the_next_slot_far_ahead(wait: float, tmp_path: Path) -> None:
+    SharedPace(str(tmp_path), "x").refused(wait)
+    (path,) = tmp_path.iterdir()
+    free, interval = json.loads(path.read_bytes())
+    assert free <= time.time() + 300
+    assert interval > 0
+
+
+@pytest.mark.parametrize("found", ["[1e18, 1]", "[Infinity, 1]", "[NaN, NaN]", "[0, 1e9]"])
+async def test_a_pace_file_that_makes_no_sense_slows_nothing_down(
+    found: str, tmp_path: Path
+) -> None:
+    pace = SharedPace(str(tmp_path), "x")
+    pace.refused(0)
+    (path,) = tmp_path.iterdir()
+    path.write_text(found)
+    async with asyncio.timeout(5):
+        await pace.slot()

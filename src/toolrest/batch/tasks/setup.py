@@ -166,8 +166,10 @@ class TaskSetup:
         }
 
     async def remove(self, *, keep: bool) -> None:
-        """Remove what this machine has of a task with a result; what undo needs stays."""
+        """Remove what this machine has of a task with a result; what undo needs stays, no key."""
         if keep or self.workspace is None or self._has_checkpoints(self.workspace):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.home, "keys.json"))
             return
         await asyncio.to_thread(self.workspaces.remove, self.workspace)
         await asyncio.to_thread(remove_tree, self.state)

@@ -232,7 +232,9 @@ def _run_stored(
     record_tasks(store, tasks)
     tasks = shard_of(tasks, given["shard"])
     if retry_failed:
-        retry_tasks(store, [task.key for task in tasks if task.key in failed_keys(store)])
+        failed_before = failed_keys(store)
+        keys_again = [task.key for task in tasks if task.key in failed_before]
+        retry_tasks(store, keys_again, only_failed=True)
     counts, terminated = _engine(store, tasks, jobs, options, given)
     keys = {task.key for task in tasks}
     failed = sum(key in keys for key in failed_keys(store))
