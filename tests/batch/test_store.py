@@ -153,3 +153,25 @@ def test_a_lease_that_nothing_of_ours_wrote_is_taken_over(tmp_path: Path, line: 
     assert lease.number == 8
     data: Callable[[], Any] = lambda: json.loads(store.read("tasks/t/lease-8.json") or b"")  # noqa: E731
     assert data()["runner"]["pid"] == os.getpid()
+
+
+def test_every_error_of_a_file_system_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolrest.batch.stores.fsspec_store import FsspecStore
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("the token has ended")
+
+    store: Any = FsspecStore("memory://errors")
+    for method in ("cat_file", "pipe_file", "exists", "find", "ls", "rm_file"):
+        monkeypatch.setattr(store._fs, method, fails)
+    for call in (
+        lambda: store.read("a"),
+        lambda: store.write("a", b""),
+        lambda: store.create("a", b""),
+        lambda: store.has("a"),
+        lambda: store.folders("a", "b"),
+        lambda: store.files("a"),
+        lambda: store.delete("a"),
+    ):
+        with pytest.raises(OSError, match="the token has ended"):
+            call()

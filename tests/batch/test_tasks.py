@@ -245,6 +245,9 @@ def test_fields_that_make_no_sense_are_named(tmp_path: Path) -> None:
         ({"prompt": "x", "repo": "--upload-pack=x"}, "`repo` is a URL or a folder"),
         ({"prompt": "x", "repo": "/r", "commit": "--output=x"}, "`commit` is a commit"),
         ({"prompt": "x", "max_cost": "much"}, "`max_cost` must be a number"),
+        ({"prompt": "x", "timeout": float("inf")}, "`timeout` must be a number"),
+        ({"prompt": "x", "max_turns": "nan"}, "`max_turns` must be a number"),
+        ({"prompt": "x", "id": ""}, "the `id` is empty"),
     ):
         (tmp_path / "tasks").write_text(json.dumps(line))
         with pytest.raises(ConfigError, match=message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -15,9 +16,10 @@ from toolrest.batch.prices import Prices
 from toolrest.batch.tasks import journal
 from toolrest.batch.tasks.setup import TaskSetup, content
 from toolrest.batch.tasks.task import BatchTask, limit_arguments
-from toolrest.batch.tasks.workspace import Workspace, WorkspaceError
+from toolrest.batch.tasks.workspace import Patch, Workspace
 from toolrest.items import JSONObject
 
+_log = logging.getLogger("toolrest")
 _CHECKED = (None, "budget", "timeout", "answer", "denied")
 """Ends after which the check runs: the model had its say."""
 _MOST_CHECK_OUTPUT = 1 << 20
@@ -39,8 +41,8 @@ class Attempt:
         self._used = journal.Used()
         self._check: JSONObject = {}
         self._check_output = b""
-        self._patch: bytes | None = None
-        self._patch_error: str | None = None
+        self._patch: Patch | None = None
+        self.patch_error: str | None = None
         self._over: str | None = None
         self.failure: str | None = None
 
@@ -55,7 +57,7 @@ class Attempt:
         await setup.prepare(self._earlier)
         workspace = setup.workspace
         assert workspace is not None  # noqa: S101
-        self._row["base"] = workspace.base
+        self._row |= {"base": workspace.base, "place": setup.place}
         self._used = journal.used_in(setup.journal)
         left = self._left()
         used_up = [name for name, value in left.items() if value <= 0]
@@ -172,6 +174,10 @@ class Attempt:
                 )
         except TimeoutError:
             self._check = {"exit_code": None, "score": 0.0, "error": "the check took too long"}
+        except Exception as error:  # one task must not take the others with it
+            _log.exception("a check ended by an error in Toolrest itself")
+            message = f"{type(error).__name__}: {error}"
+            self._check = {"exit_code": None, "score": None, "error": message}
         else:
             self._check = {"exit_code": end.exit_code, "score": _score(end, bytes(output))}
             output.extend(end.stderr.encode())
@@ -181,14 +187,16 @@ class Attempt:
         self._check_output = bytes(output)
 
     async def take_patch(self) -> None:
-        """Take the changes of a worktree; a workspace that git cannot read has none."""
+        """Take the changes of a worktree; a worktree whose changes cannot be taken is a failure."""
         workspace = self._setup.workspace
         if workspace is None or workspace.base is None:
             return
         try:
             self._patch = await self._setup.patch()
-        except WorkspaceError as error:
-            self._patch_error = str(error)
+        except Exception as error:  # one task must not take the others with it
+            self.patch_error = str(error) or type(error).__name__
+            if self.failure is None:
+                self.fail("patch", f"its changes cannot be taken: {self.patch_error}")
 
     def result(self) -> JSONObject:
         """The task's result, as far as this attempt knows it."""
@@ -205,8 +213,10 @@ class Attempt:
         }
         if self._check:
             result["check"] = self._check
-        if self._patch_error is not None:
-            result["patch_error"] = self._patch_error
+        if self.patch_error is not None:
+            result["patch_error"] = self.patch_error
+        if self._patch is not None and self._patch.left_out:
+            result["nested_repositories"] = self._patch.left_out
         if self.failure is not None:
             result |= {"error": summary.get("error"), "stderr": self._end.stderr}
         return result
@@ -221,7 +231,7 @@ class Attempt:
             "journal.jsonl": content(setup.journal),
             "audit.jsonl": _audit(setup.home),
             "check.txt": self._check_output or None,
-            "patch.diff": self._patch,
+            "patch.diff": self._patch.data if self._patch is not None else None,
             "stderr.txt": self._end.stderr.encode() or None,
         }
         for name, data in found.items():

@@ -64,10 +64,11 @@ async def run_child(
     if started is not None:
         started(process)
     summary = Summary()
+    take = summary.take if arguments[0] == "exec" else None  # what a check prints is no event
     tail = bytearray()
     try:
         await asyncio.gather(
-            _feed(process, stdin), _lines(process, summary, on_line), _errors(process, tail)
+            _feed(process, stdin), _lines(process, take, on_line), _errors(process, tail)
         )
         code = await process.wait()
     except BaseException:
@@ -85,14 +86,18 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
     process.stdin.close()
 
 
-async def _lines(
-    process: asyncio.subprocess.Process, summary: Summary, on_line: OnLine | None
-) -> None:
+async def _lines(process: asyncio.subprocess.Process, *takers: OnLine | None) -> None:
     assert process.stdout is not None  # noqa: S101
-    async for line in process.stdout:
-        summary.take(line)
-        if on_line is not None:
-            on_line(line)
+    while True:
+        try:
+            line = await process.stdout.readline()
+        except ValueError:  # too long a line, of which the reader keeps nothing so far
+            continue
+        if not line:
+            return
+        for take in takers:
+            if take is not None:
+                take(line)
 
 
 async def _errors(process: asyncio.subprocess.Process, tail: bytearray) -> None:
@@ -136,18 +141,22 @@ class Summary:
         self._error: str | None = None
 
     def take(self, line: bytes) -> None:
-        """Take one line; what is no JSON is left out."""
-        try:
+        """Take one line; what is no event is left out. It never raises."""
+        with suppress(ValueError, RecursionError):
             event = json.loads(line)
-        except ValueError:
-            return
-        kind = event.get("type") if isinstance(event, dict) else None
+            if isinstance(event, dict):
+                self._take(event)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind, item, error = event.get("type"), event.get("item"), event.get("error", event)
         if kind == "thread.started":
             self._found["thread_id"] = event.get("thread_id")
-        elif kind == "item.completed" and event["item"].get("type") == "agent_message":
-            self._found["text"] = event["item"].get("text")
+        elif kind == "item.completed" and isinstance(item, dict):
+            if item.get("type") == "agent_message":
+                self._found["text"] = item.get("text")
         elif kind in ("error", "turn.failed"):
-            self._error = event.get("error", event).get("message")
+            message = error.get("message") if isinstance(error, dict) else error
+            self._error = None if message is None else str(message)
         elif kind == "result":
             names = ("status", "reason", "usage", "denials")
             self._found |= {name: event.get(name) for name in names}

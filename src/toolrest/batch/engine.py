@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from toolrest.batch.tasks.task import BatchTask
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
+_log = logging.getLogger("toolrest")
 _MOST_UNSTORED = 3
 """So many tasks in a row without a result: the store is full or gone."""
 _POLL_SECONDS = 2.0
@@ -93,6 +95,9 @@ class Bookkeeping:
             counts.had_result += 1
         elif end.outcome == "cancelled":
             counts.stopped = "the batch was cancelled"
+        elif end.outcome == "failed":
+            counts.failed += 1
+            self._say(f"{task.id}: internal: {end.problem}")
         elif end.outcome == "unstored":
             self._unstored += 1
             self._say(f"{task.id}: the store cannot be written: {end.problem}")
@@ -192,6 +197,9 @@ class LocalEngine(Bookkeeping):
             self.counts.running += 1
             try:
                 end = await run_task(task, self.store, self._options, self._runner)
+            except Exception as error:  # one task must not take the others with it
+                _log.exception("a task ended by an error in Toolrest itself")
+                end = TaskEnd("failed", problem=f"{type(error).__name__}: {error}")
             finally:
                 self.counts.running -= 1
             self.take(task, end, busy)

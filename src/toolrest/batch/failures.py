@@ -37,6 +37,7 @@ POLICIES: Mapping[str, Retry] = {
     "denied": Retry(0),
     "answer": Retry(0),
     "usage": Retry(0),
+    "patch": Retry(0),
     "internal": Retry(1, 0.2),
 }
 """By class. What a second try cannot change (a wrong key, a limit, a denial) is not tried again."""

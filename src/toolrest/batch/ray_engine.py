@@ -129,9 +129,14 @@ class RayEngine(Bookkeeping):
 
 
 async def _end_of(reference: Any) -> TaskEnd:
-    """What became of a Ray task; one whose workers were lost too often is begun again."""
+    """What became of a Ray task; one whose workers were lost too often is begun again.
+
+    An error of the task itself would come again: it is a failure.
+    """
     try:
         data = await asyncio.to_thread(ray.get, reference)
+    except ray.exceptions.RayTaskError as error:
+        return TaskEnd("failed", problem=f"{type(error.cause).__name__}: {error.cause}")
     except (ray.exceptions.RayError, OSError):
         return TaskEnd("busy")
     return msgspec.json.decode(data, type=TaskEnd)

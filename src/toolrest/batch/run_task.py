@@ -23,9 +23,11 @@ from toolrest.batch.tasks.workspace import WorkspaceError
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 
-Outcome: TypeAlias = Literal["done", "had_result", "busy", "cancelled", "lost", "unstored"]
+Outcome: TypeAlias = Literal[
+    "done", "had_result", "busy", "cancelled", "lost", "unstored", "failed"
+]
 """What became of a task: `busy`: another runner has it; `lost`: another one took it over;
-`unstored`: the store failed, so that it has no result yet."""
+`unstored`: the store failed, so that it has no result yet; `failed`: an error in Toolrest did."""
 
 _log = logging.getLogger("toolrest")
 _STORE_RETRIES = (0.5, 2.0, 8.0)
@@ -224,13 +226,8 @@ class _Work:
         problem = ""
         for delay in (*_STORE_RETRIES, None):
             try:
-                await attempt.store_artifacts()
-                if attempt.failure is not None:
-                    marker = failed_marker(self._task.key, attempt.failure)
-                    await asyncio.to_thread(self._store.write, marker, b"")
-                if not await asyncio.to_thread(self._leases.beat, self._lease):
+                if not await self._store_end(attempt, data):
                     return TaskEnd("lost", problem="another runner has taken it over")
-                await asyncio.to_thread(self._store.create, f"{self._folder}/result.json", data)
             except OSError as error:
                 problem = _reason(error)
                 if delay is not None:
@@ -238,11 +235,32 @@ class _Work:
             else:
                 with suppress(OSError):
                     await asyncio.to_thread(self._leases.clear, self._lease)
-                await self._setup.remove(keep=self._options.keep)
+                keep = self._options.keep or attempt.patch_error is not None
+                await self._setup.remove(keep=keep)
                 return TaskEnd("done", result)
         # All of it is still on this machine: the next run stores it without asking the model.
         await self._release()
         return TaskEnd("unstored", result, problem)
+
+    async def _store_end(self, attempt: Attempt, result: bytes) -> bool:
+        """Store the artifacts and the result; False when the task is another runner's by now."""
+        if not await asyncio.to_thread(self._leases.beat, self._lease):
+            return False
+        await attempt.store_artifacts()
+        await self._mark(attempt.failure)
+        if not await asyncio.to_thread(self._leases.beat, self._lease):
+            return False
+        return await asyncio.to_thread(self._store.create, f"{self._folder}/result.json", result)
+
+    async def _mark(self, failure: str | None) -> None:
+        """Leave the marker of this failure alone; an attempt before may have left another."""
+        if failure is not None:
+            marker = failed_marker(self._task.key, failure)
+            await asyncio.to_thread(self._store.write, marker, b"")
+        if len(self._lease.attempts) > 1:
+            for other in POLICIES.keys() - {failure}:
+                marker = failed_marker(self._task.key, other)
+                await asyncio.to_thread(self._store.delete, marker)
 
     def _first_start(self) -> float:
         started = (row.get("started") for row in self._lease.attempts)

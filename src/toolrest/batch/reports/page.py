@@ -79,7 +79,7 @@ def _row(row: JSONObject) -> str:
         f"{row.get('seconds') or 0:.1f}",
         len(row.get("attempts") or []),
     )
-    cells = "".join(f'<td class="n">{value}' for value in numbers)
+    cells = "".join(f'<td class="n">{escape(str(value))}' for value in numbers)
     folder = quote(f"{task_folder(row['key'])}/")
     links = f'<a href="{folder}journal.jsonl">journal</a> <a href="{folder}events.jsonl">events</a>'
     return f"<tr><td>{escape(str(row['id']))}<td>{end}{cells}<td>{links}</tr>"

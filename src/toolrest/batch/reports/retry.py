@@ -13,11 +13,13 @@ from toolrest.batch.stores.lease import Lease, Leases, Runner
 from toolrest.batch.stores.store import Store
 
 
-def retry_tasks(store: Store, keys: Iterable[str], *, fresh: bool = False) -> int:
+def retry_tasks(
+    store: Store, keys: Iterable[str], *, fresh: bool = False, only_failed: bool = False
+) -> int:
     """Take the results of these tasks away; returns how many had one.
 
     A failed session is resumed from its journal, unless `fresh`; one that had succeeded starts
-    anew.
+    anew, or is left alone with `only_failed`. What was stored is kept under other names.
     """
     failed, count = failed_keys(store), 0
     for key in keys:
@@ -26,12 +28,15 @@ def retry_tasks(store: Store, keys: Iterable[str], *, fresh: bool = False) -> in
         if data is None:
             continue
         result: Any = json.loads(data)
+        if only_failed and result["failure"] is None:
+            continue  # its marker is of an attempt before
         attempts = [dict(row) for row in result["attempts"]]
         if fresh or result["failure"] is None:
             for row in attempts:
                 row.pop("journal", None)
-            store.delete(f"{folder}/journal.jsonl")
-            store.delete(f"{folder}/patch.diff")
+            for name, kind in (("journal", "jsonl"), ("patch", "diff")):
+                kept = f"{folder}/{name}-{len(attempts)}.{kind}"
+                _move(store, f"{folder}/{name}.{kind}", kept)
         leases = Leases(store, folder, Runner.here())
         store.write(f"{folder}/result-{len(attempts)}.json", data)
         lease = Lease(0, Runner("", "", "", 0, ""), time.time(), attempts, released=True)
@@ -41,3 +46,10 @@ def retry_tasks(store: Store, keys: Iterable[str], *, fresh: bool = False) -> in
             store.delete(failed_marker(key, failed[key]))
         count += 1
     return count
+
+
+def _move(store: Store, name: str, target: str) -> None:
+    data = store.read(name)
+    if data is not None:
+        store.write(target, data)
+        store.delete(name)

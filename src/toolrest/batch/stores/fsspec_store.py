@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import fsspec
 
 from toolrest.errors import ConfigError
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Make an OSError of what a file system raises: its errors are of any class."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(errno.EIO, f"{type(error).__name__}: {error}") from error
 
 
 class FsspecStore:
@@ -22,6 +36,7 @@ class FsspecStore:
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}" if name else str(self._root)
 
+    @_as_os_error()
     def read(self, name: str) -> bytes | None:
         """The content of a file; None when there is none."""
         try:
@@ -30,11 +45,13 @@ class FsspecStore:
             return None
         return data
 
+    @_as_os_error()
     def write(self, name: str, data: bytes) -> None:
         """Give a file this content."""
         self._prepare(name)
         self._fs.pipe_file(self._at(name), data)
 
+    @_as_os_error()
     def create(self, name: str, data: bytes) -> bool:
         """Make a file by the store's own exclusive create."""
         self._prepare(name)
@@ -42,7 +59,7 @@ class FsspecStore:
             self._fs.pipe_file(self._at(name), data, mode="create")
         except FileExistsError:
             return False
-        except OSError as error:
+        except Exception as error:
             if "PreconditionFailed" in f"{type(error).__name__} {error}":
                 return False
             raise
@@ -52,6 +69,7 @@ class FsspecStore:
         # Buckets have no folders, and most of them ignore this.
         self._fs.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
 
+    @_as_os_error()
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""
         try:
@@ -59,10 +77,12 @@ class FsspecStore:
         except FileNotFoundError:
             return
 
+    @_as_os_error()
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
         return bool(self._fs.exists(self._at(name)))
 
+    @_as_os_error()
     def folders(self, name: str, having: str) -> set[str]:
         """The names of the folders in a folder that have a file of this name, in one listing."""
         try:
@@ -72,6 +92,7 @@ class FsspecStore:
         parts = [path.rsplit("/", 2) for path in found]
         return {part[1] for part in parts if part[2] == having}
 
+    @_as_os_error()
     def files(self, name: str) -> list[str]:
         """The names of the files in a folder."""
         try:

@@ -10,12 +10,12 @@ import os
 import shutil
 
 from toolrest.batch.stores.store import Store
-from toolrest.private_files import make_private
+from toolrest.private_files import make_private, remove_tree
 
 _STATE = frozenset(
     {
-        "approvals", "audit", "batch", "cache", "chat", "checkpoints", "log", "run", "sessions",
-        "spill", "told",
+        "approvals", "audit", "batch", "cache", "chat", "checkpoints", "log", "reports", "run",
+        "sessions", "spill", "told", "vm",
     }
 )  # fmt: skip
 """What a home gathers in use, and a task has of its own."""
@@ -41,7 +41,8 @@ def make_task_home(user_home: str, state: str) -> str:
             if entry.name in _STATE or entry.name.endswith((".lock", ".sock")):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                shutil.copytree(entry.path, target, symlinks=True, dirs_exist_ok=True)
+                remove_tree(target)
+                shutil.copytree(entry.path, target, symlinks=True)
             elif entry.is_file():
                 shutil.copy2(entry.path, target)
     return home

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import time
 
 from msgspec import Struct, field
@@ -18,6 +19,8 @@ from toolrest.wire.items.pairing import is_call
 from toolrest.wire.model import Usage
 
 _UNLOCK_SECONDS = 15.0
+_NAME = re.compile(r"sessions/(?:\w[\w-]*/)*rollout-[\w-]+\.jsonl", re.ASCII)
+"""The path of a journal in a home: what a store says is not trusted with another one."""
 
 
 class Used(Struct):
@@ -77,10 +80,15 @@ def is_usable(path: str) -> bool:
     return first is not None and first[0] == "session_meta"
 
 
-def restore(home: str, name: str, data: bytes) -> str | None:
-    """Put a stored journal into a task's home, unless the one there is longer; returns its path."""
+def restore(home: str, name: object, data: bytes, *, is_latest: bool = True) -> str | None:
+    """Put a stored journal into a task's home, unless the one there is longer; returns its path.
+
+    With `is_latest` the one there is of the last attempt; otherwise the stored one counts.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(f"the store names {name!r} as a journal, which is none")
     path = os.path.join(home, *name.split("/"))
-    size = os.path.getsize(path) if os.path.exists(path) else -1
+    size = os.path.getsize(path) if os.path.exists(path) and (is_latest or not data) else -1
     if size >= len(data) or not data:
         return path if size > 0 else None
     make_private(os.path.dirname(path))

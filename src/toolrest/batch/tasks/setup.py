@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import secrets
 import time
 from contextlib import suppress
 
@@ -13,7 +14,7 @@ from toolrest.batch.stores.store import Store
 from toolrest.batch.tasks import journal
 from toolrest.batch.tasks.home import make_task_home, state_folder, store_name
 from toolrest.batch.tasks.task import BatchTask
-from toolrest.batch.tasks.workspace import Workspace, WorkspaceError, Workspaces
+from toolrest.batch.tasks.workspace import Patch, Workspace, WorkspaceError, Workspaces
 from toolrest.config.files import USERS_HOME, toolrest_home
 from toolrest.items import JSONObject
 from toolrest.own_code import child_environment
@@ -55,8 +56,9 @@ class TaskSetup:
         self.workspace: Workspace | None = None
         self.journal: str | None = None
         self._pace = os.path.join(self._users, "batch", "pace")
-        self._begun = os.path.join(self.state, "begun")
-        self._git = asyncio.Lock()
+        self.place = ""
+        """A name for what this machine has of the task, for the rows of its attempts."""
+        self._place = os.path.join(self.state, "place")
         self._synced = -1
         self._next_sync = 0.0
         self._syncing: asyncio.Task[None] | None = None
@@ -67,27 +69,37 @@ class TaskSetup:
         make_private(self._pace)
         await asyncio.to_thread(make_task_home, self._users, self.state)
         base = next((row["base"] for row in earlier if row.get("base")), None)
-        is_new = not self._has_begun()
-        workspace = await self.workspaces.make(self.task, self._name, base)
-        if is_new and earlier and workspace.base is not None:
-            # It began on another machine.
+        place = await asyncio.to_thread(content, self._place)
+        is_latest = place is not None and self._was_last(earlier, place.decode())
+        workspace = await self.workspaces.make(self.task, self._name, base, keep=is_latest)
+        if workspace.is_new and earlier:
             await self.workspaces.apply(workspace, await self._read("patch.diff") or b"")
-        make_private(self._begun)
+        self.journal = await self._journal(earlier, is_latest=is_latest)
+        self.place = place.decode() if place is not None else await asyncio.to_thread(self._begin)
         self.workspace = workspace
-        self.journal = await self._journal(earlier)
 
-    def _has_begun(self) -> bool:
-        """Whether the task began on this machine."""
-        return os.path.isdir(self._begun)
+    def _begin(self) -> str:
+        """Give what this machine has of the task a name."""
+        name = secrets.token_hex(16)
+        with open(self._place, "x", encoding="ascii") as file:
+            file.write(name)
+        return name
 
-    async def _journal(self, earlier: list[JSONObject]) -> str | None:
+    def _was_last(self, earlier: list[JSONObject], place: str) -> bool:
+        """Whether the last attempt that got to work did so here."""
+        places = [row["place"] for row in earlier if row.get("place")]
+        return not places or places[-1] == place
+
+    async def _journal(self, earlier: list[JSONObject], *, is_latest: bool) -> str | None:
         names = [row["journal"] for row in earlier if row.get("journal")]
         if not names:
             # A runner may die before it records the session's name.
             found = await asyncio.to_thread(journal.only_journal, self.home)
         else:
             stored = await self._read("journal.jsonl") or b""
-            found = await asyncio.to_thread(journal.restore, self.home, names[-1], stored)
+            found = await asyncio.to_thread(
+                journal.restore, self.home, names[-1], stored, is_latest=is_latest
+            )
         if found is None or not journal.is_usable(found):
             return None
         if not await asyncio.to_thread(journal.wait_until_closed, found):
@@ -109,7 +121,7 @@ class TaskSetup:
         if data is None or len(data) == self._synced:
             return
         if self.workspace.base is not None:
-            await self.write("patch.diff", await self.patch())
+            await self.write("patch.diff", (await self.patch()).data)
         await self.write("journal.jsonl", data)
         self._synced = len(data)
 
@@ -135,12 +147,12 @@ class TaskSetup:
         if self._syncing is not None:
             await asyncio.wait({self._syncing})
 
-    async def patch(self) -> bytes:
+    async def patch(self) -> Patch:
         """The changes in a worktree so far."""
         if self.workspace is None:
-            return b""
-        async with self._git:  # one index for all of them
-            return await self.workspaces.patch(self.workspace, os.path.join(self.state, "index"))
+            return Patch()
+        index = os.path.join(self.state, f"index-{secrets.token_hex(8)}")
+        return await self.workspaces.patch(self.workspace, index)
 
     def environment(self) -> dict[str, str]:
         """Variables of the task's programs: without those that bring code, with its own home."""
@@ -154,8 +166,10 @@ class TaskSetup:
         }
 
     async def remove(self, *, keep: bool) -> None:
-        """Remove what this machine has of a task with a result; what undo needs stays."""
+        """Remove what this machine has of a task with a result; what undo needs stays, no key."""
         if keep or self.workspace is None or self._has_checkpoints(self.workspace):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.home, "keys.json"))
             return
         await asyncio.to_thread(self.workspaces.remove, self.workspace)
         await asyncio.to_thread(remove_tree, self.state)

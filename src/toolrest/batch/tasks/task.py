@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -57,7 +58,7 @@ class BatchTask(Struct):
     def key(self) -> str:
         """A name for files: the id where it can be one, and part of its hash where it cannot."""
         plain = re.sub(r"[^A-Za-z0-9_.-]", "_", self.id).lstrip(".")[:80]
-        if plain == self.id:
+        if plain and plain == self.id:
             return plain
         return f"{plain}-{hashlib.sha256(self.id.encode()).hexdigest()[:12]}"
 
@@ -100,6 +101,8 @@ def _task(line: str, where: str, number: str) -> BatchTask:
     if unknown:
         raise ConfigError(f"{where}: there is no option {sorted(unknown)[0]!r}")
     values = {name: value for name, value in values.items() if value is not None}
+    if not str(values.get("id", number)):
+        raise ConfigError(f"{where}: the `id` is empty")
     _check_values(values, where)
     options = {
         # Tasks run in a folder of ours.
@@ -128,6 +131,13 @@ def _folder(values: dict[str, Any]) -> str | None:
     return os.path.abspath(str(values.get("cd") or "."))
 
 
+def _number(value: str | float) -> float:
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
 def _check_values(values: dict[str, Any], where: str) -> None:
     for name in (*_OPTIONS, *STORED_ONLY):
         value = values.get(name)
@@ -136,10 +146,9 @@ def _check_values(values: dict[str, Any], where: str) -> None:
         if name in _TEXTS and not isinstance(value, str | None):
             raise ConfigError(f"{where}: `{name}` must be a text")
         if name in (*_NUMBERS, *_LIMITS) and value is not None:
-            try:
-                values[name] = float(value)
-            except ValueError:
-                raise ConfigError(f"{where}: `{name}` must be a number") from None
+            values[name] = _number(value)
+            if not math.isfinite(values[name]):
+                raise ConfigError(f"{where}: `{name}` must be a number")
     if "repo" in values and "cd" in values:
         raise ConfigError(f"{where}: give `cd` or `repo`, not both")
     if "commit" in values and "repo" not in values:

@@ -86,7 +86,8 @@ def retry_command(url: str, ids: tuple[str, ...], failure: str | None, fresh: bo
     wanted = [keys[name] for name in ids] if ids else list(failed)
     if failure is not None:
         wanted = [key for key in wanted if failed.get(key) == failure]
-    click.echo(f"{retry_tasks(store, wanted, fresh=fresh)} tasks will run again", err=True)
+    count = retry_tasks(store, wanted, fresh=fresh, only_failed=not ids)
+    click.echo(f"{count} tasks will run again", err=True)
 
 
 @click.command("cancel")

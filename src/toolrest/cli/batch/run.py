@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from toolrest.agent.path_policy import shared_tmp
 from toolrest.batch.engine import (
     BatchCounts,
     LocalEngine,
@@ -193,7 +194,18 @@ def _roots(tasks: Sequence[BatchTask], overrides: tuple[str, ...]) -> tuple[str,
     more = settings.sandbox_workspace_write.writable_roots
     paths = [os.path.join(os.getcwd(), os.path.expanduser(root)) for root in more]
     folders = [task.folder for task in tasks if task.folder is not None]
-    return tuple({os.path.realpath(path) for path in (*paths, *folders)})
+    shared = shared_tmp(settings) or ()
+    return tuple({os.path.realpath(path) for path in (*paths, *folders, *shared)})
+
+
+def _check_outside(what: str, path: str, roots: Sequence[str]) -> None:
+    """ConfigError for a folder of ours that tools of a task may write."""
+    for root in roots:
+        if inside(os.path.realpath(path), root):
+            raise ConfigError(
+                f"{what} {path} lies in {root}, where tools of a task may write; "
+                "name a folder outside of it"
+            )
 
 
 def _run_stored(
@@ -205,25 +217,24 @@ def _run_stored(
     if given["max_total_cost"] is not None and not prices:
         raise click.UsageError("--max-total-cost needs --price, or [model_prices] in the settings")
     store = open_store(url)
+    roots, scratch = _roots(tasks, overrides), _scratch(given["scratch"])
     if isinstance(store, FolderStore):
-        real = os.path.realpath(store.path)
-        for root in _roots(tasks, overrides):
-            if inside(real, root):
-                raise ConfigError(
-                    f"the store {store.path} lies in {root}, where tools of a task may write; "
-                    "name a folder outside of it"
-                )
+        _check_outside("the store", store.path, roots)
+    if any(task.folder is None for task in tasks):
+        _check_outside("the scratch folder", scratch, roots)
     several = given["shard"] is not None or given["engine"] == "ray"
     check_store(store, several=several)
     check_not_cancelled(store)
     options = RunOptions(
-        overrides, _scratch(given["scratch"]), prices, given["lease"],
+        overrides, scratch, prices, given["lease"],
         given["keep_workspaces"], dict(given["retries"]),
     )  # fmt: skip
     record_tasks(store, tasks)
     tasks = shard_of(tasks, given["shard"])
     if retry_failed:
-        retry_tasks(store, [task.key for task in tasks if task.key in failed_keys(store)])
+        failed_before = failed_keys(store)
+        keys_again = [task.key for task in tasks if task.key in failed_before]
+        retry_tasks(store, keys_again, only_failed=True)
     counts, terminated = _engine(store, tasks, jobs, options, given)
     keys = {task.key for task in tasks}
     failed = sum(key in keys for key in failed_keys(store))

@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from collections.abc import Callable
 VARIABLE = "TOOLREST_PACE_DIR"
 _FIRST, _LONGEST, _NONE = 0.05, 10.0, 0.01
 _FASTER = 0.8
+_LONGEST_WAIT = 300.0
+"""However far ahead a server or a file puts the next slot."""
 
 
 class SharedPace:
@@ -46,7 +49,8 @@ class SharedPace:
 
         def slower(free: float, interval: float) -> tuple[float, float]:
             interval = min(max(interval * 2, _FIRST), _LONGEST)
-            return max(free, time.time() + (interval if wait is None else wait)), interval
+            seconds = interval if wait is None or not math.isfinite(wait) else wait
+            return max(free, time.time() + min(seconds, _LONGEST_WAIT)), interval
 
         self._change(slower)
 
@@ -86,6 +90,8 @@ class SharedPace:
 def _read(fd: int) -> tuple[float, float]:
     try:
         free, interval = json.loads(os.pread(fd, 200, 0))
-        return float(free), float(interval)
-    except (ValueError, TypeError):
+        found = float(free), float(interval)
+    except (ValueError, TypeError, OverflowError):
         return 0.0, 0.0
+    is_sound = all(map(math.isfinite, found)) and 0 <= found[1] <= _LONGEST
+    return found if is_sound and found[0] <= time.time() + _LONGEST_WAIT else (0.0, 0.0)

@@ -1,0 +1,349 @@
+"""Batches whose tools, checks or stores are hostile: nothing of theirs runs, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.batch.conftest import Bench, worker
+from tests.batch.test_tasks import repository
+
+from toolrest.batch import attempt as attempt_module
+from toolrest.batch import child as child_module
+from toolrest.batch import run_task as run_task_module
+from toolrest.batch.child import ChildEnd, Summary, run_child
+from toolrest.batch.engine import LocalEngine, failed_keys
+from toolrest.batch.reports.retry import retry_tasks
+from toolrest.batch.run_task import RunOptions, run_task
+from toolrest.batch.stores.lease import Runner
+from toolrest.batch.stores.store import FolderStore
+from toolrest.batch.stores.totals import Totals
+from toolrest.batch.tasks.home import make_task_home
+from toolrest.batch.tasks.journal import restore
+from toolrest.batch.tasks.setup import TaskSetup
+from toolrest.batch.tasks.task import BatchTask
+from toolrest.batch.tasks.workspace import Workspace, WorkspaceError, Workspaces
+from toolrest.errors import ConfigError
+from toolrest.wire.http.shared_pace import SharedPace
+
+DONE = {"status": "completed", "reason": "done", "text": "ok"}
+
+
+def git(folder: Path | str, *words: str) -> None:
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A repository with a submodule at `sub`."""
+    repository(tmp_path / "inner")
+    repository(tmp_path / "source")
+    url = str(tmp_path / "inner")
+    git(tmp_path / "source", "-c", "protocol.file.allow=always", "submodule", "add", url, "sub")
+    git(tmp_path / "source", "commit", "-qm", "with a submodule")
+    return tmp_path / "source"
+
+
+async def worktree(source: Path, base: Path) -> tuple[Workspaces, Workspace]:
+    workspaces = Workspaces(str(base / "scratch"))
+    return workspaces, await workspaces.make(BatchTask("a", "p", None, repo=str(source)), "a", None)
+
+
+async def test_no_setting_of_a_submodule_runs_when_the_patch_is_taken(
+    source: Path, tmp_path: Path
+) -> None:
+    workspaces, made = await worktree(source, tmp_path)
+    sub, ran = Path(made.path, "sub"), tmp_path / "ran"
+    subprocess.run(["git", "clone", "-q", tmp_path / "inner", sub], check=True)
+    git(sub, "config", "filter.evil.clean", f"touch {ran}; cat")
+    (sub / ".git" / "info").mkdir(exist_ok=True)
+    (sub / ".git" / "info" / "attributes").write_text("* filter=evil\n")
+    (sub / "a.txt").write_text("changed\n")
+    Path(made.path, "a.txt").write_text("changed as well\n")
+    patch = await workspaces.patch(made, str(tmp_path / "index"))
+    assert not ran.exists()
+    assert patch.left_out == ["sub"]
+    assert b"+changed as well" in patch.data
+    assert b"sub" not in patch.data
+    assert not list(tmp_path.glob("index*"))
+
+
+async def test_nested_repositories_do_not_stop_a_patch(source: Path, tmp_path: Path) -> None:
+    workspaces, made = await worktree(source, tmp_path)
+    for name in ("no [commit]*", "deep/er"):
+        git(tmp_path, "init", "-q", f"{made.path}/{name}")
+        Path(made.path, name, "x.txt").write_text("x\n")
+    Path(made.path, "deep", "b.txt").write_text("kept\n")
+    Path(made.path, "sub").rmdir()
+    patch = await workspaces.patch(made, str(tmp_path / "index"))
+    assert patch.left_out == ["deep/er", "no [commit]*"]
+    assert b"deep/b.txt" in patch.data
+    assert b"x.txt" not in patch.data
+    another = await workspaces.make(BatchTask("b", "p", None, repo=str(source)), "b", None)
+    await workspaces.apply(another, patch.data)
+    assert Path(another.path, "deep", "b.txt").read_text() == "kept\n"
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[ChildEnd]:
+    """Ends for the sessions of tasks; each session writes a file into its workspace."""
+    ends: list[ChildEnd] = []
+
+    async def run_child(arguments: list[str], **_: Any) -> ChildEnd:
+        if arguments[0] == "exec":
+            Path(arguments[arguments.index("--cd") + 1], "work.txt").write_text("an hour's\n")
+        await asyncio.sleep(0)
+        return ends.pop(0) if ends else ChildEnd(0, dict(DONE))
+
+    monkeypatch.setattr(attempt_module, "run_child", run_child)
+    monkeypatch.setenv("TOOLREST_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "keys.json").write_text("{}")
+    return ends
+
+
+async def test_a_workspace_whose_patch_cannot_be_made_is_kept(
+    sessions: list[ChildEnd], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, options = FolderStore(str(tmp_path / "store")), RunOptions(scratch=str(tmp_path / "s"))
+
+    async def broken(*_: object) -> None:
+        raise WorkspaceError("git add: it cannot")
+
+    monkeypatch.setattr(Workspaces, "patch", broken)
+    end = await run_task(BatchTask("t", "p", None, repo=str(source)), store, options)
+    assert end.result is not None
+    assert (end.result["failure"], end.result["patch_error"]) == ("patch", "git add: it cannot")
+    assert store.has("failed/t.patch")
+    assert not list((tmp_path / "home" / "batch").rglob("keys.json"))
+    (kept,) = (tmp_path / "s" / "workspaces").iterdir()
+    assert (kept / "work.txt").read_text() == "an hour's\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"item.completed"}',
+        b'{"type":"item.completed","item":[]}',
+        b'{"type":"error","error":"x"}',
+        b'{"type":["error"]}',
+        b"[" * 200_000,
+        b"\xff",
+    ],
+)
+def test_a_line_that_is_no_event_is_left_out(line: bytes) -> None:
+    summary = Summary()
+    summary.take(line)
+    assert summary.fields().keys() <= {"error"}
+
+
+async def test_a_line_that_is_too_long_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(child_module, "_LONGEST_LINE", 16)
+    lines: list[bytes] = []
+    end = await run_child(["--help"], cwd=str(tmp_path), env=os.environ, on_line=lines.append)
+    assert end.exit_code == 0
+    assert lines
+
+
+async def test_a_check_that_breaks_us_leaves_the_other_tasks_alone(
+    monkeypatch: pytest.MonkeyPatch, sessions: list[ChildEnd], tmp_path: Path
+) -> None:
+    runs = attempt_module.run_child
+
+    async def breaks(arguments: list[str], **more: Any) -> ChildEnd:
+        if arguments[0] == "sandbox":
+            raise ValueError("a check's output")
+        return await runs(arguments, **more)
+
+    monkeypatch.setattr(attempt_module, "run_child", breaks)
+    store, runner = FolderStore(str(tmp_path / "store")), Runner.here()
+    place = tmp_path / "place"
+    place.mkdir()
+    tasks = [BatchTask(name, "p", str(place), check="true") for name in ("a", "b")]
+    engine = LocalEngine(store, RunOptions(), Totals(store, runner), runner, print)
+    await engine.run(tasks, 2)
+    assert engine.counts.done == 2
+    result = json.loads(store.read("tasks/a/result.json") or b"")
+    assert result["check"]["error"] == "ValueError: a check's output"
+
+
+SESSION = "sessions/2026/01/01/rollout-2026-01-01T00-00-00-x.jsonl"
+LINE = b'{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{"id":"x"}}\n'
+
+
+async def work(
+    task: BatchTask, machine: Path, store: FolderStore, rows: list[Any], turns: int
+) -> TaskSetup:
+    """One attempt on a machine: a new file in its workspace, a journal of so many lines."""
+    machine.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOOLREST_HOME", str(machine))
+        setup = TaskSetup(task, store, "tasks/t", (), str(machine / "scratch"))
+    await setup.prepare(rows)
+    assert setup.workspace is not None
+    rows.append({"base": setup.workspace.base, "journal": SESSION, "place": setup.place})
+    Path(setup.workspace.path, f"{turns}.txt").write_text("x\n")
+    journal = Path(setup.home, SESSION)
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.write_bytes(LINE * turns)
+    setup.journal = str(journal)
+    await setup.sync()
+    return setup
+
+
+async def test_a_machine_that_gets_a_task_back_takes_what_the_other_one_did(tmp_path: Path) -> None:
+    repository(tmp_path / "repo")
+    task = BatchTask("t", "p", None, repo=str(tmp_path / "repo"))
+    store, rows = FolderStore(str(tmp_path / "store")), list[Any]()
+    first = await work(task, tmp_path / "a", store, rows, 1)
+    assert first.workspace is not None
+    Path(first.workspace.path, "lost.txt").write_text("after the last copy\n")
+    Path(first.home, SESSION).write_bytes(LINE * 9)
+    await work(task, tmp_path / "b", store, rows, 2)
+    back = await work(task, tmp_path / "a", store, rows, 3)
+    assert back.workspace is not None
+    found = {path.name for path in Path(back.workspace.path).glob("*.txt")}
+    assert found == {"a.txt", "1.txt", "2.txt", "3.txt"}
+    Path(back.workspace.path, "4.txt").write_text("not stored yet\n")
+    await work(task, tmp_path / "a", store, rows, 5)
+    assert Path(back.workspace.path, "4.txt").exists(), "its own worktree goes on"
+
+
+@pytest.mark.parametrize("name", ["../../x", "sessions/../../rollout-x.jsonl", "/etc/x", 1])
+def test_a_store_cannot_choose_where_a_journal_is_written(name: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        restore(str(tmp_path / "a" / "b"), name, LINE)
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_store_cannot_give_git_options(source: Path, tmp_path: Path) -> None:
+    workspaces = Workspaces(str(tmp_path / "scratch"))
+    task, ran = BatchTask("a", "p", None, repo=str(source)), tmp_path / "ran"
+    with pytest.raises(WorkspaceError, match="no commit"):
+        await workspaces.make(task, "a", f"--upload-pack=touch {ran}; git-upload-pack")
+    assert not ran.exists()
+
+
+async def test_waiting_for_a_mirror_can_be_cancelled(source: Path, tmp_path: Path) -> None:
+    workspaces, _ = await worktree(source, tmp_path)
+    (lock,) = (tmp_path / "scratch" / "mirrors").glob("*.lock")
+    making = BatchTask("b", "p", None, repo=str(source))
+    with lock.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = asyncio.create_task(workspaces.make(making, "b", None))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    async with asyncio.timeout(10):
+        assert (await workspaces.make(making, "b", None)).is_ours
+
+
+def test_folders_of_ours_are_not_where_tools_write(
+    bench: Callable[..., Bench], source: Path, tmp_path: Path
+) -> None:
+    here = bench(worker(1))
+    here.tasks(1, repo=str(source))
+    host = ("-c", "sandbox_tmp=host")
+    ran = here.run(*host, env={"TMPDIR": str(tmp_path)})
+    assert (ran.code, "the store" in ran.err, "tools of a task may write" in ran.err) == (
+        2, True, True,
+    )  # fmt: skip
+    roots = f'sandbox_workspace_write.writable_roots=["{tmp_path / "scratch"}"]'
+    ran = here.run("-c", roots)
+    assert (ran.code, "the scratch folder" in ran.err) == (2, True)
+
+
+class Full(FolderStore):
+    """A store that takes no result."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        if name.endswith("result.json"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().create(name, data)
+
+
+async def test_a_success_clears_the_marker_of_a_failure(
+    sessions: list[ChildEnd], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_task_module, "_STORE_RETRIES", ())
+    store, place = FolderStore(str(tmp_path / "store")), tmp_path / "place"
+    place.mkdir()
+    task, options = BatchTask("t", "p", str(place)), RunOptions(scratch=str(tmp_path / "s"))
+    sessions.append(ChildEnd(1, {"status": "failed", "reason": "budget"}))
+    assert (await run_task(task, Full(store.path), options)).outcome == "unstored"
+    assert failed_keys(store) == {"t": "budget"}
+    assert (await run_task(task, store, options)).outcome == "done"
+    assert failed_keys(store) == {}
+
+
+def test_a_retry_keeps_what_succeeded(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    result = {"failure": None, "attempts": [{"journal": SESSION}]}
+    store.write("tasks/t/result.json", json.dumps(result).encode())
+    store.write("tasks/t/patch.diff", b"work")
+    assert retry_tasks(store, ["t"], only_failed=True) == 0
+    assert store.has("tasks/t/result.json")
+    assert retry_tasks(store, ["t"]) == 1, "it was named"
+    assert not store.has("tasks/t/patch.diff")
+    assert store.read("tasks/t/patch-1.diff") == b"work"
+
+
+async def test_a_runner_that_lost_its_task_stores_nothing(
+    sessions: list[ChildEnd], tmp_path: Path
+) -> None:
+    store, place = FolderStore(str(tmp_path / "store")), tmp_path / "place"
+    place.mkdir()
+
+    class Taken(FolderStore):
+        def has(self, name: str) -> bool:
+            return name.endswith("lease-2.json") or super().has(name)
+
+    task = BatchTask("t", "p", str(place))
+    assert (await run_task(task, Taken(store.path), RunOptions())).outcome == "lost"
+    assert not store.has("tasks/t/answer.md")
+    assert not store.has("tasks/t/result.json")
+
+
+def test_a_home_with_links_is_brought_up_to_date(tmp_path: Path) -> None:
+    rules, state = tmp_path / "home" / "rules", tmp_path / "state"
+    rules.mkdir(parents=True)
+    (rules / "link").symlink_to("/nowhere")
+    (tmp_path / "home" / "vm").mkdir()
+    make_task_home(str(tmp_path / "home"), str(state))
+    (rules / "new").write_text("x")
+    home = Path(make_task_home(str(tmp_path / "home"), str(state)))
+    assert {path.name for path in home.rglob("*")} == {"rules", "link", "new"}
+
+
+@pytest.mark.parametrize("wait", [float("inf"), float("nan"), 1e9])
+def test_no_server_puts_the_next_slot_far_ahead(wait: float, tmp_path: Path) -> None:
+    SharedPace(str(tmp_path), "x").refused(wait)
+    (path,) = tmp_path.iterdir()
+    free, interval = json.loads(path.read_bytes())
+    assert free <= time.time() + 300
+    assert interval > 0
+
+
+@pytest.mark.parametrize("found", ["[1e18, 1]", "[Infinity, 1]", "[NaN, NaN]", "[0, 1e9]"])
+async def test_a_pace_file_that_makes_no_sense_slows_nothing_down(
+    found: str, tmp_path: Path
+) -> None:
+    pace = SharedPace(str(tmp_path), "x")
+    pace.refused(0)
+    (path,) = tmp_path.iterdir()
+    path.write_text(found)
+    async with asyncio.timeout(5):
+        await pace.slot()
