@@ -220,6 +220,24 @@ def test_variables_that_would_break_the_file() -> None:
     assert spoken == ("--env", "B=x\ny")
 
 
+def test_the_client_finds_no_helpers_in_writable_folders(
+    policy: SandboxPolicy, docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = Path(policy.workspace) / ".venv/bin"
+    planted.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(planted)
+    (tmp_path / "tools").mkdir()
+    given = (str(planted), "relative", str(tmp_path / "link"), "", str(tmp_path / "tools"))
+    monkeypatch.setenv("PATH", ":".join(given))
+    engine = engine_for(policy, docker)
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    path = prepared.command.env["PATH"].split(":")
+    assert path[0] == str(tmp_path / "tools")
+    assert all(folder.startswith(("/usr", "/bin", "/sbin")) for folder in path[1:])
+    prepared.release()
+    engine.close()
+
+
 def test_names_that_cannot_be_mounted(tmp_path: Path, docker: Docker) -> None:
     (tmp_path / "a,b").mkdir()
     policy = SandboxPolicy.build(str(tmp_path / "a,b"), str(tmp_path / "s"))

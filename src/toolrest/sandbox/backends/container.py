@@ -21,7 +21,7 @@ from toolrest.private_files import make_private
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
-from toolrest.sandbox.backends.container_box import AROUND, FIRST, READY, Box, Client, client_env
+from toolrest.sandbox.backends.container_box import AROUND, FIRST, READY, Box, Client
 from toolrest.sandbox.backends.container_mounts import WORKSPACE, Shown, bind
 from toolrest.sandbox.backends.engine import Controls, Enforced, PreparedCommand, all_full
 from toolrest.sandbox.backends.view import TMP
@@ -78,7 +78,7 @@ def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
         program = name if os.path.isabs(name) else find_program(name, policy.roots)
         problem = "not installed"
         if program is not None:
-            problem = Client(program, options.engine_args).ask("info")[1]
+            problem = Client(program, options.engine_args, _writable(policy)).ask("info")[1]
         if program is not None and not problem:
             return program
         reasons.append(f"{name}: {problem}")
@@ -87,6 +87,11 @@ def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
         remedy="Start docker, or install podman (`apt install podman`).",
         tried=tuple(reasons),
     )
+
+
+def _writable(policy: SandboxPolicy) -> tuple[str, ...]:
+    """Folders that this session's commands may write, or those of an earlier one could."""
+    return (*policy.roots, policy.workspace)
 
 
 def image_path(client: Client, options: ContainerOptions) -> str:
@@ -131,7 +136,7 @@ class ContainerEngine:
     ) -> None:
         self.policy = replace(policy, cache_dir=None)  # other programs than the host's
         self.options = options
-        self.client = Client(program, options.engine_args)
+        self.client = Client(program, options.engine_args, _writable(policy))
         self.proxy = proxy
         self._limits = limits or Limits()
         self._path = image_path(self.client, options)
@@ -288,7 +293,7 @@ class ContainerEngine:
             command,
             argv=argv,
             cwd="/",
-            env=client_env(),
+            env=self.client.env,
             files=(*command.files, (env_fd, env_file)),
             limits=(),  # the client is not what they are meant for
             held=self._shown.guard.records(),

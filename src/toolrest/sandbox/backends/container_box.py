@@ -17,7 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import IO
 from uuid import uuid4
 
+from toolrest.own_code import folders_in, real_path
+from toolrest.policy.paths.names import unique
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.programs import SYSTEM_FOLDERS
 
 READY = "toolrest-ready"
 FIRST = f"for name in bash zsh sh; do command -v $name; done; echo {READY}; exec cat >/dev/null"
@@ -45,24 +48,43 @@ _CLIENT_ENV = (
     "DOCKER_HOST",
     "DOCKER_TLS_VERIFY",
     "HOME",
-    "PATH",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
 )
 """What the client needs of the host's own variables; the command's never reach it."""
 
 
-def client_env() -> dict[str, str]:
-    """The engine's client runs unconfined: it gets its own variables and nothing else."""
-    return {name: os.environ[name] for name in _CLIENT_ENV if name in os.environ}
+def client_env(roots: Sequence[str] = ()) -> dict[str, str]:
+    """The engine's client runs unconfined: it gets its own variables and nothing else.
+
+    It finds helpers on PATH, so folders that lie in a writable root are not on it, nor relative
+    ones; the others are resolved, so that no link is followed a second time.
+    """
+    env = {name: os.environ[name] for name in _CLIENT_ENV if name in os.environ}
+    given = [path for path in os.environ.get("PATH", "").split(os.pathsep) if path.startswith("/")]
+    folders = [real_path(path) for path in given]
+    writable = folders_in(folders, roots)
+    kept = [folder for folder in folders if folder not in writable]
+    return env | {"PATH": os.pathsep.join(unique((*kept, *SYSTEM_FOLDERS)))}
 
 
 class Client:
-    """The engine's program with the arguments that go before its verb."""
+    """The engine's program with the arguments that go before its verb.
 
-    def __init__(self, program: str, engine_args: Sequence[str] = ()) -> None:
+    `roots` are the folders that commands may write.
+    """
+
+    def __init__(
+        self, program: str, engine_args: Sequence[str] = (), roots: Sequence[str] = ()
+    ) -> None:
         self.program = program
+        self._roots = tuple(roots)
         self.argv = (program, *engine_args)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables that it runs with."""
+        return client_env(self._roots)
 
     @property
     def is_podman(self) -> bool:
@@ -77,7 +99,7 @@ class Client:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=seconds,
-                env=client_env(),
+                env=self.env,
                 cwd="/",
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -120,7 +142,7 @@ class Box:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
-            env=client_env(),
+            env=client.env,
             pass_fds=locks,
             start_new_session=True,
         )
