@@ -20,7 +20,7 @@ from toolrest.sandbox.backends.container import (
     answering_engine,
     env_parts,
 )
-from toolrest.sandbox.backends.container_box import AROUND, READY
+from toolrest.sandbox.backends.container_box import AROUND, CLEAR, READY, Client
 from toolrest.sandbox.confine import Sandbox
 from toolrest.sandbox.environment import with_shell
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
@@ -51,7 +51,9 @@ if "inspect" in words:
 elif "run" in words:
     print("/bin/sh\\n" + {ready!r}, flush=True)
     sys.stdin.read()
-elif "exec" in words:
+elif "ps" in words:
+    print({left!r})
+elif {around!r} in words:
     os.chdir({folder!r})
     argv = words[words.index({around!r}) + 2 :]  # without the shell that kills around it
     os.execvp(argv[0], argv)
@@ -59,9 +61,9 @@ elif "exec" in words:
 
 
 class Docker:
-    """A program in the engine's place, and what it was asked."""
+    """A program in the engine's place, and what it was asked; `left` are containers it lists."""
 
-    def __init__(self, folder: Path, workspace: str) -> None:
+    def __init__(self, folder: Path, workspace: str, left: str = "") -> None:
         self.program = str(folder / "docker")
         self._log = folder / "log"
         text = ENGINE.format(
@@ -70,6 +72,7 @@ class Docker:
             ready=READY,
             around=AROUND,
             folder=workspace,
+            left=left,
         )
         Path(self.program).write_text(text)
         Path(self.program).chmod(0o755)
@@ -177,6 +180,53 @@ def test_a_file_that_must_be_hidden_makes_a_new_container(
     first, second = docker.asked("run")
     assert ".env.new" not in " ".join(first)
     assert "target=/workspace/.env.new,readonly" in " ".join(second)
+
+
+def test_what_a_command_left_is_killed_before_the_next_one(
+    policy: SandboxPolicy, docker: Docker
+) -> None:
+    engine = engine_for(policy, docker)
+    for _ in range(2):
+        engine.confine(Command(("true",), policy.workspace, {})).release()
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    (run,) = docker.asked("run")
+    name = run[run.index("--name") + 1]
+    clears = [words for words in docker.asked("exec") if words[-1].startswith(CLEAR)]
+    assert [words[1] for words in clears] == [name, name]
+    prepared.release()
+    engine.close()
+
+
+def test_a_container_that_cannot_be_cleared_is_closed(
+    policy: SandboxPolicy, docker: Docker
+) -> None:
+    text = Path(docker.program).read_text()
+    Path(docker.program).write_text(f"{text}elif 'exec' in words:\n    sys.exit(137)\n")
+    engine = engine_for(policy, docker)
+    engine.confine(Command(("true",), policy.workspace, {})).release()
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    first, second = docker.asked("run")
+    assert docker.asked("rm")[0][-1] == first[first.index("--name") + 1]
+    engine.close()
+    with pytest.raises(SandboxUnavailable, match="closed"):
+        engine.confine(Command(("true",), policy.workspace, {}))
+    prepared.release()  # late: its container goes with it
+    assert docker.asked("rm")[-1][-1] == second[second.index("--name") + 1]
+
+
+def test_containers_of_killed_owners_are_removed(policy: SandboxPolicy, tmp_path: Path) -> None:
+    engine = engine_for(policy, Docker(tmp_path, policy.workspace))
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    name = next(word for word in prepared.command.argv if word.startswith("toolrest-"))
+    prepared.release()
+    engine.close()
+    words = name.split("-")
+    gone = "-".join((*words[:3], "1", "a"))  # our number, but started at another time
+    elsewhere = "-".join((words[0], "other", words[2], "1", "b"))
+    docker = Docker(tmp_path, policy.workspace, "\n".join((name, gone, elsewhere, "toolrest-x")))
+    Client(docker.program).sweep()
+    assert docker.asked("rm")[1:] == [["rm", "--force", gone]]
+    assert "toolrest" in docker.asked("run")[0]  # the label
 
 
 @pytest.mark.parametrize("pull", [False, True])
@@ -287,7 +337,7 @@ async def test_a_session_runs_its_commands_in_the_container(
         output = await rest.call("shell", {"command": ["ls", "-a"]})
     assert output.failure is None, output.text
     assert output.metadata["sandbox"] == "docker"
-    assert docker.asked("exec")[-1][-2:] == ["ls", "-a"]
+    assert ["ls", "-a"] in [words[-2:] for words in docker.asked("exec")]
     network, commands = docker.asked("run")
     name = network[network.index("--name") + 1]
     assert commands[commands.index("--network") + 1] == f"container:{name}"

@@ -147,11 +147,15 @@ class ContainerEngine:
         self._network: Box | None = None
         self._idle: list[Box] = []
         self._running = 0
+        self._closed = False
         self._state: object = None
+        threading.Thread(target=self.client.sweep, name="toolrest-sweep", daemon=True).start()
 
     def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
         """The client's command; its death alone does not end what it started, `stop` does."""
         with self._mutex:
+            if self._closed:
+                raise SandboxUnavailable("sandbox: the session is closed, with its containers.")
             box = self._take()
             box.commands += 1
             self._running += 1
@@ -167,8 +171,12 @@ class ContainerEngine:
                     return
                 released.append(True)
                 self._running -= 1
-                if not stopped:
+                is_late = self._closed
+                if not stopped and not is_late:
+                    box.clear()
                     self._idle.append(box)
+            if is_late:
+                box.close()
 
         released: list[bool] = []
         try:
@@ -178,8 +186,9 @@ class ContainerEngine:
             raise
 
     def close(self) -> None:
-        """Remove the containers."""
+        """Remove the containers; one in which a command still runs goes with its release."""
         with self._mutex:
+            self._closed = True
             self._close_idle()
             network, self._network = self._network, None
         if network is not None:
