@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from toolrest import Toolrest
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
+from toolrest.sandbox.backends import container_mounts
 from toolrest.sandbox.backends.container import (
     ContainerEngine,
     ContainerOptions,
@@ -24,6 +25,7 @@ from toolrest.sandbox.backends.container_box import AROUND, CLEAR, READY, Client
 from toolrest.sandbox.confine import Sandbox
 from toolrest.sandbox.environment import with_shell
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.sandbox.kernel.mounts import Mounts
 from toolrest.sandbox.policy import Mode, SandboxPolicy
 
 IMAGE = "localhost/toolrest-test"
@@ -256,6 +258,20 @@ def test_the_workspace_by_mode(tmp_path: Path, docker: Docker, mode: Mode, reado
     assert ("target=/workspace,readonly" in text) is readonly
 
 
+def test_a_mount_inside_a_read_only_path_is_read_only(
+    tmp_path: Path, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = tmp_path / "ws/disk"
+    disk.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "table").write_text(f"1 2 0:3 / {disk} rw,relatime shared:1 - ext4 /dev/x rw\n")
+    table = str(tmp_path / "table")
+    monkeypatch.setattr(container_mounts, "Mounts", lambda: Mounts(table))
+    policy = SandboxPolicy.build(str(tmp_path / "ws"), str(tmp_path / "s"), mode="read-only")
+    text = " ".join(arguments(policy, docker))
+    assert f"source={disk},target=/workspace/disk,readonly" in text
+    assert f"source={disk},target={disk},readonly" in text
+
+
 def test_a_shell_that_the_image_does_not_have() -> None:
     line = ("-lc", "echo x")
     assert with_shell(("/bin/bash", *line), ("/bin/bash", "/bin/sh")) == ("/bin/bash", *line)
@@ -265,9 +281,22 @@ def test_a_shell_that_the_image_does_not_have() -> None:
 
 
 def test_variables_that_would_break_the_file() -> None:
-    lines, spoken = env_parts({"A": "1", "B": "x\ny", "#C": "1", "D E": "1", "": "1", "F": "a=b"})
+    env = {"A": "1", "B": "x\ny", "#C": "1", "D E": "1", "": "1", "F": "a=b"}
+    steering = ("LD_PRELOAD", "DOCKER_HOST", "CONTAINERS_CONF", "PATH", "HOME", "XDG_RUNTIME_DIR")
+    lines, by_name = env_parts(env | dict.fromkeys(steering, "x\ny"))
     assert lines == b"A=1\nF=a=b\n"
-    assert spoken == ("--env", "B=x\ny")
+    assert by_name == {"B": "x\ny"}
+
+
+def test_no_value_is_an_argument(policy: SandboxPolicy, docker: Docker) -> None:
+    engine = engine_for(policy, docker)
+    prepared = engine.confine(Command(("true",), policy.workspace, {"KEY": "secret\nlines"}))
+    argv = prepared.command.argv
+    assert argv[argv.index("--env") + 1] == "KEY"
+    assert "secret" not in " ".join(argv)
+    assert prepared.command.env["KEY"] == "secret\nlines"
+    prepared.release()
+    engine.close()
 
 
 def test_the_client_finds_no_helpers_in_writable_folders(

@@ -280,7 +280,7 @@ class ContainerEngine:
 
     def _exec(self, command: Command, box: Box) -> Command:
         env_fd = 3 + max([-1, *(fd - 3 for fd, _ in (*command.files, *command.fds))]) + 1
-        env_file, spoken = env_parts(self._env_of(command, box))
+        env_file, by_name = env_parts(self._env_of(command, box))
         argv = (
             *self.client.argv,
             "exec",
@@ -290,7 +290,7 @@ class ContainerEngine:
             self._shown.inside_path(command.cwd),
             "--env-file",
             f"/proc/self/fd/{env_fd}",
-            *spoken,
+            *(word for name in by_name for word in ("--env", name)),
             box.name,
             "/bin/sh",
             "-c",
@@ -302,7 +302,7 @@ class ContainerEngine:
             command,
             argv=argv,
             cwd="/",
-            env=self.client.env,
+            env=by_name | self.client.env,
             files=(*command.files, (env_fd, env_file)),
             limits=(),  # the client is not what they are meant for
             held=self._shown.guard.records(),
@@ -322,15 +322,26 @@ def controls(policy: SandboxPolicy) -> Controls:
     return found
 
 
-def env_parts(env: Mapping[str, str]) -> tuple[bytes, tuple[str, ...]]:
-    """Variables for an env file; those with line ends can only be given as arguments."""
+_OF_THE_CLIENT = (
+    *("BUILDAH", "CONTAINER", "DOCKER_", "GCONV_", "GLIBC_", "GO", "LD_", "MALLOC_", "NOTIFY_"),
+    *("PODMAN", "REGISTR", "SSH_", "SSL_", "STORAGE_", "TMPDIR", "XDG_", "_"),
+)
+"""How names begin that would steer the engine's client or what it loads."""
+
+
+def env_parts(env: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
+    """Variables for an env file, and those with line ends, which the client is to pass on.
+
+    Arguments can be read by all users, so these are in the client's own environment. What would
+    steer the client itself is left out there: it runs unconfined.
+    """
     lines: list[str] = []
-    spoken: list[str] = []
+    by_name: dict[str, str] = {}
     for name, value in env.items():
         if not name or name.startswith("#") or any(c in name for c in "=\n\0 ") or "\0" in value:
             continue
-        if "\n" in value or "\r" in value:
-            spoken += ("--env", f"{name}={value}")
-        else:
+        if "\n" not in value and "\r" not in value:
             lines.append(f"{name}={value}\n")
-    return os.fsencode("".join(lines)), tuple(spoken)
+        elif name not in ("HOME", "PATH") and not name.startswith(_OF_THE_CLIENT):
+            by_name[name] = value
+    return os.fsencode("".join(lines)), by_name
