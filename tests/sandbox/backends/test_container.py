@@ -14,16 +14,18 @@ from msgspec.structs import replace
 from toolrest import Toolrest
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
+from toolrest.sandbox.backends import container_mounts
 from toolrest.sandbox.backends.container import (
     ContainerEngine,
     ContainerOptions,
     answering_engine,
     env_parts,
 )
-from toolrest.sandbox.backends.container_box import AROUND, READY
+from toolrest.sandbox.backends.container_box import AROUND, CLEAR, READY, Client
 from toolrest.sandbox.confine import Sandbox
 from toolrest.sandbox.environment import with_shell
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.sandbox.kernel.mounts import Mounts
 from toolrest.sandbox.policy import Mode, SandboxPolicy
 
 IMAGE = "localhost/toolrest-test"
@@ -51,7 +53,9 @@ if "inspect" in words:
 elif "run" in words:
     print("/bin/sh\\n" + {ready!r}, flush=True)
     sys.stdin.read()
-elif "exec" in words:
+elif "ps" in words:
+    print({left!r})
+elif {around!r} in words:
     os.chdir({folder!r})
     argv = words[words.index({around!r}) + 2 :]  # without the shell that kills around it
     os.execvp(argv[0], argv)
@@ -59,9 +63,9 @@ elif "exec" in words:
 
 
 class Docker:
-    """A program in the engine's place, and what it was asked."""
+    """A program in the engine's place, and what it was asked; `left` are containers it lists."""
 
-    def __init__(self, folder: Path, workspace: str) -> None:
+    def __init__(self, folder: Path, workspace: str, left: str = "") -> None:
         self.program = str(folder / "docker")
         self._log = folder / "log"
         text = ENGINE.format(
@@ -70,6 +74,7 @@ class Docker:
             ready=READY,
             around=AROUND,
             folder=workspace,
+            left=left,
         )
         Path(self.program).write_text(text)
         Path(self.program).chmod(0o755)
@@ -179,6 +184,53 @@ def test_a_file_that_must_be_hidden_makes_a_new_container(
     assert "target=/workspace/.env.new,readonly" in " ".join(second)
 
 
+def test_what_a_command_left_is_killed_before_the_next_one(
+    policy: SandboxPolicy, docker: Docker
+) -> None:
+    engine = engine_for(policy, docker)
+    for _ in range(2):
+        engine.confine(Command(("true",), policy.workspace, {})).release()
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    (run,) = docker.asked("run")
+    name = run[run.index("--name") + 1]
+    clears = [words for words in docker.asked("exec") if words[-1].startswith(CLEAR)]
+    assert [words[1] for words in clears] == [name, name]
+    prepared.release()
+    engine.close()
+
+
+def test_a_container_that_cannot_be_cleared_is_closed(
+    policy: SandboxPolicy, docker: Docker
+) -> None:
+    text = Path(docker.program).read_text()
+    Path(docker.program).write_text(f"{text}elif 'exec' in words:\n    sys.exit(137)\n")
+    engine = engine_for(policy, docker)
+    engine.confine(Command(("true",), policy.workspace, {})).release()
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    first, second = docker.asked("run")
+    assert docker.asked("rm")[0][-1] == first[first.index("--name") + 1]
+    engine.close()
+    with pytest.raises(SandboxUnavailable, match="closed"):
+        engine.confine(Command(("true",), policy.workspace, {}))
+    prepared.release()  # late: its container goes with it
+    assert docker.asked("rm")[-1][-1] == second[second.index("--name") + 1]
+
+
+def test_containers_of_killed_owners_are_removed(policy: SandboxPolicy, tmp_path: Path) -> None:
+    engine = engine_for(policy, Docker(tmp_path, policy.workspace))
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    name = next(word for word in prepared.command.argv if word.startswith("toolrest-"))
+    prepared.release()
+    engine.close()
+    words = name.split("-")
+    gone = "-".join((*words[:3], "1", "a"))  # our number, but started at another time
+    elsewhere = "-".join((words[0], "other", words[2], "1", "b"))
+    docker = Docker(tmp_path, policy.workspace, "\n".join((name, gone, elsewhere, "toolrest-x")))
+    Client(docker.program).sweep()
+    assert docker.asked("rm")[1:] == [["rm", "--force", gone]]
+    assert "toolrest" in docker.asked("run")[0]  # the label
+
+
 @pytest.mark.parametrize("pull", [False, True])
 def test_an_image_that_is_not_there(policy: SandboxPolicy, tmp_path: Path, pull: bool) -> None:
     log = tmp_path / "log"
@@ -206,6 +258,20 @@ def test_the_workspace_by_mode(tmp_path: Path, docker: Docker, mode: Mode, reado
     assert ("target=/workspace,readonly" in text) is readonly
 
 
+def test_a_mount_inside_a_read_only_path_is_read_only(
+    tmp_path: Path, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = tmp_path / "ws/disk"
+    disk.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "table").write_text(f"1 2 0:3 / {disk} rw,relatime shared:1 - ext4 /dev/x rw\n")
+    table = str(tmp_path / "table")
+    monkeypatch.setattr(container_mounts, "Mounts", lambda: Mounts(table))
+    policy = SandboxPolicy.build(str(tmp_path / "ws"), str(tmp_path / "s"), mode="read-only")
+    text = " ".join(arguments(policy, docker))
+    assert f"source={disk},target=/workspace/disk,readonly" in text
+    assert f"source={disk},target={disk},readonly" in text
+
+
 def test_a_shell_that_the_image_does_not_have() -> None:
     line = ("-lc", "echo x")
     assert with_shell(("/bin/bash", *line), ("/bin/bash", "/bin/sh")) == ("/bin/bash", *line)
@@ -215,9 +281,40 @@ def test_a_shell_that_the_image_does_not_have() -> None:
 
 
 def test_variables_that_would_break_the_file() -> None:
-    lines, spoken = env_parts({"A": "1", "B": "x\ny", "#C": "1", "D E": "1", "": "1", "F": "a=b"})
+    env = {"A": "1", "B": "x\ny", "#C": "1", "D E": "1", "": "1", "F": "a=b"}
+    steering = ("LD_PRELOAD", "DOCKER_HOST", "CONTAINERS_CONF", "PATH", "HOME", "XDG_RUNTIME_DIR")
+    lines, by_name = env_parts(env | dict.fromkeys(steering, "x\ny"))
     assert lines == b"A=1\nF=a=b\n"
-    assert spoken == ("--env", "B=x\ny")
+    assert by_name == {"B": "x\ny"}
+
+
+def test_no_value_is_an_argument(policy: SandboxPolicy, docker: Docker) -> None:
+    engine = engine_for(policy, docker)
+    prepared = engine.confine(Command(("true",), policy.workspace, {"KEY": "secret\nlines"}))
+    argv = prepared.command.argv
+    assert argv[argv.index("--env") + 1] == "KEY"
+    assert "secret" not in " ".join(argv)
+    assert prepared.command.env["KEY"] == "secret\nlines"
+    prepared.release()
+    engine.close()
+
+
+def test_the_client_finds_no_helpers_in_writable_folders(
+    policy: SandboxPolicy, docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = Path(policy.workspace) / ".venv/bin"
+    planted.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(planted)
+    (tmp_path / "tools").mkdir()
+    given = (str(planted), "relative", str(tmp_path / "link"), "", str(tmp_path / "tools"))
+    monkeypatch.setenv("PATH", ":".join(given))
+    engine = engine_for(policy, docker)
+    prepared = engine.confine(Command(("true",), policy.workspace, {}))
+    path = prepared.command.env["PATH"].split(":")
+    assert path[0] == str(tmp_path / "tools")
+    assert all(folder.startswith(("/usr", "/bin", "/sbin")) for folder in path[1:])
+    prepared.release()
+    engine.close()
 
 
 def test_names_that_cannot_be_mounted(tmp_path: Path, docker: Docker) -> None:
@@ -269,7 +366,7 @@ async def test_a_session_runs_its_commands_in_the_container(
         output = await rest.call("shell", {"command": ["ls", "-a"]})
     assert output.failure is None, output.text
     assert output.metadata["sandbox"] == "docker"
-    assert docker.asked("exec")[-1][-2:] == ["ls", "-a"]
+    assert ["ls", "-a"] in [words[-2:] for words in docker.asked("exec")]
     network, commands = docker.asked("run")
     name = network[network.index("--name") + 1]
     assert commands[commands.index("--network") + 1] == f"container:{name}"

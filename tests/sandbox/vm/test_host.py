@@ -130,10 +130,14 @@ def test_output_flows_on_credit(boot: Booted) -> None:
         "[send(frames.OUT, number, bytes(65536)) for _ in range(40)]",
         "[send(frames.OUT, number, bytes(50000)) for _ in range(5)];"
         " [os.write(3, frames.credit(number, 0) * 5000) for _ in range(200)]",
+        "[os.write(3, frames.pack(frames.OPEN, 2**31) * 5000) for _ in range(200)]",
     ],
-    ids=["garbage", "a length", "more than its credit", "frames without end"],
+    ids=["garbage", "a length", "more than its credit", "frames without end", "answers not read"],
 )
-def test_a_machine_that_breaks_the_rules_is_ended(boot: Booted, said: str) -> None:
+def test_a_machine_that_breaks_the_rules_is_ended(
+    boot: Booted, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolrest.sandbox.vm.machine._MOST_UNSENT", 1 << 20)
     machine = boot(f"""
     for kind, number, payload in asked():
         if kind == frames.START:

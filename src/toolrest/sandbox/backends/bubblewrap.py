@@ -178,7 +178,7 @@ class BubblewrapEngine:
                 self._refresh(present)
             finally:
                 let_go(held)
-            return tuple((path, show, _identity(path)) for path, show in self._shown)
+            return tuple((path, show, identity_of(path)) for path, show in self._shown)
 
     def _confine_now(self, command: Command, variables: bytes) -> PreparedCommand:
         arguments, links, masks, held = self._join(variables)
@@ -378,7 +378,8 @@ def _once(action: Callable[[], None]) -> Callable[[], None]:
     return run
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Device and inode of what is at a path, or None."""
     try:
         info = os.lstat(path)
     except OSError:

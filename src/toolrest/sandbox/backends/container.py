@@ -21,7 +21,7 @@ from toolrest.private_files import make_private
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
-from toolrest.sandbox.backends.container_box import AROUND, FIRST, READY, Box, Client, client_env
+from toolrest.sandbox.backends.container_box import AROUND, FIRST, READY, Box, Client
 from toolrest.sandbox.backends.container_mounts import WORKSPACE, Shown, bind
 from toolrest.sandbox.backends.engine import Controls, Enforced, PreparedCommand, all_full
 from toolrest.sandbox.backends.view import TMP
@@ -78,7 +78,7 @@ def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
         program = name if os.path.isabs(name) else find_program(name, policy.roots)
         problem = "not installed"
         if program is not None:
-            problem = Client(program, options.engine_args).ask("info")[1]
+            problem = Client(program, options.engine_args, _writable(policy)).ask("info")[1]
         if program is not None and not problem:
             return program
         reasons.append(f"{name}: {problem}")
@@ -87,6 +87,11 @@ def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
         remedy="Start docker, or install podman (`apt install podman`).",
         tried=tuple(reasons),
     )
+
+
+def _writable(policy: SandboxPolicy) -> tuple[str, ...]:
+    """Folders that this session's commands may write, or those of an earlier one could."""
+    return (*policy.roots, policy.workspace)
 
 
 def image_path(client: Client, options: ContainerOptions) -> str:
@@ -131,7 +136,7 @@ class ContainerEngine:
     ) -> None:
         self.policy = replace(policy, cache_dir=None)  # other programs than the host's
         self.options = options
-        self.client = Client(program, options.engine_args)
+        self.client = Client(program, options.engine_args, _writable(policy))
         self.proxy = proxy
         self._limits = limits or Limits()
         self._path = image_path(self.client, options)
@@ -142,11 +147,15 @@ class ContainerEngine:
         self._network: Box | None = None
         self._idle: list[Box] = []
         self._running = 0
+        self._closed = False
         self._state: object = None
+        threading.Thread(target=self.client.sweep, name="toolrest-sweep", daemon=True).start()
 
     def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
         """The client's command; its death alone does not end what it started, `stop` does."""
         with self._mutex:
+            if self._closed:
+                raise SandboxUnavailable("sandbox: the session is closed, with its containers.")
             box = self._take()
             box.commands += 1
             self._running += 1
@@ -162,8 +171,12 @@ class ContainerEngine:
                     return
                 released.append(True)
                 self._running -= 1
-                if not stopped:
+                is_late = self._closed
+                if not stopped and not is_late:
+                    box.clear()
                     self._idle.append(box)
+            if is_late:
+                box.close()
 
         released: list[bool] = []
         try:
@@ -173,8 +186,9 @@ class ContainerEngine:
             raise
 
     def close(self) -> None:
-        """Remove the containers."""
+        """Remove the containers; one in which a command still runs goes with its release."""
         with self._mutex:
+            self._closed = True
             self._close_idle()
             network, self._network = self._network, None
         if network is not None:
@@ -266,7 +280,7 @@ class ContainerEngine:
 
     def _exec(self, command: Command, box: Box) -> Command:
         env_fd = 3 + max([-1, *(fd - 3 for fd, _ in (*command.files, *command.fds))]) + 1
-        env_file, spoken = env_parts(self._env_of(command, box))
+        env_file, by_name = env_parts(self._env_of(command, box))
         argv = (
             *self.client.argv,
             "exec",
@@ -276,7 +290,7 @@ class ContainerEngine:
             self._shown.inside_path(command.cwd),
             "--env-file",
             f"/proc/self/fd/{env_fd}",
-            *spoken,
+            *(word for name in by_name for word in ("--env", name)),
             box.name,
             "/bin/sh",
             "-c",
@@ -288,7 +302,7 @@ class ContainerEngine:
             command,
             argv=argv,
             cwd="/",
-            env=client_env(),
+            env=by_name | self.client.env,
             files=(*command.files, (env_fd, env_file)),
             limits=(),  # the client is not what they are meant for
             held=self._shown.guard.records(),
@@ -308,15 +322,26 @@ def controls(policy: SandboxPolicy) -> Controls:
     return found
 
 
-def env_parts(env: Mapping[str, str]) -> tuple[bytes, tuple[str, ...]]:
-    """Variables for an env file; those with line ends can only be given as arguments."""
+_OF_THE_CLIENT = (
+    *("BUILDAH", "CONTAINER", "DOCKER_", "GCONV_", "GLIBC_", "GO", "LD_", "MALLOC_", "NOTIFY_"),
+    *("PODMAN", "REGISTR", "SSH_", "SSL_", "STORAGE_", "TMPDIR", "XDG_", "_"),
+)
+"""How names begin that would steer the engine's client or what it loads."""
+
+
+def env_parts(env: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
+    """Variables for an env file, and those with line ends, which the client is to pass on.
+
+    Arguments can be read by all users, so these are in the client's own environment. What would
+    steer the client itself is left out there: it runs unconfined.
+    """
     lines: list[str] = []
-    spoken: list[str] = []
+    by_name: dict[str, str] = {}
     for name, value in env.items():
         if not name or name.startswith("#") or any(c in name for c in "=\n\0 ") or "\0" in value:
             continue
-        if "\n" in value or "\r" in value:
-            spoken += ("--env", f"{name}={value}")
-        else:
+        if "\n" not in value and "\r" not in value:
             lines.append(f"{name}={value}\n")
-    return os.fsencode("".join(lines)), tuple(spoken)
+        elif name not in ("HOME", "PATH") and not name.startswith(_OF_THE_CLIENT):
+            by_name[name] = value
+    return os.fsencode("".join(lines)), by_name

@@ -17,6 +17,7 @@ from toolrest.sandbox.guard.changes import NewlyHidden
 from toolrest.sandbox.guard.excludes import GitExcludes
 from toolrest.sandbox.guard.guard import NameGuard, let_go
 from toolrest.sandbox.guard.placeholders import MountPoints
+from toolrest.sandbox.kernel.mounts import Mounts
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_files_in
 
@@ -36,6 +37,7 @@ class Shown:
         self._newly_hidden = NewlyHidden(policy)
         self._excludes = GitExcludes(policy.session_dir)
         self._blanks = Blanks.make(os.path.realpath(registry), overlays=False)
+        self._host = Mounts()
         self._present: tuple[str, ...] = ()
         self._mounts: Sequence[Mount] = ()
 
@@ -55,11 +57,31 @@ class Shown:
                     remedy="Put there what it leads to, or use another sandbox.",
                 )
             self._mounts = self._settled()
+            self._host.refresh()
         except BaseException:
             let_go(held)
             raise
         # What is replaced from outside, as editors and git do, takes the mount on it away.
-        return tuple((mount.path, _identity(mount.path)) for mount in self._mounts), held
+        state = tuple((m.path, m.show, m.source, _identity(m.path)) for m in self._mounts)
+        return (state, *map(self._inner, self._mounts)), held
+
+    def _inner(self, mount: Mount) -> tuple[str, ...]:
+        """Mounts of the host within what a mount shows read-only: `readonly` is not for those.
+
+        Parts that have a mount of their own in the view are left to that one.
+        """
+        if mount.show is not Show.READ:
+            return ()
+        source = mount.source or mount.path
+        within = (point for point, _ in self._host.points if inside(point, source))
+        below = sorted({os.path.relpath(point, source) for point in within} - {"."})
+        others = [
+            m.path for m in self._mounts if m.path != mount.path and inside(m.path, mount.path)
+        ]
+        places = {name: os.path.join(mount.path, name) for name in below}
+        return tuple(
+            name for name, path in places.items() if not any(inside(path, o) for o in others)
+        )
 
     def forget(self) -> None:
         """No container shows the placeholders any more."""
@@ -109,7 +131,10 @@ class Shown:
             case Show.ROOT | Show.WRITE:
                 return bind(mount.source or mount.path, target)
             case Show.READ:
-                return bind(mount.source or mount.path, target, ",readonly")
+                source = mount.source or mount.path
+                names = ("", *self._inner(mount))
+                pairs = ((_below(source, name), _below(target, name)) for name in names)
+                return [word for pair in pairs for word in bind(*pair, ",readonly")]
             case Show.EMPTY_READ_ONLY if mount.folder:
                 return bind(self._blanks.other, target, ",readonly")
             case Show.EMPTY_READ_ONLY:
@@ -126,6 +151,10 @@ class Shown:
         if inside(real, self.policy.workspace):
             return self._targets(real)[-1]
         return real if self.policy.in_root(real) else WORKSPACE
+
+
+def _below(folder: str, name: str) -> str:
+    return os.path.join(folder, name) if name else folder
 
 
 def _identity(path: str) -> tuple[int, int] | None:

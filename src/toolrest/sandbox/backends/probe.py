@@ -206,14 +206,19 @@ def probe_container(
     limits: Limits | None = None,
 ) -> tuple[Probe, ContainerEngine | None]:
     """Ask the engines, then start the session's container and run `/bin/true` in it."""
+    engine = None
     try:
         program = container.answering_engine(options, policy)
         engine = ContainerEngine(policy, options, program, registry, proxy=proxy, limits=limits)
         prepared = engine.confine(_probe_command(policy))
     except SandboxUnavailable as error:
+        if engine is not None:  # the network's container may run
+            engine.close()
         return Probe("docker", False, str(error)), None
-    problem = run_probe(replace(prepared.command, held=()))
-    prepared.release()
+    try:
+        problem = run_probe(replace(prepared.command, held=()))
+    finally:
+        prepared.release()
     if problem:
         engine.close()
         return Probe("docker", False, problem, program), None

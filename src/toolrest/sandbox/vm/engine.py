@@ -27,12 +27,18 @@ from toolrest.policy.paths.names import inside, unique
 from toolrest.private_files import write_all
 from toolrest.process.command import Command
 from toolrest.process.helper_request import close_all
-from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, BubblewrapEngine, Identities, Proxy
+from toolrest.sandbox.backends.bubblewrap import (
+    PROXY_SOCKET,
+    BubblewrapEngine,
+    Identities,
+    Proxy,
+    identity_of,
+)
 from toolrest.sandbox.backends.bubblewrap_args import environment, namespaces, packed, wrap
 from toolrest.sandbox.backends.engine import PreparedCommand
 from toolrest.sandbox.backends.view import BINDS, RUN, TMP, VAR_TMP, Show
 from toolrest.sandbox.environment import confined_env
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import signal_launchers
@@ -45,6 +51,7 @@ from toolrest.sandbox.vm.prepare import Prepared
 _PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(programs.__file__)), "__main__.py")
 _CHANNEL_FD, _SPEC_FD = 3, 4
 _KILL_PATIENCE = 5.0
+_LOOKS = 5
 _INSIDE = (
     *("--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"),
     *("--remount-ro", "/sys", "--tmpfs", "/sys/fs/cgroup", "--remount-ro", "/sys/fs/cgroup"),
@@ -115,6 +122,8 @@ class VmEngine:
                 return
             released.set()
             stop()
+            if not over.is_set():  # the guest did not end it, so it goes with the machine
+                machine.stop()
             with self._mutex:
                 self._running -= 1
 
@@ -139,6 +148,12 @@ class VmEngine:
         if machine is not None and not machine.is_over:
             if self._running:
                 self._view.confine(self._qemu(())).release()  # raises where one must wait
+                if any(identity != identity_of(path) for path, _, identity in self._seen):
+                    raise SandboxBusy(
+                        "sandbox: a hidden or protected file was replaced while a command was"
+                        " running.",
+                        remedy="Another one can run when that one has ended.",
+                    )
                 return machine
             if self._view.look() == self._seen:
                 return machine
@@ -169,14 +184,13 @@ class VmEngine:
             fds.append(os.open(self._prepared.kernel_file, os.O_RDONLY | os.O_CLOEXEC))
             fds.append(os.memfd_create("toolrest-initramfs", os.MFD_CLOEXEC))
             numbers = (qemu.CHANNEL_FD, qemu.KERNEL_FD, qemu.INITRAMFS_FD)
-            prepared = self._view.confine(self._qemu(tuple(zip(numbers, fds, strict=True))))
+            prepared = self._viewed(self._qemu(tuple(zip(numbers, fds, strict=True))))
         except BaseException:
             ours.close()
             close_all(fds)
             raise
         self._release_view = prepared.release
         try:
-            self._seen = self._view.look()  # before it is mounted: what comes later is a change
             write_all(fds[-1], self._initramfs())
         except BaseException:
             ours.close()
@@ -197,6 +211,25 @@ class VmEngine:
             raise
         self.machine = machine
         return machine
+
+    def _viewed(self, qemu: Command) -> PreparedCommand:
+        """QEMU in its view, of which `_seen` says what is in it; what comes later is a change."""
+        for _ in range(_LOOKS):
+            prepared = self._view.confine(qemu)
+            try:
+                self._seen = self._view.look()
+                again = self._view.confine(qemu)  # with the view that was looked at
+                again.release()
+                if replace(again.command, held=()) == replace(prepared.command, held=()):
+                    return prepared
+            except BaseException:
+                prepared.release()
+                raise
+            prepared.release()
+        raise SandboxBusy(
+            "sandbox: hidden or protected files keep changing while the machine starts.",
+            remedy="Call again.",
+        )
 
     def _qemu(self, fds: tuple[tuple[int, int], ...]) -> Command:
         settings = self._options.settings

@@ -26,6 +26,8 @@ from toolrest.sandbox.vm.programs import frames
 from toolrest.sandbox.vm.streams import ClientStream, Connection, Stream
 
 _MOST_STREAMS = 256
+_MOST_UNSENT = 2 * _MOST_STREAMS * frames.WINDOW
+"""Bytes for a machine that it has not read yet: more than the credit of all its streams."""
 _CONSOLE = 4096
 _LOOK = 0.05
 _STOP_PATIENCE = 15.0
@@ -168,8 +170,14 @@ class Machine:
             del self._console[:-_CONSOLE]
 
     def _send(self, data: bytes) -> None:
-        if self._writer is not None:
-            self._writer.write(data)
+        """Bytes for the machine, which is ended when it asks for answers and does not read them."""
+        if self._writer is None:
+            return
+        self._writer.write(data)
+        unsent = self._writer.transport.get_write_buffer_size()
+        if unsent > _MOST_UNSENT and self._stopping is not None:
+            self._failure = self._failure or "it broke the protocol: it does not read"
+            self._stopping.set()
 
     async def _receive(self, reader: asyncio.StreamReader) -> None:
         incoming = frames.Reader(frames.FROM_MACHINE)
