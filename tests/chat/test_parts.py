@@ -43,7 +43,7 @@ from toolrest.timeline.text import text_width
 
 def request(command: str = "make", risk: Risk = Risk.EXECUTE) -> ApprovalRequest:
     made = ApprovalRequest("c", "exec_command", "{}", "it runs a program", risk)
-    made.command, made.cwd = ("bash", "-lc", command), "/ws"
+    made.command, made.cwd = ("/bin/bash", "-lc", command), "/ws"
     made.choices = (Choice("once", "this call only"), Choice("session", "until it ends"))
     return made
 

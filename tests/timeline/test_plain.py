@@ -36,7 +36,7 @@ def printed(*events: Event, **options: Any) -> str:
 
 
 def command(call_id: str, line: str) -> tuple[Event, Event]:
-    started = ExecCommandBegin(call_id=call_id, command=("bash", "-lc", line), cwd="/ws")
+    started = ExecCommandBegin(call_id=call_id, command=("/bin/bash", "-lc", line), cwd="/ws")
     return begin(call_id, arguments=json.dumps({"cmd": line})), started
 
 

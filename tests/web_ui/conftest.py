@@ -129,7 +129,7 @@ def waiting(home: Path, *, risk: Risk = Risk.EXECUTE, text: str = "rm -r build")
         json.dumps({"cmd": text}),
         "it writes",
         risk,
-        command=("bash", "-lc", text),
+        command=("/bin/bash", "-lc", text),
         cwd="/work",
         exact=Exact(json.dumps({"cmd": text, "secret": "sk-hidden"})),
     )

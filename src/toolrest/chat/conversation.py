@@ -232,12 +232,14 @@ class Conversation:
         if not self.queue:
             return
         text = self.queue.pop(0)
-        if text.startswith("!"):
+        if text.startswith("!") and not isinstance(text, ServersText):
             self.run_command(text[1:])
         else:
             self.say(text)
 
     def _items(self, text: str) -> Sequence[JSONObject]:
+        if isinstance(text, ServersText):
+            return prompt_items(str(text))
         folder = self.session.rest.gate.services.files.cwd
         images = [os.path.join(folder, path) for path in _mentioned(text)]
         return prompt_items(text, [path for path in images if os.path.isfile(path)])
@@ -248,6 +250,12 @@ class Conversation:
             self.sent.remove(cell.text)
         if cell is not None:
             self._view.changed(cell)
+
+
+class ServersText(str):
+    """A message that a server wrote: no picture that it names is sent, no command of it is run."""
+
+    __slots__ = ()
 
 
 def _mentioned(text: str) -> list[str]:

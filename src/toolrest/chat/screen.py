@@ -47,7 +47,7 @@ from toolrest.timeline.cells import (
     ReasoningCell,
     UserCell,
 )
-from toolrest.timeline.draw import Drawing, Line
+from toolrest.timeline.draw import Drawing, Line, safe_lines
 from toolrest.timeline.plain import has_colour, styled
 
 _COMPOSER_ROWS = 8
@@ -338,7 +338,7 @@ class ChatScreen:
 
     def say(self, text: str, style: str = "dim") -> None:
         """Put a line of our own above the live part."""
-        self._put([[(style, line)] for line in text.split("\n")])
+        self._put([[(style, line)] for line in safe_lines(text)])
 
     def began(self) -> None:
         """A turn is under way."""

@@ -6,12 +6,12 @@ What is shown is what will run, escaped so that it cannot deceive.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 
 from toolrest.gate.approval.request import ApprovalRequest, Choice, Review
 from toolrest.gate.approval.user_questions import UserQuestion
 from toolrest.policy.effects import Risk
+from toolrest.timeline.calls import command_line
 from toolrest.timeline.text import block, shown
 
 _LETTERS = {"once": "y", "session": "s", "project": "p", "user": "a", "rule": "r"}
@@ -52,16 +52,6 @@ def describe(request: ApprovalRequest, *, diff: bool = True) -> Iterator[str]:
         yield from block(request.diff.rstrip("\n"))
     if not request.command and not request.diff:
         yield f"  arguments: {shown(request.arguments)}"
-
-
-def command_line(argv: tuple[str, ...]) -> str:
-    """A command: the script where a shell is only there to run one, else the argument vector."""
-    if len(argv) == 3 and argv[1] in ("-c", "-lc") and argv[0].rsplit("/", 1)[-1] in _SHELLS:
-        return argv[2]
-    return shlex.join(argv)
-
-
-_SHELLS = ("sh", "bash", "zsh", "dash")
 
 
 def offered(request: ApprovalRequest) -> list[tuple[str, str]]:

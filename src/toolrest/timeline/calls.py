@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -22,9 +23,25 @@ def command_of(arguments: str) -> str | None:
     values = arguments_of(arguments)
     line = values.get("cmd", values.get("command"))
     if isinstance(line, list) and line:
-        words = [str(word) for word in line]
-        return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else shlex.join(words)
+        return command_line([str(word) for word in line])
     return line if isinstance(line, str) else None
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """A command: the script where a shell of the system is only there to run one, else all words.
+
+    A program elsewhere may be anything, whatever its name, and so may a name without a folder.
+    """
+    if len(argv) == 3 and argv[1] in ("-c", "-lc") and argv[0] in _SYSTEM_SHELLS:
+        return argv[2]
+    return shlex.join(argv)
+
+
+_SYSTEM_SHELLS = {
+    f"{folder}/{name}"
+    for folder in ("/bin", "/usr/bin", "/usr/local/bin")
+    for name in ("sh", "bash", "zsh", "dash")
+}
 
 
 _FIRST = (

@@ -162,8 +162,8 @@ class Drawing(Struct):
             return [[("yellow", "  waiting for approval")]]
         if cell.state == "done" and cell.exit_code is None and (number := _runs_on(cell)):
             return [[("cyan", f"  … goes on in the background as {number}")]]
-        silent = cell.command is not None and cell.exit_code == 0 and not cell.output.count
-        if cell.state == "done" and (took or silent):
+        worked = cell.command is not None and cell.exit_code == 0
+        if cell.state == "done" and (took or worked):
             return [[("green", f"  ✔ {took}".rstrip())]]
         return [[("dim", f"  {line}")] for line in safe_lines(cell.progress) if line]
 

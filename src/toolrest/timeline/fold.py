@@ -5,12 +5,11 @@ Events are told apart by their `type`, so none of their modules is loaded for th
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from toolrest.answer import Answer
-from toolrest.timeline.calls import command_of, failure_reason
+from toolrest.timeline.calls import command_line, command_of, failure_reason
 from toolrest.timeline.cells import (
     CallCell,
     Cell,
@@ -159,7 +158,7 @@ class Timeline:
     def _command(self, event: ExecCommandBegin) -> Cell | None:
         cell = self._call(event.call_id)
         if cell is not None:
-            cell.command, cell.cwd, cell.state = _line(event.command), event.cwd, "running"
+            cell.command, cell.cwd, cell.state = command_line(event.command), event.cwd, "running"
         return cell
 
     def _command_end(self, event: ExecCommandEnd) -> None:
@@ -298,13 +297,6 @@ def _state(state: Any) -> str:
     if isinstance(state, dict) and len(state) == 1:
         return str(next(iter(state)))
     return str(state)
-
-
-def _line(command: tuple[str, ...]) -> str:
-    """What runs, without the shell around it."""
-    if len(command) == 3 and command[1] in ("-c", "-lc"):
-        return command[2]
-    return shlex.join(command)
 
 
 _HANDLERS: dict[str, Callable[[Timeline, Any], Cell | None]] = {

@@ -73,7 +73,7 @@ CHOICES = (
 
 def question(**more: object) -> ApprovalRequest:
     fields: dict[str, object] = {
-        "command": ("bash", "-lc", "uv run pytest -q"),
+        "command": ("/bin/bash", "-lc", "uv run pytest -q"),
         "cwd": "/ws",
         "choices": CHOICES,
         "keys": ("run:bash -lc uv run pytest -q", "connect:pypi.org"),
@@ -145,13 +145,13 @@ async def test_what_was_typed_before_the_question_is_no_answer(person: Person) -
 
 
 async def test_what_is_cut_cannot_be_approved_unseen(person: Person) -> None:
-    long = question(command=("bash", "-c", "true\n" * 100 + "rm -rf ~"))
+    long = question(command=("/bin/bash", "-c", "true\n" * 100 + "rm -rf ~"))
     assert (await person.asked(long, "y\n")).answer == "denied"
     assert "rm -rf" not in person.saw
     other = Person()
     assert (await other.asked(long, "e\n", "y\n")).answer == "approved"
     assert "  | rm -rf ~\n" in other.saw
-    wide = question(command=("bash", "-c", "true " + "x" * 5000 + "; rm -rf ~"))
+    wide = question(command=("/bin/bash", "-c", "true " + "x" * 5000 + "; rm -rf ~"))
     other = Person()
     assert (await other.asked(wide, "y\n")).answer == "denied"
 
@@ -205,15 +205,29 @@ def test_nothing_shown_can_act_on_the_terminal(
     command: str, reason: str, diff: str, keys: list[str]
 ) -> None:
     request = question(
-        command=("bash", "-c", command), reason=reason, diff=diff, keys=tuple(keys), tool=reason
+        command=("/bin/bash", "-c", command),
+        reason=reason,
+        diff=diff,
+        keys=tuple(keys),
+        tool=reason,
     )
     for line in describe(request):
         assert line.isprintable(), repr(line)
 
 
+@pytest.mark.parametrize("shell", ["/ws/.cache/bash", "bash", "/bin/../ws/bash", "/bin/python3"])
+def test_only_a_shell_of_the_system_is_left_out(shell: str) -> None:
+    text = "\n".join(describe(question(command=(shell, "-c", "git status"))))
+    assert f"{shell} -c 'git status'" in text
+    text = "\n".join(describe(question(command=("/usr/bin/zsh", "-lc", "git status"))))
+    assert "zsh" not in text
+    text = "\n".join(describe(question(command=("/bin/bash", "-ic", "git status"))))
+    assert "/bin/bash -ic 'git status'" in text
+
+
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_different_calls_look_different(one: str, other: str) -> None:
-    shown = [list(describe(question(command=("bash", "-c", text)))) for text in (one, other)]
+    shown = [list(describe(question(command=("/bin/bash", "-c", text)))) for text in (one, other)]
     assert (shown[0] == shown[1]) == (one == other)
 
 

@@ -91,7 +91,7 @@ def test_the_final_answer_and_an_export_are_safe(desk: Any, serve: Any) -> None:
 
 def question(command: str) -> ApprovalRequest:
     made = ApprovalRequest("c", "exec_command", "{}", "it runs a program", Risk.EXECUTE)
-    made.command, made.cwd = ("bash", "-lc", command), "/ws"
+    made.command, made.cwd = ("/bin/bash", "-lc", command), "/ws"
     return made
 
 

@@ -17,7 +17,7 @@ from toolrest.chat.commands.attach import attach
 from toolrest.chat.commands.mcp_prompts import McpPrompts
 from toolrest.chat.commands.names import COMMANDS, known_commands
 from toolrest.chat.composer.git_names import git_names
-from toolrest.chat.conversation import RAN
+from toolrest.chat.conversation import RAN, ServersText
 from toolrest.chat.picker import Picker
 from toolrest.config.schema.chat import ChatSettings, Theme
 from toolrest.config.schema.types import ApprovalPolicy, SandboxMode
@@ -96,9 +96,10 @@ class Commands:
 
     async def _filled(self, name: str, words: str) -> None:
         try:
-            self._chat.conversation.say(await self.prompts.text(name, words))
+            text = await self.prompts.text(name, words)
+            self._chat.conversation.say(ServersText(text))
         except McpError as error:
-            self._chat.conversation.notice(f"/{name}: {error}", "error")
+            self._chat.conversation.notice(f"/{shown(name)}: {error}", "error")
 
     def _say(self, *lines: str) -> None:
         for line in lines:
@@ -158,7 +159,7 @@ class Commands:
         elif row is not None and words == ["kill"]:
             self._chat.spawn(self._killed(runner, row.session_id))
         elif row is not None and words in ([], ["attach"]):
-            self._chat.spawn(attach(runner.sessions, row, self._command_of(row)))
+            self._chat.spawn(self._attached(runner, row))
         elif rest:
             self._say(f"  no command has the number {shown(rest)}; see /ps")
         else:
@@ -169,6 +170,10 @@ class Commands:
         calls = (cell for cell in self._chat.screen.calls if cell.call_id == row.call_id)
         cell = next(calls, None)
         return shown((cell.command if cell else None) or " ".join(row.argv))
+
+    async def _attached(self, runner: Runner, row: SessionInfo) -> None:
+        await attach(runner.sessions, row, self._command_of(row))
+        self._chat.questions.key_pressed()
 
     async def _killed(self, runner: Runner, number: int) -> None:
         await runner.sessions.stop(number)

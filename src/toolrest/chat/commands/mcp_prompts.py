@@ -33,7 +33,7 @@ class McpPrompts:
         if self._rest.has_servers and self._listing is None:
             self._loop.call_soon_threadsafe(self._begin)
         return {
-            name: shown(str(row.get("description") or "a prompt of that server"))
+            shown(name): shown(str(row.get("description") or "a prompt of that server"))
             for name, row in self._rows.items()
         }
 
@@ -60,7 +60,7 @@ class McpPrompts:
         await self._begin()
         row, pool = self._rows.get(name), self._rest.mcp
         if row is None or pool is None:
-            listed = ", ".join(f"/{each}" for each in self._rows) or "none"
+            listed = ", ".join(f"/{shown(each)}" for each in self._rows) or "none"
             raise PromptError(f"there is no prompt /{shown(name)}; the servers have: {listed}")
         server = name.partition(":")[0]
         given = _arguments(name, row, words)

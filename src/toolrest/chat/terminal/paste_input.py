@@ -37,6 +37,8 @@ class PasteInput(Vt100Input):
             keys += more
         now = monotonic()
         if not is_paste(keys, goes_on=now - self._pasted < _GOES_ON):
+            if keys:
+                self._pasted = float("-inf")  # a key of the person ends it
             return keys
         self._pasted = now
         text = "".join("\n" if key.key in _NEWLINES else key.data for key in keys)

@@ -10,8 +10,8 @@ from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.policy.terminal_safe import display_safe
 from toolrest.serve.acp import diffs
-from toolrest.timeline.approval import command_line, describe
-from toolrest.timeline.calls import call_title
+from toolrest.timeline.approval import describe
+from toolrest.timeline.calls import call_title, command_line
 from toolrest.timeline.stored import fenced
 
 _TITLE = 200
