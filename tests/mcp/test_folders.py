@@ -102,6 +102,48 @@ async def test_a_program_that_its_server_has_changed_is_asked_about(
         assert "changed since it was approved" in rest.mcp.status()[0].reason
 
 
+class ChangesCode(Approver):
+    """Changes a server's source while a folder is asked about; denies its start then."""
+
+    def __init__(self, source: Path) -> None:
+        super().__init__()
+        self.source = source
+
+    def __call__(self, request: ApprovalRequest) -> bool:
+        if request.tool == "mcp_server_folder":
+            self.source.write_text(self.source.read_text() + "# changed")
+        return super().__call__(request) and request.tool != "mcp_server_start"
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_folder_is_no_approval_of_changed_code(
+    open_rest: Open, fake_server: Fake, program: Path, tmp_path: Path
+) -> None:
+    approver = ChangesCode(tmp_path / "workspace" / "fake_server.py")
+    async with open_rest({"fs": fake_server()}, on_ask=approver) as rest:
+        assert "repeat the call" in await write(rest, program / "notes.txt")
+        assert approver.folders == [f"+ write: {program}"]
+        await write(rest, program / "notes.txt")
+        assert rest.mcp is not None
+        assert "changed since it was approved" in rest.mcp.status()[0].reason
+    assert not (program / "notes.txt").exists()
+
+
+@pytest.mark.needs("namespaces")
+async def test_a_folder_in_tmp_is_no_approval_of_changed_code(
+    open_rest: Open, in_tmp: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "workspace" / "fake_server.py"
+    row = server_in(in_tmp)
+    row["fs"]["args"].append(str(source))
+    approver = ChangesCode(source)
+    async with open_rest(row, on_ask=approver) as rest:
+        await rest.wait_for_mcp()
+        assert approver.folders == [f"+ read: {in_tmp}"]
+        assert rest.mcp is not None
+        assert "changed since it was approved" in rest.mcp.status()[0].reason
+
+
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("on_ask", ["deny", "allow", "user"])
 async def test_a_folder_that_no_person_approves_stays_closed(

@@ -85,11 +85,18 @@ class Pins(Struct):
         pin.tools = {name: definition.to_json() for name, definition in definitions.items()}
         self._save()
 
-    def put_folder(self, server: Server, folder: str, access: Access, launch: JSONObject) -> None:
-        """Store an approved folder, and the launch with what the server could now change."""
+    def put_folder(
+        self, server: Server, folder: str, access: Access, launch: JSONObject | None
+    ) -> None:
+        """Store an approved folder, and the launch with what the server could now change.
+
+        Without a launch the approved one stays: the server's start is to be asked about.
+        """
         self._load(again=True)
         pin = self._pins.setdefault(pin_key(server), Pin({}))
-        pin.folders[folder], pin.launch = access, launch
+        pin.folders[folder] = access
+        if launch is not None:
+            pin.launch = launch
         self._save()
 
     def remove(self, server: Server) -> None:

@@ -56,7 +56,8 @@ class ServerFolders:
 
     async def may_start(self, server: Server) -> str | None:
         """None, or the reason why a server cannot start: its sandbox does not show its program."""
-        for folder in await asyncio.to_thread(self._unseen, server, await self._box(server)):
+        unseen = await asyncio.to_thread(self._unseen, server, await self._box(server))
+        for folder in unseen:
             reason = (
                 f"the MCP server {server.name} is installed in {folder}, and its sandbox has a "
                 f"{_tmp_of(folder)} of its own: it has to read that folder, and only that"
@@ -66,7 +67,8 @@ class ServerFolders:
                     f"its program lies in {folder}, which its sandbox does not show; to see and "
                     f"approve that run: toolrest mcp approve {server.name}"
                 )
-        return None
+        # Its code may have changed while the user was asked.
+        return await self._trust.may_start(server) if unseen else None
 
     async def denied(self, server: Server, text: str) -> FolderDenial | None:
         """The folder that the sandbox kept from a server, out of its error, and the answer."""

@@ -162,16 +162,22 @@ class Trust:
     async def approve_folder(
         self, server: Server, folder: str, reason: str, *, write: bool
     ) -> bool:
-        """Ask for a folder that this server needs. No setting approves writing for a person."""
+        """Ask for a folder that this server needs. No setting approves writing for a person.
+
+        Code that has changed since its approval is not approved with the folder.
+        """
         access: Access = "write" if write else "read"
         asked: JSONObject = {"server": server.name, "folder": folder, "access": access}
         protected = f"{server.name} wants to write in {folder}" if write else ""
+        same = await asyncio.to_thread(self.is_pinned, server)
         refused = await self._ask(FOLDER, asked, reason, f"+ {access}: {folder}", protected)
         if refused is None:
             own = (*self.folders(server, "write"), *((folder,) if write else ()))
             files, environ = self._services.files, self._environ
             record = await asyncio.to_thread(record_of, server, files, environ, own)
-            self._pins.put_folder(server, folder, access, record)
+            # Compared last: the answer takes its time, and so does the new record.
+            same = same and await asyncio.to_thread(self.is_pinned, server)
+            self._pins.put_folder(server, folder, access, record if same else None)
         verdict = Answer.ALLOW if refused is None else Answer.DENY
         self._note(FOLDER, server, asked, verdict, "mcp.folder")
         return refused is None
