@@ -89,7 +89,7 @@ class Trust:
         """None when the server may be started, else the reason why not.
 
         A server in the user's own settings is approved by that, the first time; one of the
-        folder's own files, and one that has changed, needs approval.
+        folder's own files or of an editor, and one that has changed, needs approval.
         """
         # Reading a folder of sources takes its time.
         record = await asyncio.to_thread(self._record, server)
@@ -112,10 +112,10 @@ class Trust:
             return None
         self._note_start(server, record, Answer.DENY, "mcp.unapproved")
         changed = "changed since it was approved" if pin else f"brought by {server.file}"
-        return (
-            f"it is not approved ({changed}): {refused}; "
-            f"to see and approve it run: toolrest mcp approve {server.name}"
-        )
+        reason = f"it is not approved ({changed}): {refused}"
+        if server.origin == "editor":
+            return reason  # only a session of the editor has it
+        return f"{reason}; to see and approve it run: toolrest mcp approve {server.name}"
 
     def _record(self, server: Server) -> JSONObject:
         own = self.folders(server, "write")
