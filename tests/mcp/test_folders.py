@@ -162,17 +162,32 @@ async def test_a_folder_that_no_person_approves_stays_closed(
     assert len(approver.folders) == (on_ask == "user")  # once a session
 
 
+def made_code_folders(other: Path, home: Path) -> list[Path]:
+    """Folders from which programs on the host run code."""
+    names = (".git", ".git/hooks", ".vscode", "bin", "bare.git/hooks", "lib/site-packages")
+    in_home = (
+        *(".config/systemd/user", ".config/autostart", ".oh-my-zsh/custom", ".bashrc.d", "go/bin"),
+        *(".vscode/extensions", ".local/share/applications", ".cargo/registry", ".local/lib/x"),
+    )
+    made = [*(other / name for name in names), *(home / name for name in in_home)]
+    for folder in made:
+        folder.mkdir(parents=True, exist_ok=True)
+    return made
+
+
 @pytest.mark.needs("sandbox")
 async def test_an_error_cannot_ask_for_just_any_folder(
     open_rest: Open, fake_server: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, tools = os.environ["HOME"], tmp_path / "bin"
+    home, tools = tmp_path / "home", tmp_path / "bin"
     tools.mkdir()
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     never = [
         *("/x", "/etc/cron.d/x", "/usr/lib/x", "/proc/x", f"{home}/.bashrc"),
         *(f"{home}/.ssh/x", f"{home}/.config/autostart/x", f"{home}/.cache", f"{tools}/x"),
         *(f"{tmp_path}", f"{os.environ['TOOLREST_HOME']}/x", f"{sys.prefix}/bin/x"),
+        *(f"{made}/x" for made in made_code_folders(tmp_path / "other", home)),
     ]
     approver = Approver()
     async with open_rest({"fs": fake_server()}, on_ask=approver) as rest:

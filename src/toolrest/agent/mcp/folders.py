@@ -12,12 +12,13 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from toolrest.agent.mcp.code_folders import is_code_folder
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.launch import command_of
 from toolrest.mcp.transports.host import FolderDenial
 from toolrest.own_code import own_places
 from toolrest.policy.paths.hidden import home_folders
-from toolrest.policy.paths.names import inside, unique
+from toolrest.policy.paths.names import both_forms, inside, unique
 from toolrest.sandbox.denial import find_denials
 from toolrest.sandbox.errors import SandboxUnavailable
 
@@ -164,7 +165,8 @@ class ServerFolders:
     # Writing
 
     def _unfit(self, folder: str, box: Sandbox) -> str:
-        """Why a folder is not asked about: the mode, or too wide, the system's, hidden, protected.
+        """Why a folder is not asked about: the mode, or too wide, the system's, hidden, run by
+        other programs.
 
         Empty if it may be asked about.
         """
@@ -174,12 +176,12 @@ class ServerFolders:
             return "it is not there; make it, and call again"
         kept = (self._files.workspace, self._files.toolrest_home, *_wide_folders(), *_TMP)
         path = self._environ.get("PATH", os.defpath).split(os.pathsep)
+        path = [form for place in path if os.path.isabs(place) for form in both_forms(place)]
         unfit = (
             folder.count("/") < 2
-            or any(inside(place, folder) for place in kept)
-            or any(
-                inside(folder, place) for place in (*_SYSTEM, *own_places(), *filter(None, path))
-            )
+            or any(inside(place, folder) for place in (*kept, *path))
+            or any(inside(folder, place) for place in (*_SYSTEM, *own_places(), *path))
+            or is_code_folder(folder)
             or self._holds_hidden(folder)
             or self._boxes.write_rule(folder) is not None
         )
