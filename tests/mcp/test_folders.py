@@ -102,6 +102,22 @@ async def test_a_program_that_its_server_has_changed_is_asked_about(
         assert "changed since it was approved" in rest.mcp.status()[0].reason
 
 
+@pytest.mark.needs("sandbox")
+async def test_a_file_is_no_folder_to_approve(
+    open_rest: Open, fake_server: Fake, program: Path, toolrest_home: Path
+) -> None:
+    file = program / "data"
+    file.touch()
+    approver = Approver()
+    async with open_rest({"fs": fake_server()}, on_ask=approver) as rest:
+        await rest.wait_for_mcp()
+        error = f"EEXIST: read-only file system, mkdir '{file}'"
+        answer = await rest.call("fs/fail", {"text": error})
+        assert approver.folders == [f"+ write: {file}"]
+        assert f"{file} is not approved" in answer.text
+    assert str(file) not in (toolrest_home / "mcp" / "pins.json").read_text()
+
+
 class ChangesCode(Approver):
     """Changes a server's source while a folder is asked about; denies its start then."""
 

@@ -113,8 +113,6 @@ class ServerFolders:
         write = access == "write"
         asked[folder] = await self._trust.approve_folder(server, folder, reason, write=write)
         if asked[folder]:
-            if write:
-                await asyncio.to_thread(os.makedirs, folder, 0o700, exist_ok=True)
             self._boxes.forget(server)
         return asked[folder]
 

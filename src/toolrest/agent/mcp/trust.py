@@ -164,13 +164,19 @@ class Trust:
     ) -> bool:
         """Ask for a folder that this server needs. No setting approves writing for a person.
 
-        Code that has changed since its approval is not approved with the folder.
+        A missing folder is made; one that cannot be made is not approved. Code that has changed
+        since its approval is not approved with the folder.
         """
         access: Access = "write" if write else "read"
         asked: JSONObject = {"server": server.name, "folder": folder, "access": access}
         protected = f"{server.name} wants to write in {folder}" if write else ""
         same = await asyncio.to_thread(self.is_pinned, server)
         refused = await self._ask(FOLDER, asked, reason, f"+ {access}: {folder}", protected)
+        if refused is None and write:
+            try:
+                await asyncio.to_thread(os.makedirs, folder, 0o700, exist_ok=True)
+            except OSError as error:
+                refused = str(error)
         if refused is None:
             own = (*self.folders(server, "write"), *((folder,) if write else ()))
             files, environ = self._services.files, self._environ
