@@ -103,6 +103,64 @@ async def test_a_program_that_its_server_has_changed_is_asked_about(
 
 
 @pytest.mark.needs("sandbox")
+async def test_a_file_is_no_folder_to_approve(
+    open_rest: Open, fake_server: Fake, program: Path, toolrest_home: Path
+) -> None:
+    file = program / "data"
+    file.touch()
+    approver = Approver()
+    async with open_rest({"fs": fake_server()}, on_ask=approver) as rest:
+        await rest.wait_for_mcp()
+        error = f"EEXIST: read-only file system, mkdir '{file}'"
+        answer = await rest.call("fs/fail", {"text": error})
+        assert approver.folders == [f"+ write: {file}"]
+        assert f"{file} is not approved" in answer.text
+    assert str(file) not in (toolrest_home / "mcp" / "pins.json").read_text()
+
+
+class ChangesCode(Approver):
+    """Changes a server's source while a folder is asked about; denies its start then."""
+
+    def __init__(self, source: Path) -> None:
+        super().__init__()
+        self.source = source
+
+    def __call__(self, request: ApprovalRequest) -> bool:
+        if request.tool == "mcp_server_folder":
+            self.source.write_text(self.source.read_text() + "# changed")
+        return super().__call__(request) and request.tool != "mcp_server_start"
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_folder_is_no_approval_of_changed_code(
+    open_rest: Open, fake_server: Fake, program: Path, tmp_path: Path
+) -> None:
+    approver = ChangesCode(tmp_path / "workspace" / "fake_server.py")
+    async with open_rest({"fs": fake_server()}, on_ask=approver) as rest:
+        assert "repeat the call" in await write(rest, program / "notes.txt")
+        assert approver.folders == [f"+ write: {program}"]
+        await write(rest, program / "notes.txt")
+        assert rest.mcp is not None
+        assert "changed since it was approved" in rest.mcp.status()[0].reason
+    assert not (program / "notes.txt").exists()
+
+
+@pytest.mark.needs("namespaces")
+async def test_a_folder_in_tmp_is_no_approval_of_changed_code(
+    open_rest: Open, in_tmp: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "workspace" / "fake_server.py"
+    row = server_in(in_tmp)
+    row["fs"]["args"].append(str(source))
+    approver = ChangesCode(source)
+    async with open_rest(row, on_ask=approver) as rest:
+        await rest.wait_for_mcp()
+        assert approver.folders == [f"+ read: {in_tmp}"]
+        assert rest.mcp is not None
+        assert "changed since it was approved" in rest.mcp.status()[0].reason
+
+
+@pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("on_ask", ["deny", "allow", "user"])
 async def test_a_folder_that_no_person_approves_stays_closed(
     open_rest: Open, program: Path, on_ask: str
@@ -120,17 +178,32 @@ async def test_a_folder_that_no_person_approves_stays_closed(
     assert len(approver.folders) == (on_ask == "user")  # once a session
 
 
+def made_code_folders(other: Path, home: Path) -> list[Path]:
+    """Folders from which programs on the host run code."""
+    names = (".git", ".git/hooks", ".vscode", "bin", "bare.git/hooks", "lib/site-packages")
+    in_home = (
+        *(".config/systemd/user", ".config/autostart", ".oh-my-zsh/custom", ".bashrc.d", "go/bin"),
+        *(".vscode/extensions", ".local/share/applications", ".cargo/registry", ".local/lib/x"),
+    )
+    made = [*(other / name for name in names), *(home / name for name in in_home)]
+    for folder in made:
+        folder.mkdir(parents=True, exist_ok=True)
+    return made
+
+
 @pytest.mark.needs("sandbox")
 async def test_an_error_cannot_ask_for_just_any_folder(
     open_rest: Open, fake_server: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, tools = os.environ["HOME"], tmp_path / "bin"
+    home, tools = tmp_path / "home", tmp_path / "bin"
     tools.mkdir()
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     never = [
         *("/x", "/etc/cron.d/x", "/usr/lib/x", "/proc/x", f"{home}/.bashrc"),
         *(f"{home}/.ssh/x", f"{home}/.config/autostart/x", f"{home}/.cache", f"{tools}/x"),
         *(f"{tmp_path}", f"{os.environ['TOOLREST_HOME']}/x", f"{sys.prefix}/bin/x"),
+        *(f"{made}/x" for made in made_code_folders(tmp_path / "other", home)),
     ]
     approver = Approver()
     async with open_rest({"fs": fake_server()}, on_ask=approver) as rest:

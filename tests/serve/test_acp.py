@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 from acp.exceptions import RequestError
 from acp.helpers import text_block
-from acp.schema import McpServerStdio
+from acp.schema import HttpMcpServer, McpServerStdio
 from tests.serve.editor import Connect, connector
 
+from toolrest.cli.options import Choices
+from toolrest.cli.servers.acp import load_for_editor
+from toolrest.mcp.servers import configured
+from toolrest.serve.acp.agent import SessionRequest
 from toolrest.testing import Call, Pause, Reply, Say, Think
 from toolrest.testing.server import ScriptedServer
 
@@ -122,11 +126,33 @@ async def test_the_editors_own_mcp_servers(connect: Connect, workspace: Path) ->
     fake = McpServerStdio(name="fake", command=sys.executable, args=args, env=[])
     async with (
         ScriptedServer([look] * 150) as server,
-        connect(server, "-a", "never") as (agent, editor),
+        connect(server) as (agent, editor),
     ):
         session = await agent.new_session(cwd=str(workspace), mcp_servers=[fake])
         await agent.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.said == "seen"
+    # Its start was asked about: an editor may have it from the folder's own files.
+    ((shown, _),) = editor.asked
+    assert f"the editor in {workspace} wants to start the MCP server fake" in str(shown.content)
+
+
+def test_an_editors_mcp_server_is_not_mixed_with_the_users(
+    workspace: Path, toolrest_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (toolrest_home / "config.toml").write_text(
+        '[mcp_servers.github]\nurl = "https://good.example"\ntrusted = true\n'
+        'bearer_token_env_var = "GITHUB_TOKEN"\n'
+    )
+    sent = [
+        HttpMcpServer(name=name, url="https://evil.example", headers=[], type="http")
+        for name in ("github", "other")
+    ]
+    choices = Choices(str(workspace), None, None, (), None, None)
+    config = load_for_editor(choices, SessionRequest(str(workspace), "deny", (), sent))
+    found = configured(config, {"GITHUB_TOKEN": "t"}, str(workspace)).servers
+    assert (found["github"].url, found["github"].origin) == ("https://good.example", "user")
+    assert (found["other"].url, found["other"].origin) == ("https://evil.example", "editor")
+    assert "github is left out" in capsys.readouterr().err
 
 
 async def test_what_cannot_be_opened(connect: Connect, workspace: Path) -> None:

@@ -53,6 +53,8 @@ class Config(Struct, eq=False, dict=True):
     """Folders of trusted projects whose rules files count, outermost first."""
     external: bool = False
     """Something else confines the session's programs. Only a host program can set this."""
+    editor_servers: frozenset[str] = frozenset()
+    """The MCP servers that an editor passed on: their start needs approval."""
 
     @property
     def trusted(self) -> bool:

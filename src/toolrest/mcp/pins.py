@@ -85,11 +85,18 @@ class Pins(Struct):
         pin.tools = {name: definition.to_json() for name, definition in definitions.items()}
         self._save()
 
-    def put_folder(self, server: Server, folder: str, access: Access, launch: JSONObject) -> None:
-        """Store an approved folder, and the launch with what the server could now change."""
+    def put_folder(
+        self, server: Server, folder: str, access: Access, launch: JSONObject | None
+    ) -> None:
+        """Store an approved folder, and the launch with what the server could now change.
+
+        Without a launch the approved one stays: the server's start is to be asked about.
+        """
         self._load(again=True)
         pin = self._pins.setdefault(pin_key(server), Pin({}))
-        pin.folders[folder], pin.launch = access, launch
+        pin.folders[folder] = access
+        if launch is not None:
+            pin.launch = launch
         self._save()
 
     def remove(self, server: Server) -> None:
@@ -132,7 +139,7 @@ def _folders(stored: Any) -> dict[str, Access]:
 
 
 def pin_key(server: Server) -> str:
-    """Key of a server's pin: its name, with the file of a folder's server."""
+    """Key of a server's pin: its name, with the file or editor that brought it."""
     return server.name if server.origin == "user" else f"{server.file}#{server.name}"
 
 
@@ -174,12 +181,12 @@ def is_same_launch(pin: Pin, record: JSONObject) -> bool:
 def _value(name: str, value: str, server: Server) -> str:
     """A variable as pinned: a hash that shows a change, and nothing of one that holds a secret.
 
-    A value from a folder's file is no secret of the user's, and can change what the program does:
-    it is shown as it is. So are names of the user's variables that are passed on.
+    A value from a folder's file, or from an editor, which may have it from there, can change what
+    the program does: it is shown as it is. So are names of the user's variables that are passed on.
     """
     if is_secret_name(name):
         return f"(a secret){_passed_on(value)}"
-    return value if server.origin == "project" else digest(value)[:16]
+    return digest(value)[:16] if server.origin == "user" else value
 
 
 def _headers(row: McpServer) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The MCP servers of a session, from the user's settings and a trusted folder's `.mcp.json`."""
+"""The MCP servers of a session: the user's, an editor's, and those of a trusted `.mcp.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolrest.config.schema.mcp import McpServer
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
-Origin: TypeAlias = Literal["user", "project"]
+Origin: TypeAlias = Literal["user", "project", "editor"]
 _LONGEST_NAME = 64
 
 
@@ -85,7 +85,10 @@ class Configured(Struct):
 def configured(config: Config, environ: Mapping[str, str], workspace: str) -> Configured:
     """Every server that is switched on, the user's own before those of the folder."""
     rows: dict[str, tuple[McpServer, Origin, str]] = {
-        name: (row, "user", config.file) for name, row in config.value.mcp_servers.items()
+        name: (row, "editor", f"the editor in {workspace}")
+        if name in config.editor_servers
+        else (row, "user", config.file)
+        for name, row in config.value.mcp_servers.items()
     }
     found = Configured({})
     if _may_have_file(workspace):
@@ -102,19 +105,20 @@ def configured(config: Config, environ: Mapping[str, str], workspace: str) -> Co
     for name, (row, origin, file) in sorted(rows.items()):
         if row.enabled:
             server = resolve(name, row, origin, file, environ)
-            paying = _uses(row) & keys if origin == "project" else frozenset()
+            paying = _uses(row) & keys if origin != "user" else frozenset()
             found.servers[name] = (
                 replace(server, problem=_PAYS.format(*paying)) if paying else server
             )
     return found
 
 
-_PAYS = "{0} holds the key of a model provider of yours, which no server of a project is given"
+_PAYS = "{0} holds the key of a model provider of yours, which only your own servers are given"
 
 
 def _uses(row: McpServer) -> frozenset[str]:
-    """The user's variables that a row of a project's file passes on."""
-    texts = (row.command, row.cwd, row.url, *row.args, *row.env.values(), *row.headers.values())
+    """The user's variables that a row of a project's file or an editor passes on."""
+    headers = (*row.headers.values(), *row.http_headers.values())
+    texts = (row.command, row.cwd, row.url, *row.args, *row.env.values(), *headers)
     return frozenset(name for text in texts if text for name in variables_in(text))
 
 

@@ -12,12 +12,13 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from toolrest.agent.mcp.code_folders import is_code_folder
 from toolrest.mcp.errors import McpError
 from toolrest.mcp.launch import command_of
 from toolrest.mcp.transports.host import FolderDenial
 from toolrest.own_code import own_places
 from toolrest.policy.paths.hidden import home_folders
-from toolrest.policy.paths.names import inside, unique
+from toolrest.policy.paths.names import both_forms, inside, unique
 from toolrest.sandbox.denial import find_denials
 from toolrest.sandbox.errors import SandboxUnavailable
 
@@ -56,7 +57,8 @@ class ServerFolders:
 
     async def may_start(self, server: Server) -> str | None:
         """None, or the reason why a server cannot start: its sandbox does not show its program."""
-        for folder in await asyncio.to_thread(self._unseen, server, await self._box(server)):
+        unseen = await asyncio.to_thread(self._unseen, server, await self._box(server))
+        for folder in unseen:
             reason = (
                 f"the MCP server {server.name} is installed in {folder}, and its sandbox has a "
                 f"{_tmp_of(folder)} of its own: it has to read that folder, and only that"
@@ -66,7 +68,8 @@ class ServerFolders:
                     f"its program lies in {folder}, which its sandbox does not show; to see and "
                     f"approve that run: toolrest mcp approve {server.name}"
                 )
-        return None
+        # Its code may have changed while the user was asked.
+        return await self._trust.may_start(server) if unseen else None
 
     async def denied(self, server: Server, text: str) -> FolderDenial | None:
         """The folder that the sandbox kept from a server, out of its error, and the answer."""
@@ -110,8 +113,6 @@ class ServerFolders:
         write = access == "write"
         asked[folder] = await self._trust.approve_folder(server, folder, reason, write=write)
         if asked[folder]:
-            if write:
-                await asyncio.to_thread(os.makedirs, folder, 0o700, exist_ok=True)
             self._boxes.forget(server)
         return asked[folder]
 
@@ -162,7 +163,8 @@ class ServerFolders:
     # Writing
 
     def _unfit(self, folder: str, box: Sandbox) -> str:
-        """Why a folder is not asked about: the mode, or too wide, the system's, hidden, protected.
+        """Why a folder is not asked about: the mode, or too wide, the system's, hidden, run by
+        other programs.
 
         Empty if it may be asked about.
         """
@@ -172,12 +174,12 @@ class ServerFolders:
             return "it is not there; make it, and call again"
         kept = (self._files.workspace, self._files.toolrest_home, *_wide_folders(), *_TMP)
         path = self._environ.get("PATH", os.defpath).split(os.pathsep)
+        path = [form for place in path if os.path.isabs(place) for form in both_forms(place)]
         unfit = (
             folder.count("/") < 2
-            or any(inside(place, folder) for place in kept)
-            or any(
-                inside(folder, place) for place in (*_SYSTEM, *own_places(), *filter(None, path))
-            )
+            or any(inside(place, folder) for place in (*kept, *path))
+            or any(inside(folder, place) for place in (*_SYSTEM, *own_places(), *path))
+            or is_code_folder(folder)
             or self._holds_hidden(folder)
             or self._boxes.write_rule(folder) is not None
         )

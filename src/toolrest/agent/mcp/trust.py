@@ -89,7 +89,7 @@ class Trust:
         """None when the server may be started, else the reason why not.
 
         A server in the user's own settings is approved by that, the first time; one of the
-        folder's own files, and one that has changed, needs approval.
+        folder's own files or of an editor, and one that has changed, needs approval.
         """
         # Reading a folder of sources takes its time.
         record = await asyncio.to_thread(self._record, server)
@@ -112,10 +112,10 @@ class Trust:
             return None
         self._note_start(server, record, Answer.DENY, "mcp.unapproved")
         changed = "changed since it was approved" if pin else f"brought by {server.file}"
-        return (
-            f"it is not approved ({changed}): {refused}; "
-            f"to see and approve it run: toolrest mcp approve {server.name}"
-        )
+        reason = f"it is not approved ({changed}): {refused}"
+        if server.origin == "editor":
+            return reason  # only a session of the editor has it
+        return f"{reason}; to see and approve it run: toolrest mcp approve {server.name}"
 
     def _record(self, server: Server) -> JSONObject:
         own = self.folders(server, "write")
@@ -162,16 +162,28 @@ class Trust:
     async def approve_folder(
         self, server: Server, folder: str, reason: str, *, write: bool
     ) -> bool:
-        """Ask for a folder that this server needs. No setting approves writing for a person."""
+        """Ask for a folder that this server needs. No setting approves writing for a person.
+
+        A missing folder is made; one that cannot be made is not approved. Code that has changed
+        since its approval is not approved with the folder.
+        """
         access: Access = "write" if write else "read"
         asked: JSONObject = {"server": server.name, "folder": folder, "access": access}
         protected = f"{server.name} wants to write in {folder}" if write else ""
+        same = await asyncio.to_thread(self.is_pinned, server)
         refused = await self._ask(FOLDER, asked, reason, f"+ {access}: {folder}", protected)
+        if refused is None and write:
+            try:
+                await asyncio.to_thread(os.makedirs, folder, 0o700, exist_ok=True)
+            except OSError as error:
+                refused = str(error)
         if refused is None:
             own = (*self.folders(server, "write"), *((folder,) if write else ()))
             files, environ = self._services.files, self._environ
             record = await asyncio.to_thread(record_of, server, files, environ, own)
-            self._pins.put_folder(server, folder, access, record)
+            # Compared last: the answer takes its time, and so does the new record.
+            same = same and await asyncio.to_thread(self.is_pinned, server)
+            self._pins.put_folder(server, folder, access, record if same else None)
         verdict = Answer.ALLOW if refused is None else Answer.DENY
         self._note(FOLDER, server, asked, verdict, "mcp.folder")
         return refused is None

@@ -17,9 +17,11 @@ from toolrest.cli.options import Choices, session_options
 from toolrest.config.files import toolrest_home
 from toolrest.config.keys import format_key
 from toolrest.errors import ConfigError
+from toolrest.policy.terminal_safe import display_safe
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
+    from toolrest.config import Config
     from toolrest.serve.acp.agent import EditorAgent, SessionRequest
 
 
@@ -62,7 +64,7 @@ def _can_talk(descriptor: int) -> bool:
 
 
 def _open(choices: Choices, opening: SessionRequest) -> AgentSession:
-    config = replace(choices, folder=opening.cwd).load(_chosen(opening))
+    config = load_for_editor(choices, opening)
     resume = find_session(config.home, opening.resume).path if opening.resume else None
     # An editor opens whatever was cloned: its AGENTS.md counts once the user trusts the folder.
     session = open_session(
@@ -73,11 +75,30 @@ def _open(choices: Choices, opening: SessionRequest) -> AgentSession:
     return session
 
 
-def _chosen(opening: SessionRequest) -> dict[str, Any]:
-    """What the editor chose for a session: more folders, and MCP servers of its own."""
-    chosen: dict[str, Any] = {}
+def load_for_editor(choices: Choices, opening: SessionRequest) -> Config:
+    """The settings of a session, with the folders and MCP servers that the editor passes on."""
+    choices = replace(choices, folder=opening.cwd)
+    rows = _server_rows(opening)
+    # A row of the user's, with its tokens and approvals, is never mixed with one of the editor's.
+    taken = choices.load().value.mcp_servers if rows else {}
+    for name in list(rows):
+        # With __ in its name its tools would pass for those of another server.
+        if name in taken or "__" in name:
+            del rows[name]
+            why = "you have a server of that name" if name in taken else "a name may not hold __"
+            text = display_safe(f"the editor's MCP server {name} is left out; {why}")
+            click.echo(f"toolrest: {text}", err=True)
+    chosen: dict[str, Any] = {format_key(("mcp_servers", name)): row for name, row in rows.items()}
     if opening.folders:
         chosen["sandbox_workspace_write.writable_roots"] = list(opening.folders)
+    config = choices.load(chosen)
+    config.editor_servers = frozenset(rows)
+    return config
+
+
+def _server_rows(opening: SessionRequest) -> dict[str, dict[str, Any]]:
+    """The settings of the MCP servers that the editor passes on, by name."""
+    rows: dict[str, dict[str, Any]] = {}
     for server in opening.servers:
         kind = getattr(server, "type", "stdio")
         row: dict[str, Any]
@@ -89,5 +110,5 @@ def _chosen(opening: SessionRequest) -> dict[str, Any]:
             row = {"type": kind, "url": server.url, "http_headers": headers}
         else:
             raise ConfigError(f"the MCP server {server.name} is of an unknown kind: {kind}")
-        chosen[format_key(("mcp_servers", server.name))] = row
-    return chosen
+        rows[server.name] = row
+    return rows
