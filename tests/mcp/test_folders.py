@@ -192,6 +192,7 @@ def made_code_folders(other: Path, home: Path) -> list[Path]:
 
 
 @pytest.mark.needs("sandbox")
+@pytest.mark.needs("namespaces")
 async def test_an_error_cannot_ask_for_just_any_folder(
     open_rest: Open, fake_server: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
