@@ -68,7 +68,7 @@ async def test_no_setting_of_a_submodule_runs_when_the_patch_is_taken(
     git(sub, "config", "filter.evil.clean", f"touch {ran}; cat")
     (sub / ".git" / "info").mkdir(exist_ok=True)
     (sub / ".git" / "info" / "attributes").write_text("* filter=evil\n")
-    (sub / "a.txt").write_text("changed\n")
+    (sub / "a.txt").write_text("A later commit\n")  # as long as before: git has to read it
     Path(made.path, "a.txt").write_text("changed as well\n")
     patch = await workspaces.patch(made, str(tmp_path / "index"))
     assert not ran.exists()
