@@ -164,14 +164,15 @@ def test_every_error_of_a_file_system_is_an_os_error(monkeypatch: pytest.MonkeyP
     store: Any = FsspecStore("memory://errors")
     for method in ("cat_file", "pipe_file", "exists", "find", "ls", "rm_file"):
         monkeypatch.setattr(store._fs, method, fails)
-    for call in (
-        lambda: store.read("a"),
-        lambda: store.write("a", b""),
-        lambda: store.create("a", b""),
-        lambda: store.has("a"),
-        lambda: store.folders("a", "b"),
-        lambda: store.files("a"),
-        lambda: store.delete("a"),
-    ):
+    calls: list[tuple[Callable[..., object], tuple[object, ...]]] = [
+        (store.read, ("a",)),
+        (store.write, ("a", b"")),
+        (store.create, ("a", b"")),
+        (store.has, ("a",)),
+        (store.folders, ("a", "b")),
+        (store.files, ("a",)),
+        (store.delete, ("a",)),
+    ]
+    for call, arguments in calls:
         with pytest.raises(OSError, match="the token has ended"):
-            call()
+            call(*arguments)
