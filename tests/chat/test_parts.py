@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import tty
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,11 +22,11 @@ from toolrest.chat import questions as module
 from toolrest.chat.composer.files import FileNames
 from toolrest.chat.composer.history import PrivateHistory
 from toolrest.chat.composer.pastes import Pastes
-from toolrest.chat.conversation import Conversation
+from toolrest.chat.conversation import Conversation, ServersText
 from toolrest.chat.live import LiveState
 from toolrest.chat.markdown import MarkdownLines
 from toolrest.chat.questions import Asked, Questions
-from toolrest.chat.terminal.paste_input import is_paste
+from toolrest.chat.terminal.paste_input import PasteInput, is_paste
 from toolrest.events import Event, TurnEnded
 from toolrest.gate.approval.request import Choice, Review
 from toolrest.gate.approval.user_questions import UserOption, UserQuestion, UserQuestions
@@ -339,6 +341,19 @@ def test_a_burst_of_keys_is_a_paste_or_typed_ahead(text: str, pasted: bool) -> N
     assert not is_paste([*_pressed(text), KeyPress(Keys.Up, "\x1b[A")], goes_on=True)
 
 
+def test_a_key_of_the_person_ends_an_unmarked_paste() -> None:
+    """Failed before: an Enter soon after the pager was more of the paste, and did not send."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with os.fdopen(master, "wb", 0) as keyboard, os.fdopen(slave, "r") as terminal:
+        reads = PasteInput(terminal)
+        found = []
+        for typed in (b"a line\r" * 10, b"\x0f", b"\r"):
+            keyboard.write(typed)
+            found += [key.key for key in reads.read_keys()]
+    assert found == [Keys.BracketedPaste, Keys.ControlO, Keys.ControlM]
+
+
 # Turns
 
 
@@ -361,6 +376,28 @@ class Recorder:
 
     def opened(self) -> None:
         pass
+
+
+@pytest.mark.parametrize("kind", [str, ServersText])
+async def test_a_servers_prompt_sends_no_picture_and_runs_no_command(
+    tmp_path: Path, kind: type[str]
+) -> None:
+    picture = tmp_path / "x.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(16))
+    view = Recorder()
+    model = ScriptedModel(["one", "two"])
+    rest = Toolrest(tmp_path, tools=["files"])
+    conversation = Conversation(lambda path, changed: AgentSession(rest, model), view)
+    conversation.start()
+    conversation.say(kind(f"look at @{picture} file://{picture}"))
+    conversation.queue_up(kind("!echo no"))
+    async with asyncio.timeout(20):
+        while conversation.busy:
+            await asyncio.sleep(0.01)
+    own = kind is str
+    assert ("input_image" in str(model.requests[0])) is own
+    assert len(model.requests) == (1 if own else 2), "the person's own is a command"
+    await conversation.close()
 
 
 async def test_a_message_that_comes_at_the_very_end_of_a_turn_is_not_lost(tmp_path: Path) -> None:

@@ -99,6 +99,17 @@ async def test_a_framework_that_asks_beforehand(tmp_path: Path) -> None:
         assert (await calls.finish(call(), approved=True)).text == "refunded A7"
 
 
+async def test_one_id_of_two_calls_is_no_approval_of_either(tmp_path: Path) -> None:
+    async with session(tmp_path) as rest:
+        calls = GatedCalls(rest)
+        assert calls.needs_approval(call("A7"))
+        assert "was not approved" in (await calls.finish(call("B8"), approved=True)).text
+        assert calls.needs_approval(call("B8"))
+        for order in ("A7", "B8"):
+            assert "was not approved" in (await calls.finish(call(order), approved=True)).text
+    assert RAN == []
+
+
 async def test_an_approver_of_the_session_answers_itself(tmp_path: Path) -> None:
     async with session(tmp_path, on_ask=lambda request: True) as rest:
         calls = GatedCalls(rest)

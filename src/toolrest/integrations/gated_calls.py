@@ -56,7 +56,8 @@ class GatedCalls:
         """Whether calls that need approval are held for the framework."""
         if self.holds and approvals.deferring is not None:
             approvals.deferring.reuses = False  # each call waits for its own approval
-        self._asked: set[str] = set()
+        self._asked: dict[str, str | None] = {}
+        """The calls that were asked about, by id; None for an id of different calls."""
 
     def offered(self) -> list[OfferedTool]:
         """The tools on offer, in the order models see them."""
@@ -65,10 +66,12 @@ class GatedCalls:
 
     def needs_approval(self, call: FrameworkCall) -> bool:
         """Whether a call would be held, without making it; for frameworks that ask beforehand."""
-        self._asked.discard(call.id)
         if not self.holds or self.explain(call).verdict != Answer.ASK:
+            if self.was_asked(call):
+                del self._asked[call.id]
             return False
-        self._asked.add(call.id)
+        same = self._asked.get(call.id, _text(call)) == _text(call)
+        self._asked[call.id] = _text(call) if same else None
         return True
 
     def explain(self, call: FrameworkCall) -> Explanation:
@@ -77,7 +80,7 @@ class GatedCalls:
 
     def was_asked(self, call: FrameworkCall) -> bool:
         """Whether `needs_approval` was true of this call, in this process."""
-        return call.id in self._asked
+        return self._asked.get(call.id) == _text(call)
 
     async def call(self, call: FrameworkCall) -> ToolOutput | PendingApproval:
         """Run a call; what needs approval first is held instead."""
@@ -107,7 +110,9 @@ class GatedCalls:
         approve" is not about it.
         """
         result, asked = await self.call(call), self.was_asked(call)
-        self._asked.discard(call.id)
+        approved = approved and (asked or call.id not in self._asked)
+        if asked:
+            del self._asked[call.id]
         if not isinstance(result, PendingApproval):
             return result
         if approved and (asked or result.shown["risk"] != Risk.CRITICAL.label):
@@ -138,6 +143,10 @@ class GatedCalls:
         if output.failure is None or output.failure.kind != "approval_denied":
             return output
         return self.held(call) or output
+
+
+def _text(call: FrameworkCall) -> str:
+    return json.dumps([call.tool, call.arguments], sort_keys=True, default=str)
 
 
 def not_approved(pending: PendingApproval) -> ToolOutput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from agents import (
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _SHELL = "shell_command"
 _PATCH = "apply_patch"
+_ANY_CALL = token_hex(16)
+"""An id that no call has: what is approved for it is approved for every call."""
 
 
 def function_tools(rest: Toolrest) -> list[FunctionTool]:
@@ -41,14 +44,31 @@ def function_tools(rest: Toolrest) -> list[FunctionTool]:
     With `on_ask="defer"` a call that needs approval interrupts the run, as with the package's own
     `needs_approval`: `state.approve(item)` and run again.
     """
-    calls = GatedCalls(rest)
-    return [_function_tool(calls, tool) for tool in calls.offered()]
+    calls, approvals = GatedCalls(rest), _Approvals()
+    return [_function_tool(calls, approvals, tool) for tool in calls.offered()]
 
 
-def _function_tool(calls: GatedCalls, tool: OfferedTool) -> FunctionTool:
+class _Approvals:
+    """The approvals of the package, which keeps them by the ids of calls: each counts once."""
+
+    def __init__(self) -> None:
+        self._used: set[tuple[str, str]] = set()
+
+    def take(self, ctx: RunContextWrapper[Any], tool: str, call_id: str) -> bool:
+        """Whether a call is approved, by an approval that was not used or one for every call."""
+        if ctx.is_tool_approved(tool, call_id) is not True:
+            return False
+        if ctx.is_tool_approved(tool, _ANY_CALL) is True:
+            return True
+        fresh = (tool, call_id) not in self._used
+        self._used.add((tool, call_id))
+        return fresh
+
+
+def _function_tool(calls: GatedCalls, approvals: _Approvals, tool: OfferedTool) -> FunctionTool:
     async def invoke(ctx: ToolContext[Any], arguments: str) -> Any:
         call = FrameworkCall(ctx.tool_call_id, tool.name, as_mapping(arguments))
-        approved = ctx.is_tool_approved(tool.name, ctx.tool_call_id) is True
+        approved = approvals.take(ctx, tool.name, ctx.tool_call_id)
         return _content(await calls.finish(call, approved=approved))
 
     async def needs(ctx: RunContextWrapper[Any], arguments: JSONObject, call_id: str) -> bool:
@@ -77,11 +97,11 @@ def _content(output: ToolOutput) -> Any:
 
 def shell_tool(rest: Toolrest) -> ShellTool:
     """The package's `ShellTool`, whose commands run in the sandbox and ask as ours do."""
-    calls = GatedCalls(rest)
+    calls, approvals = GatedCalls(rest), _Approvals()
 
     async def run(request: ShellCommandRequest) -> ShellResult:
         call_id, action = request.data.call_id, request.data.action
-        approved = request.ctx_wrapper.is_tool_approved("shell", call_id) is True
+        approved = approvals.take(request.ctx_wrapper, "shell", call_id)
         outputs = []
         for command, call in _shell_calls(action, call_id):
             output = await calls.finish(call, approved=approved)
@@ -127,6 +147,7 @@ class GatedEditor:
 
     def __init__(self, rest: Toolrest) -> None:
         self._calls = GatedCalls(rest)
+        self._approvals = _Approvals()
         self._call_ids: dict[str, str] = {}  # of the patches that are about to be applied
 
     async def needs_approval(
@@ -160,7 +181,7 @@ class GatedEditor:
         approved = (
             self._calls.was_asked(call)
             and context is not None
-            and context.is_tool_approved(_PATCH, call.id) is True
+            and self._approvals.take(context, _PATCH, call.id)
         )
         output = await self._calls.finish(call, approved=approved)
         return ApplyPatchResult("failed" if output.failed else "completed", output.text)

@@ -18,6 +18,7 @@ PLANTED = {
     for name in ("bearer", "header", "query", "server", "argument", "text", "env", "stored")
 }
 SAID = "the words of the prompt"
+NUMBER = 7391846250
 SETTINGS = f"""
 developer_instructions = "{PLANTED["text"]}"
 [model_providers.other]
@@ -30,6 +31,12 @@ command = "false"
 enabled = false
 args = ["--thing={PLANTED["argument"]}"]
 env = {{ "THING" = "{PLANTED["server"]}" }}
+[projects."/srv/{SAID}"]
+trust_level = "untrusted"
+[model_providers.mine]
+base_url = "http://127.0.0.1:9/v1"
+[model_providers.mine.request]
+extra_body = {{ "thing" = {NUMBER} }}
 """
 
 
@@ -65,6 +72,8 @@ def test_no_secret_and_no_text_is_in_it(desk: Any, serve: Any) -> None:
     for name, secret in PLANTED.items():
         assert secret not in text, name
     assert SAID not in text
+    assert str(NUMBER) not in text
+    assert "projects.(hidden) = " in text
     assert str(Path.home()) + os.sep not in text
     for heading in ("# versions", "# doctor", "# settings", "# events"):
         assert heading in text

@@ -41,10 +41,10 @@ class AnswerForm(Struct):
 
         def check(text: str) -> str | None:
             try:
-                value = json.loads(text)
-            except (ValueError, RecursionError) as error:
+                errors = validator.iter_errors(json.loads(text))
+                found = [str(problem.message) for problem in errors]
+            except (ValueError, RecursionError) as error:  # also of what is nested too deeply
                 return f"- it is not JSON: {error}"
-            found = [str(problem.message) for problem in validator.iter_errors(value)]
             return "\n".join(f"- {problem}" for problem in found[:_LISTED]) or None
 
         return cls(schema, check)

@@ -40,6 +40,9 @@ _SHOWN_TEXTS = re.compile(
     r"sandbox_tmp|model_reasoning_\w+|model_verbosity|web_search|chat\.\w+)"
 )
 """Settings whose texts are shown: names and choices of ours."""
+_OWN_NAMES = re.compile(r"(^projects|\.extra_body)\..+", re.DOTALL)
+"""Settings whose names the user made up: paths, and what a server takes."""
+_OWN_VALUES = re.compile(r"\.(extra_body|request|models)\.")
 _SHOWN_FIELDS = frozenset(
     [
         "type",
@@ -139,10 +142,13 @@ def _versions() -> Iterator[str]:
 def _settings(config: Config) -> Iterator[str]:
     for row in config.rows():
         if row.source != "default":
-            yield f"{row.key} = {_value(row.key, row.value)}  # {row.source.partition(' ')[0]}"
+            key = _OWN_NAMES.sub(r"\1.(hidden)", row.key)
+            yield f"{key} = {_value(row.key, row.value)}  # {row.source.partition(' ')[0]}"
 
 
 def _value(key: str, value: Any) -> str:
+    if _OWN_VALUES.search(key):
+        return "(hidden)"
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, str):
