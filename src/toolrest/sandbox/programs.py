@@ -30,6 +30,11 @@ def find_program(name: str, roots: Sequence[str] = (), path: str | None = None) 
     return None
 
 
+def system_program(name: str) -> str | None:
+    """The first executable of this name in the system's own folders, whatever PATH says."""
+    return find_program(name, path="")
+
+
 def _usable(candidate: str, roots: Sequence[str]) -> bool:
     """Executable, and neither the entry nor what it points at lies in a writable root."""
     if not (os.path.isfile(candidate) and os.access(candidate, os.X_OK)):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from toolrest.process.command import Command
 from toolrest.process.helper_request import close_all
@@ -31,16 +30,16 @@ class View:
     def __init__(self, hidden: Path, comes_at: int = 0) -> None:
         self.hidden = hidden
         self.looks = 0
-        self.masked = b""
+        self.shown = [str(hidden)]
         self.comes_at = comes_at
 
     def confine(self, command: Command) -> PreparedCommand:
-        return PreparedCommand(replace(command, files=((9, self.masked),)))
+        return PreparedCommand(command)
 
     def look(self) -> Identities:
         self.looks += 1
         if self.looks == self.comes_at:  # a file to hide came after the arguments were made
-            self.masked = b"new"
+            self.shown = [*self.shown, "new"]
         return ((str(self.hidden), Show.HIDE, identity_of(str(self.hidden))),)
 
 

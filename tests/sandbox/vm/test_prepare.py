@@ -123,6 +123,19 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not (tmp_path / "vm").exists()
 
 
+def test_programs_are_those_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("zstd", "apt-cache"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/planted\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("toolrest.sandbox.programs.SYSTEM_FOLDERS", (str(tmp_path / "none"),))
+    with pytest.raises(UnusableKernel, match="apt install zstd"):
+        kernel._zstd(b"")
+    with pytest.raises(UnusableKernel, match="not installed"):
+        prepare._output(("apt-cache", "depends"), str(tmp_path))
+    assert not (tmp_path / "planted").exists()
+
+
 def test_another_kernel_than_the_settings_ask_for_is_not_booted(tmp_path: Path) -> None:
     (tmp_path / "vmlinuz").write_bytes(image(b"\x7fELF"))
     settings = VmSettings(kernel=str(tmp_path / "vmlinuz"), modules=str(modules(tmp_path)))

@@ -116,7 +116,8 @@ class BubblewrapEngine:
         self._covered: tuple[str, ...] = ()
         """Placeholders and new files that the view masks."""
         self._arguments = b""
-        self._shown: tuple[tuple[str, Show], ...] = ()
+        self.shown: tuple[tuple[str, Show], ...] = ()
+        """Paths that the last view does not show as they are, without the host's sockets."""
         self._guarded = NameGuard(policy, registry)
         self._links = self._guarded.links()
         self._linked: Linked = ()
@@ -178,7 +179,7 @@ class BubblewrapEngine:
                 self._refresh(present)
             finally:
                 let_go(held)
-            return tuple((path, show, identity_of(path)) for path, show in self._shown)
+            return tuple((path, show, identity_of(path)) for path, show in self.shown)
 
     def _confine_now(self, command: Command, variables: bytes) -> PreparedCommand:
         arguments, links, masks, held = self._join(variables)
@@ -347,7 +348,7 @@ class BubblewrapEngine:
             view.put(PROXY_SOCKET, Show.READ, self.proxy.socket, folder=False)
             for path in self._forwarder[0]:
                 view.put(HOST + path, Show.READ, path, folder=os.path.isdir(path))
-        self._shown = view.shown()
+        self.shown = view.shown()
         view.mask_sockets(sockets, kept=(self.proxy.socket,) if self.proxy else ())
         mounts = view.settle()
         self._claim_tmp([mount.path for mount in mounts])

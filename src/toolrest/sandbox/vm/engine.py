@@ -214,18 +214,19 @@ class VmEngine:
 
     def _viewed(self, qemu: Command) -> PreparedCommand:
         """QEMU in its view, of which `_seen` says what is in it; what comes later is a change."""
-        for _ in range(_LOOKS):
-            prepared = self._view.confine(qemu)
-            try:
+        prepared = self._view.confine(qemu)
+        try:
+            for _ in range(_LOOKS):
+                shown = self._view.shown
                 self._seen = self._view.look()
-                again = self._view.confine(qemu)  # with the view that was looked at
-                again.release()
-                if replace(again.command, held=()) == replace(prepared.command, held=()):
+                if self._view.shown == shown:
                     return prepared
-            except BaseException:
-                prepared.release()
-                raise
+                outdated, prepared = prepared, self._view.confine(qemu)  # as was just looked at
+                outdated.release()
+        except BaseException:
             prepared.release()
+            raise
+        prepared.release()
         raise SandboxBusy(
             "sandbox: hidden or protected files keep changing while the machine starts.",
             remedy="Call again.",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from toolrest.sandbox.programs import find_program
+from toolrest.sandbox.programs import system_program
 
 NEEDED = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio")
 """Modules without which a machine can neither see files nor be spoken with."""
@@ -93,7 +93,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def _zstd(data: bytes) -> bytes:
-    program = find_program("zstd")
+    program = system_program("zstd")
     if program is None:
         raise UnusableKernel("its parts are compressed with zstd: apt install zstd")
     argv = [program, "-dcq"]  # what follows the stream makes it fail after all was written

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 from toolrest.config.schema.security import VmSettings
 from toolrest.private_files import make_private, write_all
 from toolrest.sandbox.errors import SandboxUnavailable
-from toolrest.sandbox.programs import find_program
+from toolrest.sandbox.programs import SYSTEM_FOLDERS, find_program, system_program
 from toolrest.sandbox.vm import initramfs
 from toolrest.sandbox.vm.kernel import (
     Kernel,
@@ -146,7 +145,7 @@ def _remove(*paths: str) -> None:
 
 
 def _busybox() -> str:
-    for path in ("/bin/busybox", "/usr/bin/busybox", find_program("busybox") or ""):
+    for path in ("/bin/busybox", "/usr/bin/busybox", system_program("busybox") or ""):
         try:
             with open(path, "rb") as file:
                 if not _is_dynamic(file.read()):
@@ -178,7 +177,7 @@ def _kernel(
             continue
         yield kernel, found
         return
-    if settings.kernel is None and shutil.which("apt-get"):
+    if settings.kernel is None and system_program("apt-get"):
         with tempfile.TemporaryDirectory(prefix="toolrest-kernel-") as place:
             try:
                 say("kernel: none here can be used; fetching Debian's (no root is needed)")
@@ -235,7 +234,16 @@ def _downloaded(place: str) -> Kernel:
 
 
 def _output(argv: tuple[str, ...], cwd: str) -> str:
-    done = subprocess.run(argv, cwd=cwd, capture_output=True, timeout=_DOWNLOAD_PATIENCE)
+    program = system_program(argv[0])
+    if program is None:
+        raise UnusableKernel(f"{argv[0]} is not installed")
+    done = subprocess.run(
+        (program, *argv[1:]),
+        cwd=cwd,
+        env=os.environ | {"PATH": os.pathsep.join(SYSTEM_FOLDERS)},
+        capture_output=True,
+        timeout=_DOWNLOAD_PATIENCE,
+    )
     if done.returncode != 0:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UnusableKernel(lines[-1] if lines else f"{argv[0]} exited with {done.returncode}")
