@@ -6,12 +6,12 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.chat.test_chat import ENTER, says
 
-from toolrest.chat.commands.mcp_prompts import PromptError, _arguments
+from toolrest.chat.commands.mcp_prompts import McpPrompts, PromptError, _arguments
 
 SERVER = Path(__file__).parents[1] / "mcp" / "data" / "fake_server.py"
 ROW = {
@@ -45,6 +45,23 @@ def test_words_are_arguments(words: str, found: dict[str, str]) -> None:
 def test_what_does_not_fit_is_named(row: Any, words: str, problem: str) -> None:
     with pytest.raises(PromptError, match=problem):
         _arguments("fs:review", row, words)
+
+
+async def test_the_name_of_a_prompt_does_nothing_to_the_terminal() -> None:
+    class Pool:
+        connections: ClassVar = {"fs": None}
+
+        async def prompts(self) -> Any:
+            return {"fs": [{"name": "a\x1b]0;title\x07"}]}, {}
+
+    class Rest:
+        has_servers = True
+        mcp = Pool()
+
+    prompts = McpPrompts(Rest())  # type: ignore[arg-type]
+    with pytest.raises(PromptError) as error:
+        await prompts.text("fs:other", "")
+    assert all(text.isprintable() for text in [str(error.value), *prompts.known()])
 
 
 @pytest.mark.needs("sandbox")
