@@ -81,7 +81,8 @@ class TaskSetup:
     def _begin(self) -> str:
         """Give what this machine has of the task a name."""
         name = secrets.token_hex(16)
-        with open(self._place, "x", encoding="ascii") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(self._place, flags, 0o600), "w", encoding="ascii") as file:
             file.write(name)
         return name
 
