@@ -20,7 +20,12 @@ import subprocess
 
 from toolrest.errors import os_words
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from socket import socket as Socket  # noqa: N812
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LONGEST_SOCKET = 107
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -77,6 +82,27 @@ def own_file(folder: int, name: str, *, append: bool = False) -> int:
         os.close(descriptor)
         raise PermissionError(errno.EPERM, "it is no file that only you can write", name)
     return descriptor
+
+
+def listen_privately(listening: Socket, folder: int, path: str, waiting: int) -> Socket:
+    """Let a unix socket listen as a 0600 name in an open folder, instead of what is there.
+
+    The kernel lists it by the name that it is bound to, and sandboxes of all sessions mask what is
+    listed. A name of more than 107 bytes cannot be bound to; it goes through the descriptor.
+    """
+    name = os.path.basename(path)
+    with contextlib.suppress(FileNotFoundError):  # of an earlier process
+        os.unlink(name, dir_fd=folder)
+    try:
+        is_long = len(os.fsencode(path)) > _LONGEST_SOCKET
+        listening.bind(f"/proc/self/fd/{folder}/{name}" if is_long else path)
+        os.chmod(name, 0o600, dir_fd=folder)
+        listening.listen(waiting)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
 
 
 def write_all(descriptor: int, data: bytes) -> None:

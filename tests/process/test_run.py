@@ -219,14 +219,14 @@ async def main(size):
     result = await run(owner, command, time_limit=None)
     assert result.stdout_piece.total == size + 9, result
     assert result.stdout.endswith("x\\nthe end\\n")
-    sessions, total = Sessions(owner), 0
+    sessions = Sessions(owner)
     last = await sessions.exec(command, yield_ms=250)
-    total += last.original_bytes
+    total, shown = last.original_bytes, last.text[-20:]
     while last.session_id:
         last = await sessions.write(last.session_id)
-        total += last.original_bytes
+        total, shown = total + last.original_bytes, (shown + last.text)[-20:]
     assert total == size + 9, total
-    assert last.text.endswith("x\\nthe end\\n")
+    assert shown.endswith("x\\nthe end\\n"), shown
     await owner.aclose()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 

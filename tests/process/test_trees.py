@@ -156,7 +156,7 @@ import os, sys, time
 end = time.monotonic() + 120
 os.write(1, b"up\\n")
 while time.monotonic() < end:
-    # Every process starts another and ends: nobody is there long, somebody always is.
+    # Every process starts another and ends: none is there long, one always is.
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -169,7 +169,7 @@ async def test_processes_that_run_away_by_forking(
 ) -> None:
     runners = " ".join(f'python3 -S -c "$FORKS" {mark} &' for _ in range(8))
     command = sh(f"{runners} wait; sleep 900", env={"FORKS": FORKS})
-    up = clock.once("up\n" * 8, 600)  # nobody is there long enough to be counted
+    up = clock.once("up\n" * 8, 600)  # none is there long enough to be counted
     result = await run(owner, command, time_limit=600, on_bytes=up)
     assert (result.state, result.survivors) == ("timed_out", ())
     assert mark.count() == 0
@@ -308,7 +308,7 @@ def test_death_of_the_host(
 
 def helper_gone(pid: int) -> None:
     until = time.monotonic() + 60
-    while tree.alive(pid):  # a dead one may stay until whoever adopted it looks
+    while tree.alive(pid):  # a dead one may stay until the process that adopted it looks
         assert time.monotonic() < until, "the helper outlived its host"
         time.sleep(0.01)
 

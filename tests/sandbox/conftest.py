@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from zlib import crc32
 import pytest
 from tests.conftest import FULL
 from tests.machine import NOBODY, interpreter, packages, remove, require, script, solid_ground
+from tests.sandbox.host import GIT as GIT
 
-from toolrest.sandbox.denial import disturbed
+from toolrest.process.owner import Owner
+from toolrest.sandbox.backends.launcher import disturbed
 
 HERE = Path(__file__).parent
 NEEDS = {
@@ -28,13 +31,6 @@ NEEDS = {
     "none": "mounts",
 }
 """What each backend needs; without one, root's probes run where they may mount something."""
-GIT = {
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@b",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@b",
-    "GIT_CONFIG_NOSYSTEM": "1",
-}
 
 World = Callable[..., dict[str, Any]]
 
@@ -123,7 +119,7 @@ def world(ground: Path) -> World:
     """Run the host script as a user, in a world of its own; the same wish is run only once.
 
     Where another test mounted something while the sandbox was being made, nothing was run, and it
-    is tried again, as whoever called the tool would be told to.
+    is tried again, as the message tells the caller of the tool.
     """
     kept: dict[str, dict[str, Any]] = {}
 
@@ -308,3 +304,25 @@ def listen() -> Iterator[Callable[[str], list[bytes]]]:
     for server in servers:
         server.shutdown(socket.SHUT_RDWR)
         server.close()
+
+
+@pytest.fixture
+async def owner() -> AsyncIterator[Owner]:
+    """Ends what a failed test leaves running."""
+    made = Owner()
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    """A port of this machine that answers each request with `hello`."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.readline():
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]

@@ -1,4 +1,4 @@
-"""Runs outside the sandbox, as whoever the test chose: builds a world, runs the probes, looks.
+"""Runs outside the sandbox, as a user of the test's choice: builds a world, runs the probes, looks.
 
 A script of its own, so that the same code runs as root and as an ordinary user. It prints one
 JSON object: what the probes said, and what the world looks like afterwards.
@@ -24,8 +24,8 @@ from typing import Any
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
-from toolrest.sandbox.backends.container import ContainerOptions
-from toolrest.sandbox.confine import Confined, Sandbox
+from toolrest.sandbox.backends.container.engine import ContainerOptions
+from toolrest.sandbox.confine import Confined, SessionSandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -279,7 +279,7 @@ def main() -> None:
         inside = shutil.copytree(INSIDE, f"{shown}/inside")
         before = world.picture()
         bare = wish["backend"] == "none"
-        sandbox = Sandbox(
+        sandbox = SessionSandbox(
             policy,
             backend=None if bare else wish["backend"],
             registry=f"{world.base}/registry",

@@ -1,4 +1,4 @@
-"""Runs outside the sandbox, as whoever the test chose: one session, command after command.
+"""Runs outside the sandbox, as a user of the test's choice: one session, command after command.
 
 argv: a JSON object with the policy's values, `backend`, and `commands`; prints one result each.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
-from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox.confine import SessionSandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -32,7 +32,7 @@ async def session(wish: dict[str, Any]) -> list[dict[str, Any]]:
     backend, registry = wish.pop("backend"), wish.pop("registry")
     commands, env, cwd = wish.pop("commands"), wish.pop("env"), wish.pop("cwd", None)
     policy = SandboxPolicy.build(**wish)
-    sandbox = Sandbox(policy, backend=backend, registry=registry)
+    sandbox = SessionSandbox(policy, backend=backend, registry=registry)
     results: list[dict[str, Any]] = []
     owner = Owner()
     try:

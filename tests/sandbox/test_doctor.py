@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sandbox.backends.test_container import Docker
 
 from toolrest.sandbox import doctor
+from toolrest.sandbox.backends.container.engine import ContainerOptions
 from toolrest.sandbox.doctor import count_hard_links, examine, lines
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.policy import CONTROLS, SandboxPolicy
@@ -66,6 +68,17 @@ def test_places_that_a_command_can_write_to(
     words = "\n".join(examine(policy, str(tmp_path / "registry")).warnings)
     assert f"PATH has '{policy.workspace}/bin'" in words
     assert f"modules in {policy.workspace}" in words
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_an_engine_of_another_name(policy: SandboxPolicy, tmp_path: Path, works: bool) -> None:
+    engine = Path(Docker(tmp_path, policy.workspace).program).rename(tmp_path / "nerdctl")
+    if not works:
+        engine.write_text("#!/bin/sh\necho no daemon >&2; exit 1\n")
+    options = ContainerOptions(engine=str(engine))
+    report = examine(policy, str(tmp_path / "registry"), wanted="docker", container=options)
+    assert report.chosen == ("nerdctl" if works else "")
+    assert works or "no daemon" in "\n".join(report.why_none)
 
 
 def test_windows_is_not_supported(policy: SandboxPolicy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from pathlib import Path
 
@@ -10,8 +12,10 @@ from tests.machine import REPOSITORY
 
 from toolrest.sandbox import programs
 from toolrest.sandbox.backends.probe import bwrap_programs
+from toolrest.sandbox.confine import Backend, SessionSandbox
 from toolrest.sandbox.doctor import examine, lines
-from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.policy import Mode, SandboxPolicy
 from toolrest.sandbox.programs import bundled_bwrap, bundled_rg, rg_programs, version_of
 
 
@@ -57,6 +61,38 @@ def test_one_in_a_writable_root_is_not_even_asked_for_its_version(
     monkeypatch.setattr(programs, "SYSTEM_FOLDERS", ())
     roots = (str(tmp_path),)
     assert planted not in (bwrap_programs(roots) if name == "bwrap" else rg_programs(roots))
+
+
+@pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
+@pytest.mark.parametrize("backend", [None, "landlock", "docker", "gvisor", "vm"])
+def test_nothing_of_a_workspace_runs_while_a_sandbox_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, backend: Backend | None
+) -> None:
+    """What an earlier session could write is not taken in read-only mode, either."""
+    (tmp_path / "ws" / "bin").mkdir(parents=True)
+    ran = tmp_path / "ran"
+    for name in (
+        "bwrap",
+        "rg",
+        "env",
+        "setpriv",
+        "runsc",
+        "docker",
+        "podman",
+        "qemu-system-x86_64",
+    ):
+        planted = tmp_path / "ws" / "bin" / name
+        planted.write_text(f"#!/bin/sh\necho {name} >>{ran}\necho '{name} 99.0'\n")
+        planted.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'ws' / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr(programs, "signal_launchers", programs.signal_launchers.__wrapped__)
+    policy = SandboxPolicy.build(str(tmp_path / "ws"), str(tmp_path / "session"), mode=mode)
+    sandbox = SessionSandbox(policy, backend=backend, registry=str(tmp_path / "registry"))
+    with contextlib.suppress(SandboxUnavailable):
+        sandbox.choose()
+    sandbox.close()
+    programs.signal_launchers()
+    assert not ran.exists(), ran.read_text()
 
 
 def test_doctor_says_where_each_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
-from toolrest.sandbox.confine import Confined, Sandbox
+from toolrest.sandbox.confine import Confined, SessionSandbox
 from toolrest.sandbox.policy import SandboxPolicy
 
 pytestmark = pytest.mark.needs("namespaces")
@@ -80,7 +80,7 @@ async def test_an_adversary_beside_other_commands(base: Path, full: bool) -> Non
         hidden=[str(workspace / "sub/.env")],
         writable_roots=[str(workspace / "sub/deep/own")],
     )
-    sandbox, owner = Sandbox(policy), Owner()
+    sandbox, owner = SessionSandbox(policy), Owner()
 
     def confined(*argv: str) -> Confined:
         command = Command(argv, str(workspace), {"PATH": "/usr/bin:/bin"})
@@ -111,7 +111,7 @@ async def test_an_adversary_before_other_commands(base: Path) -> None:
     """What one command leaves behind for the next: folders without permission, links."""
     workspace, target = base / "ws", base / "target"
     policy = SandboxPolicy.build(str(workspace), str(base / "session"))
-    sandbox, owner = Sandbox(policy), Owner()
+    sandbox, owner = SessionSandbox(policy), Owner()
     tricks = [
         "chmod 555 .git/info .git sub .",
         f"mv .git/info i; ln -s {target} .git/info; ln -s /oldroot{target} .git/info",
@@ -134,7 +134,7 @@ async def test_an_adversary_before_other_commands(base: Path) -> None:
 async def test_many_at_once(base: Path, full: bool) -> None:
     workspace = base / "ws"
     policy = SandboxPolicy.build(str(workspace), str(base / "session"))
-    sandbox, owner = Sandbox(policy), Owner()
+    sandbox, owner = SessionSandbox(policy), Owner()
 
     async def one(number: int) -> str:
         line = f"echo {number}; touch .codex/x 2>&1 | tail -c 23"

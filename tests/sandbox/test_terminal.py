@@ -1,4 +1,4 @@
-"""A terminal inside the sandbox: Ctrl-C reaches the command and nobody else (D-29)."""
+"""A terminal inside the sandbox: Ctrl-C reaches the command and no other process (D-29)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from toolrest.process.child import Child
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.sandbox import programs
-from toolrest.sandbox.confine import Backend, Confined, Sandbox
+from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
 from toolrest.sandbox.policy import SandboxPolicy
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path, backend: Backend) -> Sandbox:
+def sandbox(tmp_path: Path, backend: Backend) -> SessionSandbox:
     (tmp_path / "ws").mkdir()
     policy = SandboxPolicy.build(str(tmp_path / "ws"), str(tmp_path / "session"))
-    return Sandbox(policy, backend=backend)
+    return SessionSandbox(policy, backend=backend)
 
 
 class Terminal:
@@ -57,7 +57,7 @@ Start = Callable[..., "asyncio.Future[Terminal]"]
 
 
 @pytest.fixture
-async def start(sandbox: Sandbox) -> AsyncIterator[Start]:
+async def start(sandbox: SessionSandbox) -> AsyncIterator[Start]:
     owner = Owner()
     opened: list[Terminal] = []
 
@@ -108,7 +108,7 @@ async def test_it_is_a_terminal_and_its_own(start: Start) -> None:
 
 
 async def test_a_name_with_an_equals_sign_is_run_and_not_set(
-    start: Start, sandbox: Sandbox
+    start: Start, sandbox: SessionSandbox
 ) -> None:
     script = Path(sandbox.policy.workspace) / "a=b"
     script.write_text("#!/bin/sh\necho ran $1\n")
@@ -118,7 +118,7 @@ async def test_a_name_with_an_equals_sign_is_run_and_not_set(
 
 
 def test_without_coreutils_python_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "find_program", lambda name: None)
+    monkeypatch.setattr(programs, "system_program", lambda name: None)
     programs.signal_launchers.cache_clear()
     try:
         deaf, hears = programs.signal_launchers()

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from toolrest.own_code import lies_in
-from toolrest.private_files import hash_file
+from toolrest.private_files import NOT_HASHED, hash_file
 
 if TYPE_CHECKING:
     from toolrest.policy.verdict.verdict import Segment
 
+RunFiles: TypeAlias = tuple[tuple[str, str], ...]
+"""Paths, each with the stamp of its content; an empty one where there is no such file."""
 _LARGEST_HASHED = 256 << 20
 
 
@@ -41,6 +43,11 @@ class Program(NamedTuple):
     inode: int
     writable: bool = False
     digest: str | None = None
+
+    @property
+    def stamp(self) -> str:
+        """What changes when another file, or another content, would be executed."""
+        return self.digest or f"{self.device}:{self.inode}"
 
 
 class Launch(Struct, frozen=True):
@@ -67,8 +74,12 @@ class Launch(Struct, frozen=True):
     start: tuple[str, ...] = ()
     path: str | None = None
     """Where programs are looked for; None where a login profile sets it, too late to know."""
-    sandbox: str = ""
-    network: str = ""
+    confined: bool = False
+    """Whether it runs in the sandbox unless it is approved to run outside."""
+    network: str = "off"
+    """What the sandbox lets it reach."""
+    suspects: tuple[str, ...] = ()
+    """Folders whose programs come with a project or may have been written by a tool."""
 
     def __repr__(self) -> str:
         return f"Launch(argv={self.argv!r}, cwd={self.cwd!r})"  # without `env`: it has secrets
@@ -126,5 +137,29 @@ def _program(file: str, roots: Sequence[str]) -> Program | None:
         return None
     if not lies_in(file, roots):
         return Program(file, info.st_dev, info.st_ino)
+    return Program(file, info.st_dev, info.st_ino, True, content_stamp(file))
+
+
+def content_stamp(file: str) -> str:
+    """What changes with a file's content: its hash; nothing where there is no regular file.
+
+    Of a file that is too large or cannot be read: which file it is, and when it last changed.
+    """
+    try:
+        info = os.stat(file)
+    except (OSError, ValueError):
+        return ""
+    if not stat.S_ISREG(info.st_mode):
+        return ""
     digest = hash_file(file, _LARGEST_HASHED)
-    return Program(file, info.st_dev, info.st_ino, True, digest)
+    if digest is not None and digest != NOT_HASHED:
+        return digest
+    return f"{info.st_dev}:{info.st_ino}:{info.st_size}:{info.st_ctime_ns}"
+
+
+def refuse_changed(files: RunFiles) -> None:
+    """Raise Changed if one of them is another one by now."""
+    for path, stamp in files:
+        now = content_stamp(path)
+        if now != stamp:
+            raise Changed(f"{path} {'has another content' if now else 'is gone'}")

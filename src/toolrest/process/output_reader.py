@@ -52,7 +52,6 @@ class ChildReader:
         def read(data: bytes) -> None:
             self.last_output = self._now()
             self._on_bytes(index, data)
-            self.wakeup.notify()
 
         return read
 

@@ -14,14 +14,14 @@ class Wakeup:
     def notify(self) -> None:
         """Wake every waiting task: something has changed."""
         for future in self._waiting:
-            _wake(future)
+            wake(future)
 
     async def wait(self, seconds: float | None = None) -> None:
         """Return at the next notify, or after this time."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.add(future)
-        timer = None if seconds is None else loop.call_later(max(seconds, 0.0), _wake, future)
+        timer = None if seconds is None else loop.call_later(max(seconds, 0.0), wake, future)
         try:
             await future
         finally:
@@ -30,7 +30,8 @@ class Wakeup:
                 timer.cancel()
 
 
-def _wake(future: asyncio.Future[None]) -> None:
+def wake(future: asyncio.Future[None]) -> None:
+    """Let the task go on that waits for this future; twice is as good as once."""
     if not future.done():
         future.set_result(None)
 

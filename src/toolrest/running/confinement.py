@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -17,10 +18,12 @@ from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.process.wakeup import uncancelled
-from toolrest.sandbox.backends.container import OWN_LIMITS, ContainerOptions
-from toolrest.sandbox.confine import Backend, Confined, Sandbox
-from toolrest.sandbox.denial import blocked_words, disturbed
-from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.running.refused import Refused, RefusedConnections
+from toolrest.sandbox.backends.container.engine import OWN_LIMITS, ContainerOptions
+from toolrest.sandbox.backends.launcher import disturbed
+from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
+from toolrest.sandbox.denial import blocked_words
+from toolrest.sandbox.errors import FolderNotShown, SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import Control, Network, SandboxPolicy, Tmp
 from toolrest.sandbox.vm.options import VmOptions
 
@@ -49,6 +52,19 @@ class Confinement(Struct, frozen=True):
     """Programs run without our sandbox, since something else confines them."""
 
 
+class ConfinedCommand(Confined):
+    """A command of a model, with the connections that are refused until its release."""
+
+    refused: Refused = field(default_factory=Refused)
+
+    def was_disturbed(self, code: int | None, text: str) -> bool:
+        """Whether the sandbox could not be made this time, so that nothing was run.
+
+        To be asked before the release.
+        """
+        return self.has_run is not None and disturbed(text, code) and not self.has_run()
+
+
 class Enclosure:
     """The session's sandbox and the proxy to its network, both made when first needed."""
 
@@ -70,9 +86,11 @@ class Enclosure:
         self._cache_dir = cache_dir
         self.registry = registry
         self._on_blocked = on_blocked
-        self._turned_away: list[str] = []
+        self._refused = RefusedConnections()
+        self._confining: set[asyncio.Future[Confined]] = set()
+        self.stops = Stops()
         self._proxy: NetworkProxy | None = None
-        self._box: Sandbox | None = None
+        self._box: SessionSandbox | None = None
 
     @property
     def is_confined(self) -> bool:
@@ -108,10 +126,10 @@ class Enclosure:
         )
 
     @property
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> SessionSandbox:
         """The session's sandbox, made on first use."""
         if self._box is None:
-            self._box = Sandbox(
+            self._box = SessionSandbox(
                 self.policy,
                 backend=self._confinement.backend,
                 registry=self.registry,
@@ -141,16 +159,34 @@ class Enclosure:
         self._proxy = proxy
 
     def _note_blocked(self, blocked: Blocked) -> None:
-        self._turned_away.append(f"{blocked.host}:{blocked.port}")
-        if self._on_blocked is not None:
+        is_new = self._refused.note(f"{blocked.host}:{blocked.port}")
+        if is_new and self._on_blocked is not None:
             self._on_blocked(blocked)
 
-    async def enter(self, command: Command, *, outside: bool) -> Confined:
-        """Open the network that the command may use, then `confine` it."""
+    async def enter(self, command: Command, *, outside: bool) -> ConfinedCommand:
+        """The command as it will be started: inside the sandbox, or unchanged when `outside`.
+
+        The network that it may use is open then. Some of the work may be left to the command's
+        `ready`, which runs beside its start; what that raises is for `refusal`.
+        """
         await self.open_network()
-        if outside or not self.is_confined or not self.sandbox.takes_long:
-            return self.confine(command, outside=outside, late=True)
-        return await asyncio.to_thread(self.confine, command, outside=False)
+        with self.refusing():
+            confined = await self.wrap(command, outside=outside, late=True)
+        record = Refused() if outside else self._refused.begin()
+
+        def release() -> None:
+            self._refused.end(record)
+            confined.release()
+
+        return ConfinedCommand(
+            confined.command,
+            confined.backend,
+            confined.controls,
+            release,
+            confined.stop,
+            confined.has_run,
+            record,
+        )
 
     async def boot(self) -> None:
         """Boot the virtual machine of the session, if commands run in one."""
@@ -158,47 +194,61 @@ class Enclosure:
             await self.open_network()
             await asyncio.to_thread(self.sandbox.choose)
 
-    def confine(self, command: Command, *, outside: bool, late: bool = False) -> Confined:
-        """The command as it will be started: inside the sandbox, or unchanged when `outside`.
+    async def wrap(self, command: Command, *, outside: bool, late: bool = False) -> Confined:
+        """The same for programs before the decision: SandboxUnavailable when it cannot be.
 
-        With `late` some of the work is left to the command's `ready`, which runs beside its start;
-        what that raises is for `refusal`.
+        In a thread where that takes long. What that thread made for a caller who was cancelled
+        meanwhile is released again.
         """
+        if outside or not self.is_confined:
+            return Confined(command, "none")
+        if not self.sandbox.takes_long:
+            return self.sandbox.confine(command, late=late)
+        await self.stops.released()  # a container is free then
+        work = asyncio.ensure_future(asyncio.to_thread(self.sandbox.confine, command))
+        self._confining.add(work)
+        work.add_done_callback(self._confining.discard)
         try:
-            return self.wrap(command, outside=outside, late=late)
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(self._release_unwanted)
+            raise
+
+    def _release_unwanted(self, work: asyncio.Future[Confined]) -> None:
+        if not work.cancelled() and work.exception() is None:
+            self.stops.release_soon(work.result())
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Turns the error of a command that cannot be confined into one for the model."""
+        try:
+            yield
         except SandboxUnavailable as error:
             raise self.refusal(error) from error
 
-    def wrap(self, command: Command, *, outside: bool, late: bool = False) -> Confined:
-        """The same for programs before the decision: SandboxUnavailable when it cannot be."""
-        if outside or not self.is_confined:
-            return Confined(command, "none")
-        return self.sandbox.confine(command, late=late)
-
     def refusal(self, error: SandboxUnavailable) -> RespondToModel:
         """The error for the model when a command cannot be confined."""
-        if not isinstance(error, SandboxBusy):
+        if not isinstance(error, SandboxBusy | FolderNotShown):
             self.unavailable = str(error)
         return RespondToModel(str(error), kind="sandbox_denied")
 
-    def blocked(self, backend: str, cwd: str, code: int, stdout: str, stderr: str) -> str | None:
+    def blocked(
+        self, backend: str, cwd: str, code: int, stdout: str, stderr: str, refused: Refused
+    ) -> str | None:
         """A message for the model when the sandbox caused a failure, else None."""
-        hosts, self._turned_away = self._turned_away, []
         if backend in ("none", "external"):
             return None
         policy = self.sandbox.policy
+        hosts = refused.by_this_command(f"{stdout}\n{stderr}")
         return blocked_words(stdout, stderr, code, backend, policy, cwd, hosts)
-
-    def disturbed(self, backend: str, code: int | None, text: str) -> tuple[str, ...]:
-        """A note when the sandbox could not be made this time, so that nothing was run."""
-        if backend != "bubblewrap" or code != 1:
-            return ()
-        return disturbed(text, code)
 
     async def aclose(self) -> None:
         """End what the sandbox kept between commands, and close the network proxy."""
         if self._box is not None:
             await asyncio.to_thread(self._box.close)
+        if self._confining:
+            await asyncio.wait(tuple(self._confining))
+        await self.stops.settle()
         if self._proxy is not None:
             await self._proxy.aclose()
 
@@ -237,32 +287,59 @@ _SIGNALS = 128
 
 
 class Stops:
-    """Ends commands that are not below the process that was started (`PreparedCommand.stop`)."""
+    """Ends and releases commands that are not below the process that was started.
+
+    Both may wait for a container or a machine (`PreparedCommand.stop`): not on the event loop.
+    """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
 
     async def stop(self, confined: Confined) -> None:
         """End a command for sure, even when cancelled."""
         if confined.stop is not None:
             await uncancelled(asyncio.ensure_future(asyncio.to_thread(confined.stop)))
 
+    async def release(self, confined: Confined) -> None:
+        """Release a command that has ended, even when cancelled."""
+        if confined.stop is None:
+            confined.release()
+        else:
+            await uncancelled(asyncio.ensure_future(asyncio.to_thread(confined.release)))
+
     def stop_soon(self, confined: Confined) -> None:
         """End a command for sure without waiting for it, and release it then."""
         if confined.stop is None:
             confined.release()
-            return
-        task = asyncio.get_running_loop().create_task(self._stop(confined))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        else:
+            _keep(self._stopping, self._stop(confined))
+
+    def release_soon(self, confined: Confined) -> None:
+        """Release a command that has ended, without waiting for that."""
+        if confined.stop is None:
+            confined.release()
+        else:
+            _keep(self._releasing, self.release(confined))
+
+    async def released(self) -> None:
+        """Wait for all that is being released."""
+        while self._releasing:
+            await asyncio.wait(tuple(self._releasing))
 
     async def settle(self) -> None:
-        """Wait for all that is being ended."""
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
+        """Wait for all that is being ended or released."""
+        while tasks := (*self._stopping, *self._releasing):
+            await asyncio.wait(tasks)
 
     async def _stop(self, confined: Confined) -> None:
         try:
             await self.stop(confined)
         finally:
-            confined.release()
+            await self.release(confined)
+
+
+def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

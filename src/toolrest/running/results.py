@@ -24,6 +24,8 @@ class RunOutcome(Struct):
     """One sentence: what the sandbox denied, and how to ask for approval."""
     gaps: tuple[str, ...] = ()
     """Notes on what is not enforced here that no earlier result carried."""
+    disturbed: bool = False
+    """The machine changed while the sandbox was being made, so nothing was run."""
 
 
 class ExecOutcome(Struct):
@@ -34,6 +36,7 @@ class ExecOutcome(Struct):
     withheld: tuple[str, ...] = ()
     blocked: str | None = None
     gaps: tuple[str, ...] = ()
+    disturbed: bool = False
 
 
 def without_launcher(result: R, command: Command, *, is_client: bool = False) -> R:

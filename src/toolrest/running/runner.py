@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from toolrest.errors import Rejected, RespondToModel
+from toolrest.errors import RespondToModel
 from toolrest.policy.launch import Changed, Launch, find_executable
 from toolrest.policy.paths.names import unique
 from toolrest.policy.paths.policy import PathPolicy
@@ -23,21 +23,25 @@ from toolrest.process.sessions.table import ExecResult, Sessions
 from toolrest.process.shells.environment import Environment, build, forced
 from toolrest.process.shells.login_env import LoginShells, LoginStart
 from toolrest.process.shells.shells import Shell, ShellKind, Shells
+from toolrest.running.attempts import HeldReports, repeated
 from toolrest.running.confinement import (
+    ConfinedCommand,
     Confinement,
     Enclosure,
     EnforcementNotes,
-    Stops,
     was_killed,
 )
+from toolrest.running.refused import Refused
 from toolrest.running.results import ExecOutcome, RunOutcome, without_launcher
 from toolrest.running.searches import Searches
 from toolrest.running.tally import CommandCount
-from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.running.workdir import WorkingFolder
+from toolrest.sandbox.backends.launcher import DISTURBED
 
 if TYPE_CHECKING:
-    from toolrest.sandbox.confine import Confined
     from toolrest.sandbox.network.tunnel import Blocked
+
+OnDelta: TypeAlias = Callable[[Literal["stdout", "stderr"], str], None]
 
 
 class Runner:
@@ -73,22 +77,24 @@ class Runner:
         self._owner = Owner(cgroup_limits=confinement.limits.for_cgroup(), records=registry)
         self.sessions = Sessions(self._owner)
         self.searches = Searches(self.enclosure, self._owner)
-        self._stops = Stops()
+        self._stops = self.enclosure.stops
         self._notes = EnforcementNotes(confinement.limits)
         self.shells = Shells.of_this_user(environ, avoid=self.suspects)
-        self._profile_releases: list[Callable[[], None]] = []
         self._login = {outside: self._login_shells(outside) for outside in (False, True)}
-        self._sessions: dict[int, tuple[str, str]] = {}
-        self._last_workdir: tuple[str, int, int] | None = None
+        self._sessions: dict[int, tuple[str, str, Refused]] = {}
+        self._folder = WorkingFolder(files)
         self._environments: dict[tuple[bool, bool], tuple[Environment, dict[str, str]]] = {}
 
     def _login_shells(self, outside: bool) -> LoginShells:
         """Login shells that read the profile where the command runs: in the sandbox or outside."""
 
-        def confine(command: Command) -> Command:
-            confined = self.enclosure.wrap(command, outside=outside)
-            self._profile_releases.append(confined.release)
-            return confined.command
+        @asynccontextmanager
+        async def confine(command: Command) -> AsyncIterator[Command]:
+            confined = await self.enclosure.wrap(command, outside=outside)
+            try:
+                yield confined.command
+            finally:
+                await self._stops.release(confined)
 
         return LoginShells(self._owner, confine, self.confinement.environment)
 
@@ -101,29 +107,11 @@ class Runner:
 
     def workdir(self, given: str | None) -> str:
         """The folder to run in: any that may be read; it never becomes writable by that (S6)."""
-        path = self.files.resolve(given) if given else self.files.cwd
-        known = _folder(path)
-        if known is not None and known == self._last_workdir:
-            return path  # the same folder as last time
-        denied = self.files.read_denied(path)
-        if denied is not None:
-            raise Rejected(denied)
-        if known is None:
-            raise RespondToModel(
-                f"the working directory {path} is not a folder", fields=("workdir",)
-            )
-        self._last_workdir = known
-        return path
+        return self._folder.check(given)
 
     def count(self) -> None:
         """Count a command; past the session's limit the error for the model names the setting."""
-        most = self.confinement.max_commands
-        self._tally.commands += 1
-        if most is not None and self._tally.commands > most:
-            raise Rejected(
-                f"not run: this session may run {most} commands "
-                "(tool_security.max_shell_commands_per_session)"
-            )
+        self._tally.add(self.confinement.max_commands)
 
     def environment(
         self, *, unified: bool, tty: bool = False
@@ -184,8 +172,9 @@ class Runner:
             tuple(forced),
             argv,
             path,
-            self.files.mode,
+            self.is_confined,
             self.confinement.network,
+            self.suspects,
         )
 
     async def settle(self, launch: Launch, *, outside: bool) -> Launch:
@@ -218,7 +207,7 @@ class Runner:
         *,
         seconds: float,
         outside: bool,
-        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None = None,
+        on_delta: OnDelta | None = None,
     ) -> RunOutcome:
         """Run a launch record to its end or its time limit, which kills the whole tree."""
         command = Command(launch.start, launch.cwd, launch.env)
@@ -228,15 +217,9 @@ class Runner:
         """Arguments and environment of a login shell's line; reading a profile is a command too."""
         await self._owner.prepare()
         await self.enclosure.open_network()
-        await self.enclosure.boot()
-        try:
-            return await self._login[outside].prepare(
-                shell, launch.argv[-1], launch.env, launch.cwd, forced=launch.forced
-            )
-        finally:
-            releases, self._profile_releases[:] = list(self._profile_releases), []
-            for release in releases:
-                release()
+        return await self._login[outside].prepare(
+            shell, launch.argv[-1], launch.env, launch.cwd, forced=launch.forced
+        )
 
     async def _run(
         self,
@@ -244,28 +227,43 @@ class Runner:
         withheld: tuple[str, ...],
         seconds: float | None,
         outside: bool,
-        on_delta: Callable[[Literal["stdout", "stderr"], str], None] | None,
+        on_delta: OnDelta | None,
+    ) -> RunOutcome:
+        async def attempt(reports: HeldReports) -> RunOutcome:
+            report, reports.has_begun = reports.hold(on_delta), True  # its caller reports the end
+            return await self._run_once(command, withheld, seconds, outside, report)
+
+        with self.enclosure.refusing():
+            return await repeated(attempt)
+
+    async def _run_once(
+        self,
+        command: Command,
+        withheld: tuple[str, ...],
+        seconds: float | None,
+        outside: bool,
+        on_delta: OnDelta | None,
     ) -> RunOutcome:
         confined = await self._confined(command, outside)
+        disturbed = False
         try:
             result = await run(self._owner, confined.command, time_limit=seconds, on_delta=on_delta)
             if result.state != "exited" or was_killed(result.exit_code):
                 await self._stops.stop(confined)
-        except SandboxUnavailable as error:
-            raise self.enclosure.refusal(error) from error
+            disturbed = confined.was_disturbed(result.exit_code, result.stderr)
         except BaseException:
             await self._stops.stop(confined)
             raise
         finally:
-            confined.release()
+            self._stops.release_soon(confined)
         result = without_launcher(result, confined.command, is_client=confined.stop is not None)
+        if disturbed:
+            return RunOutcome(result, confined.backend, withheld, None, (DISTURBED,), True)
         blocked = None
         if result.exit_code and not result.timed_out:
-            blocked = self.enclosure.blocked(
-                confined.backend, command.cwd, result.exit_code, result.stdout, result.stderr
-            )
+            said = (result.stdout, result.stderr, confined.refused)
+            blocked = self.enclosure.blocked(confined.backend, command.cwd, result.exit_code, *said)
         gaps = self._notes.unreported(confined, self._owner.limits)
-        gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.stderr)
         return RunOutcome(result, confined.backend, withheld, blocked, gaps)
 
     async def execute(
@@ -284,55 +282,80 @@ class Runner:
 
         `on_bytes` gets all of its output and `on_end` its end, however late.
         """
+        numbers: list[int] = []
+
+        async def attempt(reports: HeldReports) -> ExecOutcome:
+            def started(number: int, pid: int) -> None:
+                if not numbers and on_start is not None:
+                    on_start(number, pid)
+                numbers.append(number)
+                reports.has_begun = True
+
+            start = partial(
+                self.sessions.exec,
+                yield_ms=yield_ms,
+                session_id=numbers[0] if numbers else None,
+                call_id=call_id,
+                on_start=started,
+                on_delta=reports.hold(on_delta),
+                on_bytes=reports.hold(on_bytes),
+            )
+            return await self._execute(start, launch, outside, reports.hold(on_end))
+
+        with self.enclosure.refusing():
+            return await repeated(attempt)
+
+    async def _execute(
+        self,
+        start: Callable[..., Awaitable[ExecResult]],
+        launch: Launch,
+        outside: bool,
+        on_end: Callable[[SessionEnd], None] | None,
+    ) -> ExecOutcome:
         cwd = launch.cwd
         command = Command(launch.start, cwd, launch.env, tty=launch.tty)
         confined = await self._confined(command, outside)
+        disturbed = False
 
         def ended(end: SessionEnd) -> None:
+            nonlocal disturbed
+            disturbed = confined.was_disturbed(end.exit_code, end.transcript)
             if end.signal is not None or was_killed(end.exit_code):
                 self._stops.stop_soon(confined)
             else:
-                confined.release()
+                self._stops.release_soon(confined)
             if on_end is not None:
                 on_end(end)
 
         try:
-            result = await self.sessions.exec(
-                confined.command,
-                yield_ms=yield_ms,
-                call_id=call_id,
-                on_delta=on_delta,
-                on_start=on_start,
-                on_bytes=on_bytes,
-                on_end=ended,
-            )
-        except BaseException as error:
+            result = await start(confined.command, on_end=ended)
+        except BaseException:
             self._stops.stop_soon(confined)
-            if isinstance(error, SandboxUnavailable):
-                raise self.enclosure.refusal(error) from error
             raise
         if result.state == "failed_to_start":
-            confined.release()
+            self._stops.release_soon(confined)
         if result.session_id is not None:
-            self._sessions[result.session_id] = (confined.backend, cwd)
+            self._sessions[result.session_id] = (confined.backend, cwd, confined.refused)
         result = without_launcher(result, confined.command, is_client=confined.stop is not None)
-        done = self._executed(result, confined.backend, cwd, launch.withheld)
+        if disturbed:
+            return ExecOutcome(result, confined.backend, launch.withheld, None, (DISTURBED,), True)
+        done = self._executed(result, confined.backend, cwd, confined.refused)
+        done.withheld = launch.withheld
         done.gaps = self._notes.unreported(confined, self._owner.limits)
-        done.gaps += self.enclosure.disturbed(confined.backend, result.exit_code, result.text)
         return done
 
     def _executed(
-        self, result: ExecResult, backend: str, cwd: str, withheld: tuple[str, ...] = ()
+        self, result: ExecResult, backend: str, cwd: str, refused: Refused
     ) -> ExecOutcome:
-        blocked = None
-        if result.exit_code:
-            blocked = self.enclosure.blocked(backend, cwd, result.exit_code, "", result.text)
-        return ExecOutcome(result, backend, withheld, blocked)
+        blocked, code = None, result.exit_code
+        if code:
+            blocked = self.enclosure.blocked(backend, cwd, code, "", result.text, refused)
+        return ExecOutcome(result, backend, blocked=blocked)
 
     def left_sandbox(self, session_id: int) -> bool:
         """Whether a command that still runs was started outside the session's sandbox."""
-        backend, _ = self._sessions.get(session_id, ("", ""))
-        return self.is_confined and backend == "none"
+        started = self._sessions.get(session_id)
+        return self.is_confined and started is not None and started[0] == "none"
 
     async def write(
         self,
@@ -343,11 +366,12 @@ class Runner:
         on_delta: Callable[[str], None] | None = None,
     ) -> ExecOutcome:
         """Type into a command that still runs, or poll it."""
-        backend, cwd = self._sessions.get(session_id, ("none", self.files.cwd))
+        unknown = ("none", self.files.cwd, Refused())
+        backend, cwd, refused = self._sessions.get(session_id, unknown)
         result = await self.sessions.write(session_id, chars, yield_ms=yield_ms, on_delta=on_delta)
         if result.session_id is None:
             self._sessions.pop(session_id, None)
-        return self._executed(result, backend, cwd)
+        return self._executed(result, backend, cwd, refused)
 
     async def attached(self, argv: tuple[str, ...]) -> int:
         """Run a program on this process's own input and output; its exit code, or 128 + n."""
@@ -358,7 +382,7 @@ class Runner:
             raise RespondToModel(ran.result.error)
         return 1 if ran.result.exit_code is None else ran.result.exit_code
 
-    async def _confined(self, command: Command, outside: bool) -> Confined:
+    async def _confined(self, command: Command, outside: bool) -> ConfinedCommand:
         # Before anything is made in the workspace: the helper outlives us and would remove it.
         await self._owner.prepare()
         if self.confinement.limits:  # which of them the control group takes is known by now
@@ -373,12 +397,3 @@ class Runner:
         await self._owner.aclose()
         await self.enclosure.aclose()
         remove_tree(self._session_dir)
-
-
-def _folder(path: str) -> tuple[str, int, int] | None:
-    """Identity of the folder at a path; None when there is none."""
-    try:
-        info = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return (path, info.st_dev, info.st_ino) if stat.S_ISDIR(info.st_mode) else None

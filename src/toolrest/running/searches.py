@@ -22,7 +22,7 @@ from toolrest.process.helper_request import close_all
 from toolrest.process.owner import Owner
 from toolrest.process.wakeup import uncancelled
 from toolrest.running.confinement import Enclosure
-from toolrest.sandbox.confine import Confined, Sandbox
+from toolrest.sandbox.confine import Confined, SessionSandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -33,7 +33,7 @@ class Searches:
     def __init__(self, enclosure: Enclosure, owner: Owner) -> None:
         self._enclosure = enclosure
         self._owner = owner
-        self._boxes: dict[str, Sandbox | None] = {}
+        self._boxes: dict[str, SessionSandbox | None] = {}
 
     @asynccontextmanager
     async def running(
@@ -69,11 +69,11 @@ class Searches:
             return Confined(command, "none")
         return box.confine(command, late=True)
 
-    def _choose(self, program: str) -> Sandbox | None:
+    def _choose(self, program: str) -> SessionSandbox | None:
         """The sandbox for a search program; None where none works."""
         if self._enclosure.is_external:
             return None
-        box = Sandbox(self._policy(program), registry=self._enclosure.registry)
+        box = SessionSandbox(self._policy(program), registry=self._enclosure.registry)
         try:
             box.choose()
         except SandboxUnavailable as error:

@@ -17,9 +17,8 @@ from toolrest.config.files import placeholder_records, toolrest_home, vm_folder
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
-from toolrest.sandbox.backends.bubblewrap import Proxy
-from toolrest.sandbox.backends.container import ContainerOptions
-from toolrest.sandbox.backends.engine import Controls, Engine, gaps, unmet
+from toolrest.sandbox.backends.container.engine import ContainerOptions
+from toolrest.sandbox.backends.engine import Controls, Engine, Proxy, gaps, unmet
 from toolrest.sandbox.backends.probe import (
     Probe,
     bwrap_programs,
@@ -56,6 +55,8 @@ class Confined(Struct):
     release: Callable[[], None] = lambda: None
     stop: Callable[[], None] | None = None
     """Ends the command where killing what was started does not; see `PreparedCommand`."""
+    has_run: Callable[[], bool] | None = None
+    """Whether the command itself was started, not only its launcher; see `PreparedCommand`."""
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ class Confined(Struct):
         return gaps(self.controls)
 
 
-class Sandbox:
+class SessionSandbox:
     """The confinement of one session: probes once, then confines command after command."""
 
     def __init__(
@@ -102,13 +103,19 @@ class Sandbox:
             return Confined(command, "none" if self.policy.mode != "external" else "external")
         probe, engine = self.choose()
         ready = engine.confine(command, late=late)
-        return Confined(ready.command, engine.name, probe.controls, ready.release, ready.stop)
+        return Confined(
+            ready.command, engine.name, probe.controls, ready.release, ready.stop, ready.has_run
+        )
 
     def close(self) -> None:
-        """End what the backend kept between commands."""
+        """End what the backend kept between commands; one that is just being chosen ends itself."""
         self._closed.set()
-        with self._mutex:
+        if not self._mutex.acquire(blocking=False):
+            return  # `choose` calls this again, instead of keeping us waiting for a pull or a boot
+        try:
             chosen, self._chosen = self._chosen, None
+        finally:
+            self._mutex.release()
         if chosen is not None:
             chosen[1].close()
 
@@ -120,9 +127,13 @@ class Sandbox:
     def choose(self) -> tuple[Probe, Engine]:
         """The best backend that works; found on first use and then kept."""
         with self._mutex:
-            if self._chosen is None:
+            if self._chosen is None and not self._closed.is_set():
                 self._chosen = self._search()
-            return self._chosen
+            chosen = self._chosen
+        if chosen is None or self._closed.is_set():
+            self.close()
+            raise SandboxUnavailable("sandbox: the session is closed, so the command was not run.")
+        return chosen
 
     def _search(self) -> tuple[Probe, Engine]:
         self._check_network()
@@ -148,6 +159,7 @@ class Sandbox:
                 self.registry,
                 proxy=self.proxy,
                 limits=self.limits,
+                closed=self._closed,
             )
         if self.wanted == "gvisor":
             yield self._gvisor()
@@ -159,7 +171,7 @@ class Sandbox:
             yield probe_landlock(self.policy)
 
     def _bubblewraps(self) -> Iterator[tuple[Probe, Engine | None]]:
-        programs = bwrap_programs(self.policy.roots)
+        programs = bwrap_programs(self.policy.tool_roots)
         if not programs:
             yield Probe("bubblewrap", False, "not installed"), None
         for overlays in (True, False):
@@ -174,7 +186,7 @@ class Sandbox:
                 )
 
     def _gvisor(self) -> tuple[Probe, Engine | None]:
-        programs = bwrap_programs(self.policy.roots)
+        programs = bwrap_programs(self.policy.tool_roots)
         if not programs:
             return Probe("gvisor", False, "needs bubblewrap, which is not installed"), None
         return probe_gvisor(self.policy, programs[0], self.registry, proxy=self.proxy)

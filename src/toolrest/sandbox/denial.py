@@ -120,27 +120,6 @@ def sentence(denials: Iterable[Denial], backend: str) -> str:
     return f"the sandbox ({backend}) blocked {', '.join(phrases[:3])}{more}; {ASK}"
 
 
-def launcher_problem(text: str, code: int) -> str | None:
-    """What bubblewrap itself says when it could not start the command; None when it did."""
-    first = text.split("\n", 1)[0]
-    return first.removeprefix("bwrap: ") if code == 1 and first.startswith("bwrap: ") else None
-
-
-def disturbed(text: str, code: int | None) -> tuple[str, ...]:
-    """A note for when the machine's mounts changed while the sandbox was being made.
-
-    A folder with a mount inside cannot be overlaid. Those that were there when the command was
-    confined are known; one that came a moment later makes bubblewrap give up before the command.
-    """
-    problem = launcher_problem(text, code or 0)
-    if problem is None or not problem.startswith("Can't make overlay mount on /newroot/"):
-        return ()
-    return (
-        "nothing was run: something was mounted on this machine while the sandbox was being made;"
-        " call again",
-    )
-
-
 def _phrase(denial: Denial) -> str:
     shown = _shown(denial.subject)
     match denial.op:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from toolrest.config.files import toolrest_home, vm_folder
 from toolrest.policy.paths.names import inside
 from toolrest.policy.verdict.path_hijack import path_entries_inside
-from toolrest.sandbox.backends.container import ENGINES, ContainerOptions
+from toolrest.sandbox.backends.container.engine import ContainerOptions
 from toolrest.sandbox.backends.engine import unmet
 from toolrest.sandbox.backends.probe import (
     Probe,
@@ -66,7 +66,7 @@ class Report(Struct, frozen=True):
 _TRIED = {
     None: ("bubblewrap", "landlock"),
     "chroot": ("chroot",),
-    "docker": ENGINES,
+    "docker": ("docker",),
     "vm": ("vm",),
     "gvisor": ("gvisor",),
 }
@@ -95,7 +95,7 @@ def examine(
         gvisor_finding(policy, place),
         _virtual_machine(policy, place, vm),
     ]
-    tried = [f for f in findings if f.name.startswith(_TRIED.get(wanted, ()))]
+    tried = [f for f in findings if (f.kind or f.name).startswith(_TRIED.get(wanted, ()))]
     first = next((f for f in tried if f.stops or (f.works and not _lacking(f, policy))), None)
     chosen = first.name if first is not None and not first.stops else ""
     return Report(
@@ -105,7 +105,9 @@ def examine(
         tuple(_hints(findings)),
         count_hard_links(policy.roots),
         () if chosen else tuple(_why_none(tried, policy)),
-        tuple(_named(path, bundled_rg(policy.roots)) for path in rg_programs(policy.roots)),
+        tuple(
+            _named(path, bundled_rg(policy.tool_roots)) for path in rg_programs(policy.tool_roots)
+        ),
     )
 
 
@@ -132,7 +134,7 @@ def _why_none(tried: Sequence[Finding], policy: SandboxPolicy) -> Iterator[str]:
 
 def _bubblewraps(policy: SandboxPolicy, registry: str) -> list[Finding]:
     findings = []
-    for program in bwrap_programs(policy.roots):
+    for program in bwrap_programs(policy.tool_roots):
         kind = "bundled" if program == bundled_bwrap() else "system"
         probe = Probe("bubblewrap", False)
         for overlays in (True, False):

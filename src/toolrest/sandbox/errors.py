@@ -21,6 +21,14 @@ class SandboxBusy(SandboxUnavailable):
     """The command cannot be confined while another one of the session runs; later it may be."""
 
 
+class SandboxChanged(SandboxBusy):
+    """What the command may see changed while it was starting; it can be started again at once."""
+
+
+class FolderNotShown(SandboxUnavailable):
+    """The folder to run a command in is not in the sandbox; commands in another one can be run."""
+
+
 def unseen(path: str) -> SandboxUnavailable:
     """The error for a path that must be protected, and cannot even be looked at."""
     return SandboxUnavailable(

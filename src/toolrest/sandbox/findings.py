@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from toolrest.errors import ConfigError
 from toolrest.sandbox.backends import gvisor
-from toolrest.sandbox.backends.container import ENGINES, OPEN, ContainerOptions
+from toolrest.sandbox.backends.container.engine import ENGINES, OPEN, ContainerOptions
 from toolrest.sandbox.backends.engine import Controls
 from toolrest.sandbox.backends.probe import (
     bwrap_programs,
@@ -37,6 +37,8 @@ class Finding(Struct, frozen=True):
     remedy: str = ""
     stops: bool = False
     """It would work, but not here; a session then uses nothing weaker."""
+    kind: str = ""
+    """What `sandbox_policy` calls it, where that is not its name: an engine has any."""
 
 
 def container_findings(
@@ -50,12 +52,13 @@ def container_findings(
             engine.close()
         detail = f"{probe.program}, {options.image}" if probe.works else probe.detail
         shown = os.path.basename(name)
-        yield Finding(shown, probe.works, detail, probe.controls, HARD_LINK | OPEN)
+        rows = HARD_LINK | OPEN
+        yield Finding(shown, probe.works, detail, probe.controls, rows, kind="docker")
 
 
 def chroot_finding(policy: SandboxPolicy, registry: str, rootfs: str | None) -> Finding:
     """The root file system of the settings."""
-    programs = bwrap_programs(policy.roots)
+    programs = bwrap_programs(policy.tool_roots)
     if rootfs is None or not programs:
         lacking = "bubblewrap" if rootfs else "sandbox.rootfs, a folder with a root file system"
         return Finding("chroot", False, f"needs {lacking}")
@@ -69,7 +72,7 @@ def chroot_finding(policy: SandboxPolicy, registry: str, rootfs: str | None) -> 
 
 def gvisor_finding(policy: SandboxPolicy, registry: str) -> Finding:
     """GVisor inside bubblewrap's view."""
-    programs = bwrap_programs(policy.roots)
+    programs = bwrap_programs(policy.tool_roots)
     if not programs:
         return Finding("gvisor", False, "needs bubblewrap, which is not installed")
     try:

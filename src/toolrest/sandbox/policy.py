@@ -52,6 +52,9 @@ class SandboxPolicy(Struct, frozen=True):
     session_dir: str
     mode: Mode = "workspace-write"
     roots: tuple[str, ...] = ()
+    tool_roots: tuple[str, ...] = ()
+    """Where commands of this session or of another may write, whatever its mode: no program that
+    Toolrest itself runs is taken from there."""
     read_roots: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = ()
     exceptions: tuple[str, ...] = ()
@@ -102,6 +105,7 @@ class SandboxPolicy(Struct, frozen=True):
             session_dir=session,
             mode=mode,
             roots=granted,
+            tool_roots=unique((*granted, *asked)),
             read_roots=None
             if read_roots is None
             else unique((home, *(_absolute(path, "read_roots", home) for path in read_roots))),
@@ -151,6 +155,8 @@ class SandboxPolicy(Struct, frozen=True):
             cache_dir=cache_dir,
             require=require,
         )
+        tool_roots = unique((*built.tool_roots, *paths.tool_roots))
+        built = replace(built, tool_roots=tool_roots)
         return replace(built, hides=paths.hidden_names) if built.confines else built
 
     @property
@@ -162,6 +168,12 @@ class SandboxPolicy(Struct, frozen=True):
         """The innermost writable root that holds this real path, or None."""
         found = [root for root in self.roots if inside(path, root)]
         return max(found, key=len) if found else None
+
+    def shown_root(self, path: str) -> str | None:
+        """The same where a sandbox has a root of its own: read-only mode shows the workspace."""
+        if self.roots:
+            return self.in_root(path)
+        return self.workspace if inside(path, self.workspace) else None
 
 
 def _absolute(path: str, key: str, base: str) -> str:

@@ -7,12 +7,13 @@ there by its name; what Toolrest runs on is kept read-only to every confined com
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import cache
 from subprocess import DEVNULL, TimeoutExpired, run
 
-from toolrest.own_code import lies_in, own_places
+from toolrest.own_code import Safe, child_environment, lies_in, own_places
 from toolrest.policy.paths.names import inside, unique
 
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
@@ -33,6 +34,17 @@ def find_program(name: str, roots: Sequence[str] = (), path: str | None = None) 
 def system_program(name: str) -> str | None:
     """The first executable of this name in the system's own folders, whatever PATH says."""
     return find_program(name, path="")
+
+
+def users_variables(roots: Sequence[str]) -> dict[str, str]:
+    """The user's variables for a program outside the sandbox that the user asked for.
+
+    Nothing that it starts or loads by its name comes from the writable `roots`.
+    """
+    written = [root for root in roots if root != "/"]
+    variables = child_environment(os.environ, written)
+    folders = Safe(written).folders(variables.get("PATH", os.defpath).split(os.pathsep))
+    return variables | {"PATH": os.pathsep.join(unique((*folders, *SYSTEM_FOLDERS)))}
 
 
 def _usable(candidate: str, roots: Sequence[str]) -> bool:
@@ -76,14 +88,12 @@ def bundled_rg(roots: Sequence[str] = ()) -> str | None:
 @cache
 def version_of(program: str) -> tuple[int, ...]:
     """The version that a program prints, such as (0, 11, 0); empty when it prints none."""
-    from re import match  # rarely needed: only where there are two of a program
-
     try:
         env = {"PATH": os.defpath}
         done = run([program, "--version"], stdin=DEVNULL, capture_output=True, timeout=10, env=env)
     except (OSError, TimeoutExpired):
         return ()
-    found = match(rb"\S+ (\d+(?:\.\d+)*)", done.stdout)
+    found = re.match(rb"\S+ (\d+(?:\.\d+)*)", done.stdout)
     return tuple(map(int, found[1].split(b"."))) if found else ()
 
 
@@ -161,7 +171,7 @@ def signal_launchers() -> tuple[tuple[str, ...], tuple[str, ...]]:
     A terminal sends Ctrl-C to a launcher as much as to the command, and the launcher's death
     ends everything. `env` of coreutils does this for a millisecond; without it Python does.
     """
-    env = find_program("env")
+    env = system_program("env")
     if env is not None:
         ignoring = (env, f"--ignore-signal={_SIGNALS}")
         restoring = (env, f"--default-signal={_SIGNALS}")

@@ -1,4 +1,4 @@
-"""Somebody swaps files while the policy looks: what was judged is what is opened."""
+"""Files are swapped while the policy looks: what was judged is what is opened."""
 
 from __future__ import annotations
 

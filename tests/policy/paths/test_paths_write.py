@@ -274,7 +274,7 @@ def test_a_failed_write_leaves_the_old_content_and_no_litter(
         os.write(fd, data[:2])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(replacing, "_write_all", full_disk)
+    monkeypatch.setattr(replacing, "write_all", full_disk)
     files = places.policy()
     for path in ("a.txt", "new.txt"):
         with pytest.raises(OSError, match="No space"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolrest.policy.effects import Risk
 from toolrest.policy.rules.rules import Rules
-from toolrest.policy.shell.budget import Budget
+from toolrest.policy.shell.budget import ParseBudget
 from toolrest.policy.shell.parse import parse, parse_simple, parse_tree
 from toolrest.policy.verdict.command import judge
 from toolrest.policy.verdict.outcome import Setting, outcome
@@ -200,7 +200,7 @@ def test_both_readers_agree(text: str) -> None:
     simple = parse_simple(text)
     if simple is None:
         return
-    tree = parse_tree(text, Budget())
+    tree = parse_tree(text, ParseBudget())
     if not tree.problems:
         assert [(c.argv, c.op, c.marks) for c in tree.commands] == [
             (c.argv, c.op, c.marks) for c in simple.commands

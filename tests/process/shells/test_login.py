@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,9 @@ def env(home: Path) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "HOME": str(home), "PAGER": "cat", "LC_ALL": "C.UTF-8"}
 
 
-def unconfined(command: Command) -> Command:
-    return command
+@asynccontextmanager
+async def unconfined(command: Command) -> AsyncIterator[Command]:
+    yield command
 
 
 @pytest.fixture
@@ -55,26 +57,31 @@ def prepare(owner: Owner, home: Path, env: dict[str, str]) -> Callable[..., obje
     return prepared
 
 
+class Counted:
+    """Confines nothing, and counts the commands."""
+
+    count = 0
+
+    @asynccontextmanager
+    async def __call__(self, command: Command) -> AsyncIterator[Command]:
+        self.count += 1
+        yield command
+
+
 async def test_the_profile_s_variables_without_the_profile(
     owner: Owner, home: Path, env: dict[str, str]
 ) -> None:
     profile = "echo noise; export GREETING='hello\nworld' PATH=$HOME/bin:$PATH; unset PAGER"
     (home / ".profile").write_text(profile)
-    calls = 0
-
-    def counted(command: Command) -> Command:
-        nonlocal calls
-        calls += 1
-        return command
-
-    shells = LoginShells(owner, counted)
+    calls = Counted()
+    shells = LoginShells(owner, calls)
     for _ in range(3):
         argv, found, _ = await shells.prepare(BASH, "echo", env, str(home), forced=("PAGER",))
         assert argv == ("/bin/bash", "-c", "echo")
         assert found["GREETING"] == "hello\nworld"
         assert found["PATH"].startswith(f"{home}/bin:")
         assert found["PAGER"] == "cat", "what is forced stays"
-    assert calls == 2, "once as a login shell, once to compare"
+    assert calls.count == 2, "once as a login shell, once to compare"
 
 
 async def test_the_same_as_a_real_login_shell(
@@ -135,17 +142,11 @@ async def test_a_profile_that_hangs(
     assert LIMIT < 10
     monkeypatch.setattr(login, "CAPTURE_LIMIT", 0.5)
     (home / ".profile").write_text("sleep 900")
-    calls = 0
-
-    def counted(command: Command) -> Command:
-        nonlocal calls
-        calls += 1
-        return command
-
-    shells = LoginShells(owner, counted)
+    calls = Counted()
+    shells = LoginShells(owner, calls)
     for _ in range(2):
         assert await shells.prepare(BASH, "x", env, "/") == (("/bin/bash", "-lc", "x"), env, None)
-    assert calls == 1, "known to hang, so not tried again"
+    assert calls.count == 1, "known to hang, so not tried again"
 
 
 async def test_secrets_of_the_profile_are_withheld(
@@ -187,20 +188,14 @@ async def test_forced_variables_may_change_without_a_new_look(
     owner: Owner, home: Path, env: dict[str, str]
 ) -> None:
     (home / ".profile").write_text("export V=1 PAGER=less")
-    calls = 0
-
-    def counted(command: Command) -> Command:
-        nonlocal calls
-        calls += 1
-        return command
-
-    shells = LoginShells(owner, counted)
+    calls = Counted()
+    shells = LoginShells(owner, calls)
     asking = env | {"GIT_TERMINAL_PROMPT": "0"}
     _, first, _ = await shells.prepare(
         BASH, "x", asking, "/", forced=("PAGER", "GIT_TERMINAL_PROMPT")
     )
     _, second, _ = await shells.prepare(BASH, "x", env | {"PAGER": "more"}, "/", forced=("PAGER",))
-    assert calls == 2
+    assert calls.count == 2
     assert (first["PAGER"], first["GIT_TERMINAL_PROMPT"], first["V"]) == ("cat", "0", "1")
     assert (second["PAGER"], second.get("GIT_TERMINAL_PROMPT"), second["V"]) == ("more", None, "1")
 
@@ -208,7 +203,7 @@ async def test_forced_variables_may_change_without_a_new_look(
 async def test_without_login_nothing_is_read(owner: Owner, home: Path, env: dict[str, str]) -> None:
     (home / ".profile").write_text("export V=1")
 
-    def never(_command: Command) -> Command:
+    def never(_command: Command) -> AbstractAsyncContextManager[Command]:
         raise AssertionError("no shell should have been started")
 
     shells = LoginShells(owner, never)
@@ -234,9 +229,10 @@ async def test_plain_sh(prepare: Callable[..., asyncio.Future[LoginStart]]) -> N
 async def test_variables_of_the_confinement_do_no_harm(
     owner: Owner, home: Path, env: dict[str, str]
 ) -> None:
-    def marked(command: Command) -> Command:
+    @asynccontextmanager
+    async def marked(command: Command) -> AsyncIterator[Command]:
         more = {"TOOLREST_SANDBOX": "x", "CACHE_DIR": "/c"}
-        return Command(command.argv, command.cwd, {**command.env, **more})
+        yield Command(command.argv, command.cwd, {**command.env, **more})
 
     (home / ".profile").write_text("export V=1")
     argv, found, _ = await LoginShells(owner, marked).prepare(BASH, "x", env, "/")
@@ -244,8 +240,9 @@ async def test_variables_of_the_confinement_do_no_harm(
 
 
 async def test_a_failing_confinement_falls_back(owner: Owner, env: dict[str, str]) -> None:
-    def broken(command: Command) -> Command:
-        return Command(("/no/such/launcher", *command.argv), command.cwd, command.env)
+    @asynccontextmanager
+    async def broken(command: Command) -> AsyncIterator[Command]:
+        yield Command(("/no/such/launcher", *command.argv), command.cwd, command.env)
 
     argv, found, _ = await LoginShells(owner, broken).prepare(BASH, "x", env, "/")
     assert (argv[1], found) == ("-lc", env)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ import pytest
 
 from toolrest.errors import ConfigError
 from toolrest.process.command import Command
+from toolrest.sandbox.backends import bubblewrap
 from toolrest.sandbox.backends.chroot import base_arguments, check_rootfs
 from toolrest.sandbox.backends.probe import run_probe
-from toolrest.sandbox.confine import Sandbox
-from toolrest.sandbox.policy import SandboxPolicy
+from toolrest.sandbox.confine import SessionSandbox
+from toolrest.sandbox.kernel.mounts import socket_paths
+from toolrest.sandbox.policy import Mode, SandboxPolicy
 
 
 @pytest.fixture
@@ -42,14 +46,14 @@ def rootfs(ground: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sandbox(ground: Path, tmp_path: Path, rootfs: Path) -> Sandbox:
+def sandbox(ground: Path, tmp_path: Path, rootfs: Path) -> SessionSandbox:
     workspace = Path(tempfile.mkdtemp(dir=ground))
     policy = SandboxPolicy.build(str(workspace), str(tmp_path / "session"))
-    return Sandbox(policy, backend="chroot", rootfs=str(rootfs))
+    return SessionSandbox(policy, backend="chroot", rootfs=str(rootfs))
 
 
 @pytest.mark.needs("namespaces")
-def test_links_in_the_workspace_stay(sandbox: Sandbox) -> None:
+def test_links_in_the_workspace_stay(sandbox: SessionSandbox) -> None:
     workspace = Path(sandbox.policy.workspace)
     (workspace / "conf").mkdir()
     (workspace / ".vscode").symlink_to("conf")
@@ -68,7 +72,7 @@ def test_links_in_the_workspace_stay(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.needs("namespaces")
-def test_a_command_sees_that_root_and_the_workspace(sandbox: Sandbox) -> None:
+def test_a_command_sees_that_root_and_the_workspace(sandbox: SessionSandbox) -> None:
     workspace = sandbox.policy.workspace
 
     def said(line: str) -> str:
@@ -90,13 +94,58 @@ def test_a_command_sees_that_root_and_the_workspace(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.needs("namespaces")
-def test_the_folder_is_not_touched(sandbox: Sandbox, rootfs: Path) -> None:
+@pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
+def test_hidden_files_by_mode(ground: Path, tmp_path: Path, rootfs: Path, mode: Mode) -> None:
+    workspace = Path(tempfile.mkdtemp(dir=ground))
+    (workspace / ".env").write_text("SECRET")
+    (workspace / "file").write_text("text")
+    policy = SandboxPolicy.build(
+        str(workspace), str(tmp_path / "session"), mode=mode, hidden=[str(workspace / ".env")]
+    )
+    sandbox = SessionSandbox(policy, backend="chroot", rootfs=str(rootfs))
+    line = 'test "$(cat file)" = text && test -z "$(cat .env)"'
+    confined = sandbox.confine(Command(("/bin/sh", "-c", line), str(workspace), {"PATH": "/bin"}))
+    try:
+        assert run_probe(confined.command) == ""
+    finally:
+        confined.release()
+
+
+@pytest.mark.needs("namespaces")
+def test_sockets_of_the_host_do_not_answer(
+    sandbox: SessionSandbox,
+    rootfs: Path,
+    listen: Callable[[str], list[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the workspace, and in the folder, also by a service that was started in it."""
+    rootfs, workspace = rootfs.resolve(), sandbox.policy.workspace
+    listen(f"{workspace}/s.sock")
+    listen(f"{rootfs}/var/s.sock")
+    monkeypatch.setattr(bubblewrap, "socket_paths", lambda: (*socket_paths(), "/home/x/s.sock"))
+    with socket.socket(socket.AF_UNIX) as server:
+        monkeypatch.chdir(rootfs / "home/x")
+        server.bind("s.sock")  # listed as it was named
+        server.listen()
+        for path in ("s.sock", "/var/s.sock", "/home/x/s.sock"):
+            line = f"if test -S {path} || ! test -f {path}; then echo {path} >&2; exit 1; fi"
+            command = Command(("/bin/sh", "-c", line), workspace, {"PATH": "/bin"})
+            confined = sandbox.confine(command)
+            try:
+                assert run_probe(confined.command) == ""
+            finally:
+                confined.release()
+    assert confined.controls["unix_sockets"].level == "partial"
+
+
+@pytest.mark.needs("namespaces")
+def test_the_folder_is_not_touched(sandbox: SessionSandbox, rootfs: Path) -> None:
     before = sorted(rootfs.rglob("*"))
     sandbox.choose()
     assert sorted(rootfs.rglob("*")) == before
 
 
-def test_bad_folders_are_named(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_bad_folders_are_named(sandbox: SessionSandbox, tmp_path: Path) -> None:
     for bad in ("/", str(tmp_path / "none"), str(tmp_path)):
         with pytest.raises(ConfigError, match=r"sandbox\.chroot"):
             check_rootfs(bad, sandbox.policy)

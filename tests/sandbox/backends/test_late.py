@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
-from toolrest.sandbox.backends.argument_pipe import LONGEST, ArgumentPipe
-from toolrest.sandbox.confine import Confined, Sandbox
+from toolrest.sandbox.backends.launcher import LONGEST, ArgumentPipe
+from toolrest.sandbox.confine import Confined, SessionSandbox
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.guard.guard import NameGuard
 from toolrest.sandbox.policy import SandboxPolicy
@@ -33,7 +33,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
-from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox.confine import SessionSandbox
 from toolrest.sandbox.policy import SandboxPolicy
 
 moment, workspace, session, registry = sys.argv[1:]
@@ -43,7 +43,7 @@ def die():
 
 async def main():
     policy = SandboxPolicy.build(workspace, session)
-    sandbox = Sandbox(policy, backend="bubblewrap", registry=registry)
+    sandbox = SessionSandbox(policy, backend="bubblewrap", registry=registry)
     sandbox.choose()
     line = "touch ran; sleep 60"
     command = Command(("/bin/sh", "-c", line), workspace, {"PATH": "/usr/bin:/bin"})
@@ -83,19 +83,12 @@ def base(ground: Path) -> Path:
 
 
 @pytest.fixture
-def sandbox(base: Path) -> Sandbox:
+def sandbox(base: Path) -> SessionSandbox:
     policy = SandboxPolicy.build(str(base / "ws"), str(base / "session"))
-    return Sandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
+    return SessionSandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
 
 
-@pytest.fixture
-async def owner() -> AsyncIterator[Owner]:
-    made = Owner()
-    yield made
-    await made.aclose()
-
-
-def late(sandbox: Sandbox, line: str, **more: str) -> Confined:
+def late(sandbox: SessionSandbox, line: str, **more: str) -> Confined:
     command = Command(("/bin/sh", "-c", line), sandbox.policy.workspace, {**ENV, **more})
     return sandbox.confine(command, late=True)
 
@@ -109,7 +102,7 @@ async def said(owner: Owner, confined: Confined) -> str:
 
 
 async def test_nothing_is_held_before_the_launcher_is_on_its_way(
-    sandbox: Sandbox, owner: Owner
+    sandbox: SessionSandbox, owner: Owner
 ) -> None:
     workspace = Path(sandbox.policy.workspace)
     confined = late(sandbox, "ls -A; touch .codex/x")
@@ -120,7 +113,9 @@ async def test_nothing_is_held_before_the_launcher_is_on_its_way(
     assert list(workspace.iterdir()) == []
 
 
-async def test_a_launcher_that_is_told_nothing_runs_nothing(sandbox: Sandbox, owner: Owner) -> None:
+async def test_a_launcher_that_is_told_nothing_runs_nothing(
+    sandbox: SessionSandbox, owner: Owner
+) -> None:
     confined = late(sandbox, "touch ran")
     running = asyncio.ensure_future(run(owner, replace(confined.command, ready=None)))
     await asyncio.sleep(0)
@@ -140,7 +135,7 @@ def test_a_host_that_is_killed_leaves_no_command_behind(base: Path, moment: str)
         assert not (workspace / "ran").exists()
     # What was held when it died is for the next session to clean up, once its keeper has ended.
     policy = SandboxPolicy.build(str(workspace), str(base / "other"))
-    following = Sandbox(policy, backend="bubblewrap", registry=str(registry))
+    following = SessionSandbox(policy, backend="bubblewrap", registry=str(registry))
     until = time.monotonic() + 60
     following.confine(Command(("true",), str(workspace), ENV)).release()
     while not {path.name for path in workspace.iterdir()} <= {"ran"}:
@@ -149,7 +144,7 @@ def test_a_host_that_is_killed_leaves_no_command_behind(base: Path, moment: str)
 
 
 async def test_what_cannot_be_held_is_an_error_and_ends_the_launcher(
-    sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    sandbox: SessionSandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confined = late(sandbox, "touch ran")
 
@@ -167,7 +162,7 @@ async def test_what_cannot_be_held_is_an_error_and_ends_the_launcher(
 
 
 async def test_a_view_that_has_grown_too_long_is_not_sent_in_parts(
-    sandbox: Sandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    sandbox: SessionSandbox, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confined = late(sandbox, "touch ran")
     monkeypatch.setattr(ArgumentPipe, "send", lambda *_: False)
@@ -177,7 +172,9 @@ async def test_a_view_that_has_grown_too_long_is_not_sent_in_parts(
     assert list(Path(sandbox.policy.workspace).iterdir()) == []
 
 
-async def test_a_large_environment_goes_the_other_way(sandbox: Sandbox, owner: Owner) -> None:
+async def test_a_large_environment_goes_the_other_way(
+    sandbox: SessionSandbox, owner: Owner
+) -> None:
     confined = late(sandbox, 'echo "${#BIG}"; touch .codex/x', BIG="x" * 100_000)
     assert confined.command.ready is None
     text = await said(owner, confined)
@@ -204,7 +201,9 @@ def small_buffers(
 
 
 async def test_a_kernel_with_small_buffers_too(
-    sandbox: Sandbox, owner: Owner, small_buffers: Callable[[Callable[[ArgumentPipe], None]], None]
+    sandbox: SessionSandbox,
+    owner: Owner,
+    small_buffers: Callable[[Callable[[ArgumentPipe], None]], None],
 ) -> None:
     sandbox.choose()
 
@@ -218,7 +217,7 @@ async def test_a_kernel_with_small_buffers_too(
 
 
 async def test_every_command_of_a_session_has_the_whole_filter(
-    sandbox: Sandbox, owner: Owner
+    sandbox: SessionSandbox, owner: Owner
 ) -> None:
     """The file that it is read from is used again and again."""
     for _ in range(4):
@@ -227,7 +226,7 @@ async def test_every_command_of_a_session_has_the_whole_filter(
         assert "not permitted" in text
 
 
-async def test_commands_at_once_have_the_filter_too(sandbox: Sandbox, owner: Owner) -> None:
+async def test_commands_at_once_have_the_filter_too(sandbox: SessionSandbox, owner: Owner) -> None:
     texts = await asyncio.gather(
         *(said(owner, late(sandbox, f"echo {n}; unshare -U true")) for n in range(6))
     )
@@ -259,7 +258,7 @@ def test_what_is_too_long_is_not_given() -> None:
 
 
 async def test_what_ended_commands_had_in_memory_is_free_while_the_next_one_runs(
-    sandbox: Sandbox, owner: Owner
+    sandbox: SessionSandbox, owner: Owner
 ) -> None:
     """Their mounts are kept for a moment, since taking them down takes a while; no longer."""
     before = in_memory()
@@ -288,7 +287,9 @@ def in_memory() -> int:
 
 
 async def test_a_message_that_is_cut_short_ends_the_launcher(
-    sandbox: Sandbox, owner: Owner, small_buffers: Callable[[Callable[[ArgumentPipe], None]], None]
+    sandbox: SessionSandbox,
+    owner: Owner,
+    small_buffers: Callable[[Callable[[ArgumentPipe], None]], None],
 ) -> None:
     sandbox.choose()
     small_buffers(lambda late: late._here.setblocking(False))

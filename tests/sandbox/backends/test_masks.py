@@ -16,7 +16,7 @@ from tests.sandbox.conftest import Person
 from toolrest import Toolrest
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
-from toolrest.sandbox.confine import Sandbox
+from toolrest.sandbox.confine import SessionSandbox
 from toolrest.sandbox.policy import SandboxPolicy
 
 pytestmark = pytest.mark.needs("namespaces")
@@ -73,7 +73,7 @@ async def test_where_a_mask_cannot_be_made_nothing_runs(ground: Path) -> None:
     (base / "ws").mkdir()
     hidden = fill(base / "ws")
     policy = SandboxPolicy.build(str(base / "ws"), str(base / "session"), hidden=hidden)
-    sandbox = Sandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
+    sandbox = SessionSandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
     line = ("/bin/sh", "-c", "touch ran")
     confined = sandbox.confine(Command(line, policy.workspace, {"PATH": "/usr/bin:/bin"}))
     os.unlink(hidden[-1])
@@ -96,7 +96,7 @@ async def test_what_waits_for_the_masks_loads_nothing_that_a_command_wrote(groun
     (base / "ws").mkdir()
     hidden = fill(base / "ws")
     policy = SandboxPolicy.build(str(base / "ws"), str(base / "session"), hidden=hidden)
-    sandbox = Sandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
+    sandbox = SessionSandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
     env = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(base / "ws"), "BASH_FUNC_read%%": "() {"}
     line = ("/bin/sh", "-c", "printenv LD_LIBRARY_PATH > seen")
     confined = sandbox.confine(Command(line, policy.workspace, env))

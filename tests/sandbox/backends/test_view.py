@@ -5,12 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.machine import packages
+import pytest
+from tests.machine import interpreter, packages
+
+from toolrest.sandbox.backends.live_view import LiveView
+from toolrest.sandbox.backends.view import Show, View
+from toolrest.sandbox.errors import SandboxBusy
+from toolrest.sandbox.policy import SandboxPolicy
 
 
 class Person(Protocol):
@@ -87,7 +94,7 @@ def test_the_private_tmp_lasts_for_the_session_and_is_nobody_elses(person: Perso
         assert "host" not in first.text
         assert "\n700\n/tmp\n/tmp/tmp." in first.text
         assert second.text.startswith("in\n/run:\n\n/var/tmp:\n")
-        # What leads to Toolrest itself is shown, where somebody has installed it there.
+        # What leads to Toolrest itself is shown, where it is installed there.
         own = {path.split("/")[3] for path in map(os.path.realpath, OWN) if in_var_tmp(path)}
         assert set(second.text.split("/var/tmp:\n")[1].split("\n")) <= {*own, ""}
         assert third.code == 0
@@ -364,3 +371,112 @@ def test_host_services_are_not_passed_on(person: Person) -> None:
 def test_no_core_dumps(person: Person) -> None:
     (result,) = person.confined("ulimit -c; sh -c 'kill -SEGV $$'; ls")
     assert "core" not in result.text
+
+
+def settled(workspace: Path) -> LiveView:
+    """A view with a protected folder, further in, and a hidden file and socket."""
+    (workspace / "deep/.vscode").mkdir(parents=True)
+    (workspace / "app").mkdir()
+    (workspace / "app/.env").touch()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(workspace / "a.sock"))
+    view = View(SandboxPolicy.build(str(workspace), str(workspace.parent / "session")))
+    view.read_only([f"{workspace}/deep/.vscode"])
+    view.hide([f"{workspace}/app/.env"])
+    view.mask_sockets([f"{workspace}/a.sock"])
+    view.settle()
+    live = LiveView(view)
+    live.begin()
+    return live
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "ws").mkdir()
+    return tmp_path / "ws"
+
+
+def test_a_protected_name_that_went_stays_protected_while_a_command_runs(work: Path) -> None:
+    live = settled(work)
+    shown = live.now(("/opt", f"{work}/deep"), ()).settled()
+    assert shown["/opt"].show == Show.OVERLAY
+    assert shown[f"{work}/deep"].show == Show.WRITE  # and not through an overlay
+    assert "/opt" not in live.now((), ()).settled()
+    (work / "deep/.vscode").rmdir()
+    for _ in range(2):  # a refusal forgets nothing
+        with pytest.raises(SandboxBusy, match="vscode was removed while a command was running"):
+            live.now((), ())
+
+
+def test_a_secret_that_went_and_came_back_stops_further_commands(work: Path) -> None:
+    live = settled(work)
+    secret = work / "app/.env"
+    assert str(secret) in live.now((), ()).settled()
+    secret.unlink()
+    assert str(secret) not in live.now((), ()).settled()
+    secret.touch()
+    for _ in range(2):
+        with pytest.raises(SandboxBusy, match="env is hidden from commands and came back"):
+            live.now((), ())
+    secret.unlink()
+    (work / "app").rmdir()
+    assert not {str(work / "app"), str(secret)} & live.now((), ()).settled().keys()
+
+
+def test_a_socket_that_went_and_came_back_stops_nothing(work: Path) -> None:
+    live = settled(work)
+    place = work / "a.sock"
+    assert str(place) in live.now((), ()).settled()
+    place.unlink()
+    assert str(place) not in live.now((), ()).settled()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place))
+    assert str(place) not in live.now((), ()).settled()
+
+
+def test_a_folder_that_became_a_link_stops_further_commands(work: Path) -> None:
+    live = settled(work)
+    (work / "app/.env").unlink()
+    (work / "app").rmdir()
+    (work / "app").symlink_to("/etc")
+    with pytest.raises(SandboxBusy, match="app was replaced by a link"):
+        live.now((), ())
+
+
+def test_a_folder_that_was_replaced_stops_further_commands(work: Path) -> None:
+    """Also where the new one has the old one's inode, were that not held."""
+    live = settled(work)
+    for _ in range(3):
+        (work / "deep/.vscode").rmdir()
+        (work / "deep/.vscode").mkdir()
+        with pytest.raises(SandboxBusy, match="vscode was replaced while a command was running"):
+            live.now((), ())
+
+
+CLOSED = """
+import os
+from toolrest.sandbox.backends.live_view import LiveView
+from toolrest.sandbox.backends.view import View
+from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.policy import SandboxPolicy
+work = os.path.abspath("work")
+os.makedirs(work + "/app")
+open(work + "/app/.env", "w").close()
+view = View(SandboxPolicy.build(work, os.path.abspath("session")))
+view.hide([work + "/app/.env"])
+view.settle()
+live = LiveView(view)
+live.begin()
+os.chmod(work + "/app", 0o444)
+try:
+    print(work + "/app/.env" in live.now((), ()).settled())
+except SandboxUnavailable as error:
+    print(error)
+"""
+
+
+def test_closing_a_folder_uncovers_nothing(person: Person) -> None:
+    Path(person.place, "closed.py").write_text(CLOSED)
+    said = person.do(f"{interpreter(ordinary=True)} closed.py", person.place)
+    closed = "app/.env cannot be looked at, so it cannot be protected"
+    assert ("True" if person.name == "root" else closed) in said  # root looks into every folder

@@ -1,13 +1,19 @@
-"""Git works in the sandbox, and nobody can make it run something outside (D-22, R-22)."""
+"""Git works in the sandbox, and no command can make it run something outside (D-22, R-22)."""
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+
+from toolrest.process.command import Command
+from toolrest.sandbox.backends.probe import run_probe
+from toolrest.sandbox.confine import Confined, SessionSandbox
+from toolrest.sandbox.policy import SandboxPolicy
 
 
 class Person(Protocol):
@@ -319,3 +325,32 @@ def test_a_repository_made_outside_meanwhile_is_protected(person: Person) -> Non
     person.do(line)
     results = person.confined(COMMIT, "echo x > .git/hooks/x", "rm -rf .git/*")
     assert [result.code == 0 for result in results] == [True, False, False]
+
+
+@pytest.mark.needs("namespaces")
+def test_a_part_that_another_session_kept_missing_stays_missing(tmp_path: Path) -> None:
+    """A session that begins while another's placeholder is there does not rely on that one."""
+    repository = tmp_path / "main"
+    git = "git -c user.name=x -c user.email=x@example.org"
+    lines = [f"git init -q {repository}", f"cd {repository}"]
+    lines += [f"{git} commit -q --allow-empty -m first"]
+    lines += [f"git worktree add -q {tmp_path}/{name}" for name in ("one", "two")]
+    subprocess.run(["sh", "-ec", "; ".join(lines)], check=True)
+
+    def opened(name: str) -> SessionSandbox:
+        policy = SandboxPolicy.build(str(tmp_path / name), str(tmp_path / f"session-{name}"))
+        return SessionSandbox(policy, registry=str(tmp_path / "registry"))
+
+    def confined(sandbox: SessionSandbox) -> Confined:
+        argv = ("/bin/sh", "-c", "! mkdir -p ../main/.git/modules/x/hooks 2>/dev/null")
+        return sandbox.confine(Command(argv, sandbox.policy.workspace, {"PATH": "/usr/bin:/bin"}))
+
+    running = confined(opened("one"))
+    second = opened("two")
+    second.choose()
+    running.release()
+    assert not (repository / ".git" / "modules").exists()
+    alone = confined(second)
+    assert run_probe(alone.command) == ""
+    alone.release()
+    assert not (repository / ".git" / "modules").exists()

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,8 +18,8 @@ from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.process.run import run
 from toolrest.sandbox.backends import probe as backends
-from toolrest.sandbox.backends.container_mounts import Shown
-from toolrest.sandbox.confine import Backend, Confined, Sandbox
+from toolrest.sandbox.backends.container.mounts import Shown
+from toolrest.sandbox.confine import Backend, Confined, SessionSandbox
 from toolrest.sandbox.doctor import examine
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
@@ -186,31 +185,24 @@ def test_one_that_leads_to_nothing_elsewhere_is_harmless(person: Person) -> None
 
 
 @pytest.fixture
-async def owner() -> AsyncIterator[Owner]:
-    made = Owner()
-    yield made
-    await made.aclose()
-
-
-@pytest.fixture
 def workspace(ground: Path) -> Path:
     made = Path(tempfile.mkdtemp(dir=ground)) / "ws"
     (made / "conf").mkdir(parents=True)
     return made
 
 
-def opened(workspace: Path, backend: Backend | None = "bubblewrap", **wish: Any) -> Sandbox:
+def opened(workspace: Path, backend: Backend | None = "bubblewrap", **wish: Any) -> SessionSandbox:
     policy = SandboxPolicy.build(str(workspace), str(workspace.parent / "session"), **wish)
-    return Sandbox(policy, backend=backend, registry=str(workspace.parent / "registry"))
+    return SessionSandbox(policy, backend=backend, registry=str(workspace.parent / "registry"))
 
 
-def confined(sandbox: Sandbox, line: str = "true", *, late: bool = False) -> Confined:
+def confined(sandbox: SessionSandbox, line: str = "true", *, late: bool = False) -> Confined:
     argv = ("/bin/sh", "-c", line)
     command = Command(argv, sandbox.policy.workspace, {"PATH": "/usr/bin:/bin"})
     return sandbox.confine(command, late=late)
 
 
-async def code(sandbox: Sandbox, owner: Owner, line: str) -> int | None:
+async def code(sandbox: SessionSandbox, owner: Owner, line: str) -> int | None:
     command = confined(sandbox, line, late=True)
     try:
         return (await run(owner, command.command)).exit_code

@@ -37,11 +37,9 @@ def names(root: Path) -> set[str]:
 
 def test_made_and_removed(root: Path, registry: str) -> None:
     points = MountPoints(registry, str(root))
-    assert not points.in_use
     made = points.acquire([f"{root}/.codex"], {f"{root}/.rc": b"text\n"})
     assert made == (f"{root}/.codex", f"{root}/.rc")
     assert names(root) == {".codex", ".rc"}
-    assert points.in_use
     points.release()
     assert names(root) == set()
     points.release()
@@ -129,7 +127,6 @@ def test_links_on_the_way_are_not_followed(root: Path, registry: str, tmp_path: 
     with pytest.raises(OSError):
         points.acquire([], {f"{root}/link/f": b""})
     assert names(target) == set()
-    assert not points.in_use
 
 
 @pytest.mark.parametrize("swept_by", ["session", "helper"])
@@ -471,7 +468,7 @@ def test_a_record_folder_has_one_mark_for_all_its_sessions(registry: str) -> Non
 
 
 def test_a_kept_folder_with_its_time_set_back_is_not_handed_out(root: Path, registry: str) -> None:
-    """Whoever may write where it was could else have his files appear in another workspace."""
+    """Else a user who may write where it was could have files appear in another workspace."""
     points = MountPoints(registry, str(root))
     points.acquire([f"{root}/a"], {})
     points.release()
@@ -486,7 +483,7 @@ def test_a_kept_folder_with_its_time_set_back_is_not_handed_out(root: Path, regi
 
 
 def interfere(spares: FolderPool, folder: Path, *, made_again: bool = True) -> None:
-    """Somebody writes a file the moment before we take the folder, and makes it anew after."""
+    """A file is written the moment before we take the folder, which is then made anew."""
     move = spares._rename
     moved: list[bytes] = []
 

@@ -14,7 +14,7 @@ import pytest
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
-from toolrest.sandbox.confine import Confined, Sandbox
+from toolrest.sandbox.confine import Confined, SessionSandbox
 from toolrest.sandbox.guard.root import Root
 from toolrest.sandbox.policy import SandboxPolicy
 
@@ -26,7 +26,7 @@ mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo x > .git/commondir; ec
 mkdir -p .git/info; echo x > .git/info/attributes; true
 """
 
-Open = Callable[[Path], Sandbox]
+Open = Callable[[Path], SessionSandbox]
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def base(ground: Path) -> Path:
 def opened(base: Path) -> Open:
     """Sessions with a registry in common, as those of one user have."""
 
-    def session(workspace: Path) -> Sandbox:
+    def session(workspace: Path) -> SessionSandbox:
         own = tempfile.mkdtemp(dir=base)
         policy = SandboxPolicy.build(str(workspace), own)
-        return Sandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
+        return SessionSandbox(policy, backend="bubblewrap", registry=str(base / "registry"))
 
     return session
 
@@ -72,7 +72,7 @@ def git(where: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=where, env=env, check=True, capture_output=True)
 
 
-def held(sandbox: Sandbox, line: str = "true") -> Confined:
+def held(sandbox: SessionSandbox, line: str = "true") -> Confined:
     return sandbox.confine(Command(("/bin/sh", "-c", line), sandbox.policy.workspace, ENV))
 
 

@@ -19,7 +19,7 @@ from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.kernel.bpf import ALLOW, KILL, Assembler
 from toolrest.sandbox.kernel.bpf import errno as failing
 from toolrest.sandbox.kernel.seccomp import Kind, program
-from toolrest.sandbox.kernel.syscalls import AARCH64, MACHINES, X86_64, Machine
+from toolrest.sandbox.kernel.syscalls import AARCH64, MACHINES, X86_64, Architecture
 
 KINDS: tuple[Kind, ...] = ("bubblewrap", "landlock", "landlock-network")
 EPERM = failing(errno.EPERM)
@@ -47,7 +47,7 @@ def judge(code: bytes, arch: int, number: int, *arguments: int) -> int:
 
 
 @pytest.fixture(params=sorted(MACHINES))
-def machine(request: pytest.FixtureRequest) -> Machine:
+def machine(request: pytest.FixtureRequest) -> Architecture:
     return MACHINES[request.param]
 
 
@@ -62,7 +62,7 @@ class Judge(Protocol):
 
 
 @pytest.fixture
-def call(machine: Machine, kind: Kind) -> Judge:
+def call(machine: Architecture, kind: Kind) -> Judge:
     code = program(kind, machine)
     assert code is not None
 
@@ -76,7 +76,7 @@ SHARED = (*seccomp.KERNEL_DOORS, *seccomp.NAMESPACES, *seccomp.ADMINISTRATION)
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_refused_everywhere(call: Judge, machine: Machine, name: str) -> None:
+def test_refused_everywhere(call: Judge, machine: Architecture, name: str) -> None:
     if name in machine.calls:
         assert call(name) == EPERM
         assert call(name, MASK, MASK, MASK) == EPERM
@@ -148,7 +148,7 @@ def test_only_oneself(call: Judge, kind: Kind) -> None:
     assert call("setpriority", 2, 0) == other
 
 
-def test_other_doors_kill(machine: Machine, kind: Kind) -> None:
+def test_other_doors_kill(machine: Architecture, kind: Kind) -> None:
     code = program(kind, machine)
     assert code is not None
     for other in MACHINES.values():
@@ -172,6 +172,26 @@ def test_any_other_call_is_allowed(number: int, arguments: list[int]) -> None:
                 assert verdict == ALLOW
             else:
                 assert verdict in (ALLOW, EPERM, FAMILY, failing(errno.ENOSYS))
+
+
+def test_the_filter_for_a_kernel_between(machine: Architecture) -> None:
+    code = program("set-id", machine, root=True)
+    assert code is not None
+
+    def call(name: str, *arguments: int) -> int:
+        return judge(code, machine.audit, machine.calls[name], *arguments)
+
+    for name in (*SHARED, "clone3", "socket", "ptrace"):
+        if name in machine.calls:
+            assert call(name, MASK, MASK, MASK) == ALLOW
+    for mode in (0o4755, 0o2755, 0o6000):
+        assert call("fchmod", 3, mode) == EPERM
+        assert call("fchmodat", 3, 0, mode) == EPERM
+        assert call("mknodat", 3, 0, 0o100000 | mode) == EPERM
+        assert call("openat", 3, 0, 0o101, mode) == EPERM
+    assert call("openat", 3, 0, 0, 0o4755) == ALLOW  # makes nothing
+    assert call("fchmod", 3, 0o1777) == ALLOW
+    assert call("openat2") == failing(errno.ENOSYS)
 
 
 def test_programs_are_small_and_made_once() -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.machine import solid_ground
 
 from toolrest.process.command import Command
 from toolrest.process.owner import Owner
 from toolrest.sandbox.backends.probe import probe_bubblewrap
-from toolrest.sandbox.confine import Sandbox
-from toolrest.sandbox.kernel.mounts import Mounts, socket_paths
+from toolrest.sandbox.confine import SessionSandbox
+from toolrest.sandbox.kernel import mounts as kernel_mounts
+from toolrest.sandbox.kernel.mounts import Mounts, Overlays, socket_paths
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import bundled_bwrap
 
@@ -47,15 +50,7 @@ def policy(ground: Path) -> SandboxPolicy:
     return SandboxPolicy.build(str(base / "ws"), str(base / "session"))
 
 
-@pytest.fixture
-async def owner() -> AsyncIterator[Owner]:
-    """Ends what a failed test leaves running."""
-    owner = Owner()
-    yield owner
-    await owner.aclose()
-
-
-async def start(sandbox: Sandbox, owner: Owner, *argv: str) -> asyncio.Task[str]:
+async def start(sandbox: SessionSandbox, owner: Owner, *argv: str) -> asyncio.Task[str]:
     """Begin a Python command inside; the task ends with its output."""
     env = {"PATH": "/usr/bin:/bin"}
     command = Command((sys.executable, "-I", "-c", *argv), sandbox.policy.workspace, env)
@@ -77,7 +72,7 @@ async def start(sandbox: Sandbox, owner: Owner, *argv: str) -> asyncio.Task[str]
 async def test_sockets_that_are_there_before(
     owner: Owner, policy: SandboxPolicy, outside: Path, listen: Listen
 ) -> None:
-    sandbox = Sandbox(policy)
+    sandbox = SessionSandbox(policy)
     places = [outside / "before.sock", Path(policy.workspace) / "in-workspace.sock"]
     for place in places:
         seen = listen(str(place))
@@ -89,7 +84,7 @@ async def test_sockets_that_are_there_before(
 async def test_sockets_that_come_while_a_command_runs(
     owner: Owner, policy: SandboxPolicy, outside: Path, listen: Listen
 ) -> None:
-    sandbox = Sandbox(policy)
+    sandbox = SessionSandbox(policy)
     late, go = outside / "late.sock", Path(policy.workspace) / "go"
     task = await start(sandbox, owner, CONNECT, str(late), str(go))
     seen = listen(str(late))
@@ -109,7 +104,7 @@ async def test_sockets_bound_by_a_relative_name(
     """The kernel lists these by the name that was given, which says nothing about where."""
     monkeypatch.chdir(outside)
     seen = listen("relative.sock")
-    sandbox = Sandbox(policy)
+    sandbox = SessionSandbox(policy)
     answer = await (await start(sandbox, owner, CONNECT, str(outside / "relative.sock")))
     assert answer != "connected"
     assert seen == []
@@ -124,7 +119,7 @@ async def test_without_overlays_what_the_kernel_lists_is_masked(
     probe, engine = probe_bubblewrap(policy, bwrap, str(tmp_path), overlays=False)
     assert engine is not None
     assert probe.controls["unix_sockets"].level == "partial"
-    sandbox = Sandbox(policy)
+    sandbox = SessionSandbox(policy)
     sandbox._chosen = probe, engine
     seen = listen(str(outside / "listed.sock"))
     assert await (await start(sandbox, owner, CONNECT, str(outside / "listed.sock"))) != "connected"
@@ -139,7 +134,7 @@ s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1] + ".new"); s.listen()
 import os; os.rename(sys.argv[1] + ".new", sys.argv[1])
 c, _ = s.accept(); print(c.recv(1).decode())
 """
-    sandbox = Sandbox(policy)
+    sandbox = SessionSandbox(policy)
     path = policy.workspace + "/own.sock"
     server = await start(sandbox, owner, serve, path)
     client = await start(sandbox, owner, CONNECT, path, path)
@@ -174,7 +169,7 @@ def test_folders_with_mounts_inside_are_left_out(tmp_path: Path) -> None:
     mounts = Mounts(str(table))
     assert mounts.refresh()
     assert not mounts.refresh()
-    whole, left_out = mounts.overlays(())
+    whole, left_out, _ = mounts.overlays(())
     assert whole
     assert left_out == []
     assert set(whole) <= set(tops)
@@ -185,8 +180,95 @@ def test_folders_with_mounts_inside_are_left_out(tmp_path: Path) -> None:
     )
     assert mounts.refresh()
     assert chosen not in mounts.overlays(()).chosen
-    assert mounts.overlays(("/",)) == ([], [])
+    assert mounts.overlays(("/",)) == ([], [], [])
     table.write_text("20 1 8:1 / / rw - fuse.sshfs x rw\n")
     mounts.refresh()
     assert mounts.overlays(()).chosen == []
     assert set(mounts.overlays(()).left_out) == set(whole)
+
+
+LEVEL = """
+import sys
+from toolrest.sandbox.confine import SessionSandbox
+from toolrest.sandbox.policy import SandboxPolicy
+policy = SandboxPolicy.build(sys.argv[1], sys.argv[2])
+print(SessionSandbox(policy).choose()[0].controls["unix_sockets"])
+"""
+
+
+@pytest.mark.needs("namespaces", "mounts")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's mounts are seen by a sandbox here")
+def test_a_mount_beside_a_hundred_folders_leaves_no_socket_within_reach(tmp_path: Path) -> None:
+    """A container engine's mount below /var/lib, on a machine with many services, made a gap."""
+    (tmp_path / "ws").mkdir()
+    base = Path(tempfile.mkdtemp(dir=solid_ground()))
+    base.chmod(0o755)
+    for name in ("mounted", *(f"service{number}" for number in range(100))):
+        (base / name).mkdir()
+    lines = f'mount --bind {base}/mounted {base}/mounted && exec "$@"'
+    own = ["unshare", "--mount", "--propagation", "private", "sh", "-c", lines, "sh"]
+    python = [sys.executable, "-c", LEVEL, str(tmp_path / "ws"), str(tmp_path / "session")]
+    bare = subprocess.run([*own[:4], *python], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*own, *python], capture_output=True, text=True, timeout=60)
+    assert done.stdout == bare.stdout, done.stderr
+    assert "Enforced" in bare.stdout, bare.stderr
+
+
+COMES_AND_GOES = """
+import os, sys
+from toolrest.process.command import Command
+from toolrest.sandbox.backends.probe import run_probe
+from toolrest.sandbox.confine import SessionSandbox
+from toolrest.sandbox.policy import SandboxPolicy
+workspace, session, base, busy = sys.argv[1:]
+sandbox = SessionSandbox(SandboxPolicy.build(workspace, session))
+if busy:  # a command that does not end
+    sandbox.confine(Command(("/bin/true",), workspace, {"PATH": "/usr/bin:/bin"}))
+for change in (lambda: None, lambda: os.rmdir(base + "/goes"), lambda: os.mkdir(base + "/comes")):
+    change()
+    confined = sandbox.confine(Command(("/bin/true",), workspace, {"PATH": "/usr/bin:/bin"}))
+    words = b"".join(data for _, data in confined.command.files).split(b"\\0")
+    print(run_probe(confined.command) or "ran", base.encode() + b"/comes" in words)
+    confined.release()
+"""
+
+
+@pytest.mark.needs("namespaces", "mounts")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's mounts are seen by a sandbox here")
+@pytest.mark.parametrize("busy", ["", "busy"])
+def test_folders_that_come_and_go_beside_a_mount_stop_no_command(tmp_path: Path, busy: str) -> None:
+    (tmp_path / "ws").mkdir()
+    base = Path(tempfile.mkdtemp(dir=solid_ground()))
+    base.chmod(0o755)
+    for name in ("mounted", "goes"):
+        (base / name).mkdir()
+    lines = f'mount --bind {base}/mounted {base}/mounted && exec "$@"'
+    own = ["unshare", "--mount", "--propagation", "private", "sh", "-c", lines, "sh"]
+    python = [sys.executable, "-c", COMES_AND_GOES]
+    places = [str(tmp_path / "ws"), str(tmp_path / "session"), str(base)]
+    words = [*own, *python, *places, busy]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["ran False", "ran False", "ran True"], done.stderr
+
+
+def test_a_store_of_containers_is_hidden_and_the_rest_overlaid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container engine's mount makes many parts of the folder around it."""
+    store = tmp_path / "store"
+    for name in (*(f"other{number}" for number in range(30)), "store/layers/one"):
+        (tmp_path / name).mkdir(parents=True)
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "20 1 8:1 / / rw - ext4 /dev/sda rw\n"
+        f"21 20 8:2 / {store}/layers/one rw - overlay overlay rw\n"
+    )
+    monkeypatch.setattr(kernel_mounts, "STORES", (str(store),))
+    mounts = Mounts(str(table))
+    mounts.refresh()
+    found = Overlays([], [], [])
+    mounts._parts(str(tmp_path), (), 5, found)
+    assert found == ([f"{tmp_path}/other{n}" for n in sorted(range(30), key=str)], [], [str(store)])
+    inner = Overlays([], [], [])
+    mounts._parts(str(tmp_path), (f"{store}/layers/two",), 5, inner)
+    assert inner.stores == []  # a workspace in it is shown

@@ -76,10 +76,8 @@ class Kind:
 
     async def sh(self, line: str, *, seconds: float = 60, cwd: str | None = None) -> RunOutcome:
         """Run a line to its end, or its time limit."""
-        argv = ("/bin/sh", "-c", line)
-        return await self.runner.run(
-            argv, cwd or str(self.workspace), seconds=seconds, outside=False
-        )
+        argv, folder = ("/bin/sh", "-c", line), cwd or str(self.workspace)
+        return await self.runner.run(argv, folder, seconds=seconds, outside=False)
 
     async def out(self, line: str, **values: Any) -> str:
         """What a line printed; it must end with 0."""

@@ -10,7 +10,8 @@ import pytest
 from tests.sandbox.kinds.kinds import KINDS
 from tests.sandbox.test_escapes import MUST_FAIL, MUST_WORK, OWN_RUN
 
-from toolrest.sandbox.backends import container, gvisor
+from toolrest.sandbox.backends import gvisor
+from toolrest.sandbox.backends.container import engine as container
 from toolrest.sandbox.kernel.landlock_rules import BROKEN, open_rows
 
 World = Callable[..., dict[str, Any]]

@@ -11,10 +11,11 @@ import pytest
 
 from toolrest.process.command import Command
 from toolrest.process.helper_request import close_all
-from toolrest.sandbox.backends.bubblewrap import Identities, identity_of
+from toolrest.sandbox.backends.bubblewrap import Identities
 from toolrest.sandbox.backends.engine import PreparedCommand
 from toolrest.sandbox.backends.view import Show
 from toolrest.sandbox.errors import SandboxBusy
+from toolrest.sandbox.guard.changes import identity_of
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.vm import engine as vm_engine
 from toolrest.sandbox.vm.engine import VmEngine
@@ -48,11 +49,13 @@ class Box:
 
     uptime = 1.0
 
-    def __init__(self, command: Command, channel: socket.socket, **_: Any) -> None:
+    def __init__(
+        self, command: Command, channel: socket.socket, handed: list[int], **_: Any
+    ) -> None:
         self.is_over = False
         self.ends = True
         channel.close()
-        close_all(fd for _, fd in command.fds)
+        close_all(handed)
 
     def start(self, *_: Any) -> None:
         """It runs at once."""

@@ -16,7 +16,7 @@ import pytest
 
 from toolrest.process.command import Command
 from toolrest.sandbox.vm import programs
-from toolrest.sandbox.vm.machine import Machine, MachineFailed
+from toolrest.sandbox.vm.machine import Machine, MachineFailed, MachineGivenUp
 from toolrest.sandbox.vm.programs import frames
 
 PROGRAMS = str(Path(programs.__file__).with_name("__main__.py"))
@@ -39,14 +39,20 @@ def boot(tmp_path: Path) -> Iterator[Booted]:
     """Boot what pretends to be a machine."""
     made: list[Machine] = []
 
-    def start(text: str, first: str = READY, seconds: float = 30) -> Machine:
+    def start(
+        text: str,
+        first: str = READY,
+        seconds: float = 30,
+        given_up: threading.Event | None = None,
+    ) -> Machine:
         ours, theirs = socket.socketpair()
         code = PRETENDER + first + textwrap.dedent(text)
         argv = (sys.executable, "-I", "-c", code, os.path.dirname(frames.__file__))
-        command = Command(argv, "/", {}, fds=((3, theirs.detach()),))
-        machine = Machine(command, ours, registry=str(tmp_path), proxy=None)
+        theirs_fd = theirs.detach()
+        command = Command(argv, "/", {}, fds=((3, theirs_fd),))
+        machine = Machine(command, ours, [theirs_fd], registry=str(tmp_path), proxy=None)
         made.append(machine)
-        machine.start(seconds, threading.Event())
+        machine.start(seconds, given_up or threading.Event())
         return machine
 
     yield start
@@ -187,6 +193,13 @@ def test_a_boot_without_an_answer_ends_in_time(boot: Booted) -> None:
     with pytest.raises(MachineFailed, match="did not answer in 1 s; kernel panic"):
         boot("os.write(1, b'kernel panic\\n'); os.read(3, 1)", "", 1)
     assert time.monotonic() - begun < 20
+
+
+def test_a_boot_that_is_given_up_is_not_a_machine_that_fails(boot: Booted) -> None:
+    given_up = threading.Event()
+    given_up.set()
+    with pytest.raises(MachineGivenUp, match="the session was closed"):
+        boot("os.write(1, b'booting\\n'); os.read(3, 1)", "", 60, given_up)
 
 
 def test_a_boot_that_fails_says_what_came_last(boot: Booted) -> None:

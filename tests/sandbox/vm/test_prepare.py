@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import os
 import struct
@@ -17,7 +18,7 @@ from toolrest.sandbox.vm import initramfs, kernel, prepare, probe
 from toolrest.sandbox.vm.engine import VmEngine
 from toolrest.sandbox.vm.initramfs import Place
 from toolrest.sandbox.vm.kernel import Kernel, UnusableKernel
-from toolrest.sandbox.vm.machine import MachineFailed
+from toolrest.sandbox.vm.machine import MachineFailed, MachineGivenUp
 from toolrest.sandbox.vm.options import VmOptions
 from toolrest.sandbox.vm.prepare import Prepared
 
@@ -153,6 +154,26 @@ def test_another_kernel_than_the_settings_ask_for_is_not_booted(tmp_path: Path) 
         prepare.load(str(folder), settings)
 
 
+def test_the_settings_may_name_a_kernel_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prepared.json").write_text(
+        json.dumps(
+            {
+                "folder": "",
+                "kernel": str(tmp_path.resolve() / "k"),
+                "modules": str(tmp_path.resolve() / "m"),
+                "release": "6",
+            }
+        )
+    )
+    for name in ("kernel", "initramfs"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = VmSettings(kernel="~/k", modules="~/m")
+    assert prepare.load(str(tmp_path), settings).kernel == str(tmp_path.resolve() / "k")
+
+
 class Booting:
     """An engine whose machine boots with some accelerators only."""
 
@@ -191,3 +212,22 @@ def test_kvm_is_used_once_a_machine_has_booted_with_it(
     engine = Booting(*works)
     probe._boot(cast(VmEngine, cast(Any, engine)), options, another)
     assert engine.boots == first
+
+
+class Closing(Booting):
+    """An engine whose session is closed while its machine boots."""
+
+    def boot(self, seconds: float | None = None) -> float:
+        raise MachineGivenUp("the session was closed while it booted")
+
+
+def test_a_session_that_is_closed_during_the_boot_says_nothing_about_kvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "KVM_DEVICE", str(tmp_path))
+    options, prepared = VmOptions(str(tmp_path)), Prepared(str(tmp_path), "", "", "6.1")
+    closing, later = Closing("kvm"), Booting("kvm")
+    with pytest.raises(MachineGivenUp):
+        probe._boot(cast(VmEngine, cast(Any, closing)), options, prepared)
+    assert probe._boot(cast(VmEngine, cast(Any, later)), options, prepared) == ""
+    assert later.boots == ["kvm", "kvm"]

@@ -45,6 +45,17 @@ def name_of(simple: Simple) -> str:
     return simple.argv[0].rpartition("/")[2] if simple.argv else ""
 
 
+def runs_scripts(name: str) -> bool:
+    """True for a shell, an interpreter or a builtin that runs the file that its words name."""
+    plain = name.rstrip("0123456789.") or name  # python3.13
+    return (
+        plain in SHELLS
+        or plain in OTHER_SHELLS
+        or plain in _OTHER_INTERPRETERS
+        or plain in _RUNS_TEXT
+    )
+
+
 def is_secret(word: str) -> bool:
     """True when a word names a place where credentials or histories are kept."""
     return _SECRETS.search(word) is not None
@@ -115,13 +126,7 @@ class Flow:
 
     def _runs_download(self, simple: Simple, name: str) -> Danger | None:
         fetched = self._fetched(simple)
-        if fetched and (
-            name in _RUNS_TEXT
-            or name in SHELLS
-            or name in OTHER_SHELLS
-            or name in _OTHER_INTERPRETERS
-            or simple.mark(0)
-        ):
+        if fetched and (runs_scripts(name) or simple.mark(0)):
             return Danger("pipe_to_shell", f"runs what {fetched} downloads, unseen")
         if simple.upstream >= 0 and simple.argv and reads_program(simple):
             if self._download >= simple.upstream:

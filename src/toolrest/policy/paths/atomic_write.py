@@ -12,6 +12,7 @@ import os
 import stat
 
 from toolrest.errors import Rejected
+from toolrest.private_files import write_all
 
 
 def replace(folder: int, name: str, data: bytes, shown: str) -> None:
@@ -22,7 +23,7 @@ def replace(folder: int, name: str, data: bytes, shown: str) -> None:
     fd = os.open(temporary, flags, 0o666 if old is None else 0o600, dir_fd=folder)
     try:
         try:
-            _write_all(fd, data)
+            write_all(fd, data)
             if old is not None:
                 _take_after(fd, old)
             os.fsync(fd)
@@ -48,12 +49,6 @@ def _existing(folder: int, name: str, shown: str) -> os.stat_result | None:
     if not stat.S_ISREG(old.st_mode):
         raise Rejected(f"{shown} cannot be written: it is not a regular file")
     return old
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def _take_after(fd: int, old: os.stat_result) -> None:

@@ -15,7 +15,6 @@ import os
 import stat
 from collections.abc import Iterator
 from functools import cache
-from types import TracebackType
 
 from msgspec import Struct
 
@@ -64,12 +63,7 @@ class PinnedFile(Struct):
     def __enter__(self) -> PinnedFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

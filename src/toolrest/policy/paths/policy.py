@@ -13,7 +13,6 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from types import TracebackType
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -270,12 +269,7 @@ class OpenFolder(Struct):
     def __enter__(self) -> OpenFolder:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

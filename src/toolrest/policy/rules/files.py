@@ -1,4 +1,4 @@
-"""Where rules files are, reading them all, and appending an approved prefix to the user's own."""
+"""Rules files: where they are, reading them all, appending an approved prefix to the user's own."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ class TooMuchWork(Exception):
     """Reading the script costs more than it may: nothing is known about it."""
 
 
-class Budget:
-    """What is left for one command line, nested scripts and all.
+class ParseBudget:
+    """The budget left for reading one command line, nested scripts included.
 
     `commands` to judge, `steps` through syntax trees (a word is two, a statement eight), and
     `seconds` of processor time for making those trees.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from toolrest.policy.shell.budget import Budget
+from toolrest.policy.shell.budget import ParseBudget
 from toolrest.policy.shell.script import Function, Word
 from toolrest.policy.shell.walk import CommandWalker
 
@@ -33,7 +33,7 @@ _BLOCKS = {
 class Walker(CommandWalker):
     """Walks one tree and fills one script."""
 
-    def __init__(self, text: str, budget: Budget) -> None:
+    def __init__(self, text: str, budget: ParseBudget) -> None:
         super().__init__(text, budget)
         self._kinds |= {
             "subshell": self._grouped,

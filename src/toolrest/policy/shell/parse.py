@@ -12,7 +12,7 @@ from functools import cache
 from time import thread_time
 from typing import TYPE_CHECKING
 
-from toolrest.policy.shell.budget import Budget, TooMuchWork
+from toolrest.policy.shell.budget import ParseBudget, TooMuchWork
 from toolrest.policy.shell.compound import Walker
 from toolrest.policy.shell.constants import constants_of
 from toolrest.policy.shell.script import Script, Simple, UnreadPart
@@ -93,9 +93,9 @@ def _grammar() -> Language:
     return Language(tree_sitter_bash.language())
 
 
-def parse(text: str, budget: Budget | None = None) -> Script:
+def parse(text: str, budget: ParseBudget | None = None) -> Script:
     """Read a script. Never raises: what cannot be understood is listed in `problems`."""
-    budget = budget or Budget()
+    budget = budget or ParseBudget()
     if len(text) > MAX_LENGTH:
         return Script(too_big=f"it is longer than {MAX_LENGTH} characters")
     if _CONTROL.search(text):
@@ -127,7 +127,7 @@ def _too_big(text: str) -> str:
     return ""
 
 
-def _apart(text: str, budget: Budget) -> str | None:
+def _apart(text: str, budget: ParseBudget) -> str | None:
     r"""The text with a blank before each line that begins with a backslash; None if they are many.
 
     The grammar takes `\rm` at the beginning of a line for one more word of the line before. To a
@@ -159,7 +159,7 @@ def _ends_line(source: bytes, at: int, root: Node) -> bool:
     return node is None or node.type not in _QUOTED
 
 
-def _tree(budget: Budget, source: bytes) -> Node:
+def _tree(budget: ParseBudget, source: bytes) -> Node:
     """The root of the script's syntax tree; TooMuchWork where making it takes too long.
 
     On some broken input the time that the grammar takes grows with the square of the length.
@@ -183,7 +183,7 @@ def _tree(budget: Budget, source: bytes) -> Node:
     return root
 
 
-def parse_tree(text: str, budget: Budget) -> Script:
+def parse_tree(text: str, budget: ParseBudget) -> Script:
     """Read a script through its syntax tree, however simple it is."""
     apart = _apart(text, budget) if "\n\\" in text else text
     if apart is None:

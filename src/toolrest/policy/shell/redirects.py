@@ -64,7 +64,7 @@ class Gap(Protocol):
 
 
 class SourceText(Struct, frozen=True):
-    """How to look at the text of the tree, and whom to tell about what is not understood."""
+    """Access to the text of the tree, and the callback for constructs that are not understood."""
 
     cut: Callable[[int, int], str]
     gap: Gap

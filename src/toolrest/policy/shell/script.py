@@ -1,4 +1,4 @@
-"""What a shell script is made of, as far as policy needs to know: simple commands, in order.
+"""A shell script as policy reads it: simple commands, in order.
 
 A script is flat. Each simple command remembers how it hangs together with the others: what
 joins it to the one before, which group it stands in, whose output it reads and which commands

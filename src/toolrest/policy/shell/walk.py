@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from toolrest.policy.shell.budget import Budget
+from toolrest.policy.shell.budget import ParseBudget
 from toolrest.policy.shell.redirects import SourceText, Tail, read_redirect
 from toolrest.policy.shell.script import (
     UNREADABLE,
@@ -41,7 +41,7 @@ _OPEN_ENDED = frozenset(("list", "pipeline", "negated_command"))
 class CommandWalker:
     """Commands, lists, pipelines, redirections; the rest is in `shell_compound`."""
 
-    def __init__(self, text: str, budget: Budget) -> None:
+    def __init__(self, text: str, budget: ParseBudget) -> None:
         # The grammar's scanner reads beyond its tables at letters that are not ASCII. To a shell
         # they are letters like any other, so it is shown an `x` for each.
         self.source = _FOREIGN.sub("x", text).encode()

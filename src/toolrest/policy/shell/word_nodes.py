@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from toolrest.policy.shell.budget import Budget
+from toolrest.policy.shell.budget import ParseBudget
 from toolrest.policy.shell.script import (
     BRACE,
     GLOB,
@@ -56,7 +56,7 @@ class WordReader:
         joins: Callable[[int, int], bool],
         descend: Callable[[Node], None],
         problem: Callable[[str, str], None],
-        budget: Budget,
+        budget: ParseBudget,
     ) -> None:
         self._cut = cut
         self._joins = joins

@@ -20,7 +20,7 @@ from toolrest.policy.dangerous.flow import (
 )
 from toolrest.policy.dangerous.system import system_check
 from toolrest.policy.dangerous.targets import dangerous_write
-from toolrest.policy.shell.budget import Budget
+from toolrest.policy.shell.budget import ParseBudget
 from toolrest.policy.shell.constants import expanded, possible_values
 from toolrest.policy.shell.nested import SHELLS, Inner, Unwrapped, unwrap
 from toolrest.policy.shell.other_shells import UNLIKE, unread_in
@@ -82,10 +82,10 @@ class Judge:
         cwd: str,
         roots: tuple[str, ...],
         home: str,
-        budget: Budget | None = None,
+        budget: ParseBudget | None = None,
         shell: str = "",
     ) -> None:
-        self.budget = budget or Budget()
+        self.budget = budget or ParseBudget()
         self._shell = shell
         self._values: dict[str, list[str]] = {}
         self.place = WorkingDirs((cwd,), roots, home.rstrip("/"), cwd)

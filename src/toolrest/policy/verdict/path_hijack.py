@@ -24,16 +24,13 @@ _NO_PATH = (
 )
 
 
-def expose_hijacks(judgement: Judgement, launch: Launch, suspects: Sequence[str]) -> bool:
-    """Judge commands that a planted file may shadow more strictly; True if there are any.
-
-    `suspects` are the folders that a project or a tool can have filled.
-    """
+def expose_hijacks(judgement: Judgement, launch: Launch) -> bool:
+    """Judge commands that a planted file may shadow more strictly; True if there are any."""
     if launch.path is None:
         for segment in judgement.segments:
             segment.raise_to(CommandClass.RUNS, RULE, _NO_PATH)
         return True
-    entries = path_entries_inside(suspects, launch.path)
+    entries = path_entries_inside(launch.suspects, launch.path)
     if not entries:
         return False
     found = False

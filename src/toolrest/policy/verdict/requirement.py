@@ -25,7 +25,7 @@ LEAVING = ("escalated", "write.outside", "network.off")
 
 
 class Requirement(Struct, frozen=True):
-    """What a command needs before it may run.
+    """The requirement of a command: it may run, needs approval, or is denied.
 
     `reason` is the policy's, for the model; `detail` says what was seen. `bypass_sandbox` only
     where rules allow every single command outside, too.
@@ -39,7 +39,7 @@ class Requirement(Struct, frozen=True):
 
 
 class Decided(NamedTuple):
-    """How one segment was decided: by rules, or by a row of the table."""
+    """The decision on one segment, by rules or by a row of the table."""
 
     segment: Segment
     decision: Answer
@@ -87,7 +87,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Setting(Struct, frozen=True):
-    """What the decision depends on besides the command."""
+    """The settings that a decision depends on besides the command."""
 
     mode: ExecMode = "on-request"
     sandbox: SandboxMode = "workspace-write"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CommandClass(IntEnum):
-    """What is known about a command; a greater kind is stricter."""
+    """The class of a command; a greater one is stricter."""
 
     SAFE = 0
     TOUCHES = 1
@@ -86,7 +86,7 @@ class Segment(Struct):
 
 
 class Judgement(Struct):
-    """What a whole command line will do.
+    """The judgement of a command line: what it will do, segment by segment.
 
     `plain` means nothing but literal commands joined by operators. `argv` is the command as it
     was given; a script stands alone in it. `roots` may be written to.

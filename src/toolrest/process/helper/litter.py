@@ -1,4 +1,4 @@
-"""Placeholders that a dead session left in the user's folders, and how they are removed.
+"""Removal of placeholders that a dead session left in the user's folders.
 
 `sandbox/guard/placeholders.py` makes them. It writes the path of each into the record of its folder
 before it makes it, and holds a lock on that record for as long as a command runs on it; the keeper
@@ -15,6 +15,11 @@ import fcntl
 import os
 import stat
 import time
+from itertools import groupby
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 BY_NAME = 0
 """Instead of a time of change: a draft, of which only the name is known to be ours."""
@@ -79,8 +84,8 @@ def _sweep_record(path: str) -> bool:
             if not (_locked(guard) and lock(record, fcntl.LOCK_EX)):
                 return False
             data = read(record)
-            for entry in reversed(parse(data)):
-                remove(entry, os.path.dirname(path))
+            registry = os.path.dirname(path)
+            for_each(reversed(parse(data)), lambda at, _, place: remove((at, place), registry))
             os.pwrite(record, bytes(len(data)), 0)
             return True
         finally:
@@ -116,27 +121,29 @@ def open_folder(folder: bytes) -> int:
     return fd
 
 
-def held(folder: int, path: bytes) -> bytes:
-    """The path by way of its open folder: whatever happens to that one's name."""
-    return b"/proc/self/fd/%d/%s" % (folder, os.path.basename(path))
+def for_each(entries: Iterable[Entry], act: Callable[[int, bytes, bytes], None]) -> None:
+    """Call `act` with each entry's time, its path, and the path by way of its open folder.
+
+    The latter holds whatever happens to the folder's name. An entry whose folder is gone, or for
+    which `act` raises OSError, is passed over.
+    """
+    for parent, group in groupby(entries, lambda entry: os.path.dirname(entry[1])):
+        try:
+            folder = open_folder(parent)
+        except OSError:
+            continue
+        try:
+            for at, path in group:
+                try:
+                    act(at, path, b"/proc/self/fd/%d/%s" % (folder, os.path.basename(path)))
+                except OSError:
+                    continue
+        finally:
+            os.close(folder)
 
 
 def remove(entry: Entry, registry: str) -> None:
-    """Remove what an entry means, if that is there and unchanged."""
-    at, path = entry
-    try:
-        folder = open_folder(os.path.dirname(path))
-    except OSError:
-        return
-    try:
-        _remove((at, held(folder, path)), registry)
-    except OSError:
-        return
-    finally:
-        os.close(folder)
-
-
-def _remove(entry: Entry, registry: str) -> None:
+    """Remove what an entry means, if it is unchanged; its path leads by way of an open folder."""
     at, path = entry
     info = os.lstat(path)
     if not _is_same(entry, info):

@@ -18,6 +18,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -100,7 +101,7 @@ class LoginShells:
     def __init__(
         self,
         owner: Owner,
-        confine: Callable[[Command], Command],
+        confine: Callable[[Command], AbstractAsyncContextManager[Command]],
         policy: EnvironmentPolicy | None = None,
         *,
         never: Iterable[str] = (),
@@ -184,7 +185,8 @@ class LoginShells:
             f"{{ {_STATE[shell.kind]}; }} 2>&1; printf %s {mark}"
         )
         command = Command(shell.argv(script, login=login), cwd, env)
-        result = await run(self._owner, self._confine(command), time_limit=CAPTURE_LIMIT)
+        async with self._confine(command) as confined:
+            result = await run(self._owner, confined, time_limit=CAPTURE_LIMIT)
         parts = (result.stdout_piece.head + result.stdout_piece.tail).split(mark.encode())
         if result.state != "exited" or result.stdout_piece.omitted or len(parts) != 4:
             return None

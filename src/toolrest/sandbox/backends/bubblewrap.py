@@ -12,16 +12,15 @@ import stat
 import threading
 from collections.abc import Callable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolrest.policy.paths.links import Links
 from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
-from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
 from toolrest.sandbox.backends.bubblewrap_args import (
     Blanks,
     Masks,
+    claim_mount_points,
     environment,
     loaded_settings,
     namespaces,
@@ -30,16 +29,18 @@ from toolrest.sandbox.backends.bubblewrap_args import (
     wrap,
 )
 from toolrest.sandbox.backends.chroot import HOST, check_rootfs, host_python, shells_in
-from toolrest.sandbox.backends.engine import PreparedCommand
-from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Show, View
+from toolrest.sandbox.backends.engine import PROXY_SOCKET, PreparedCommand, Proxy, once
+from toolrest.sandbox.backends.launcher import ArgumentPipe, StartReport
+from toolrest.sandbox.backends.live_view import LiveView
+from toolrest.sandbox.backends.view import RUN, TMP, VAR_TMP, Mount, Show, View
 from toolrest.sandbox.environment import (
     STANDARD_PATH,
     confined_env,
     for_other_root,
     with_shell,
 )
-from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
-from toolrest.sandbox.guard.changes import FileKindCache, NewlyHidden
+from toolrest.sandbox.errors import SandboxBusy, SandboxChanged, SandboxUnavailable
+from toolrest.sandbox.guard.changes import FileKindCache, NewlyHidden, identity_of
 from toolrest.sandbox.guard.excludes import GitExcludes
 from toolrest.sandbox.guard.guard import NameGuard, let_go
 from toolrest.sandbox.guard.placeholders import MountPoints
@@ -55,21 +56,8 @@ from toolrest.sandbox.programs import (
     signal_launchers,
 )
 
-PROXY_SOCKET = "/run/toolrest-proxy.sock"
-"""Where a command finds the proxy, when there is one."""
-
-
 Identities = tuple[tuple[str, Show, tuple[int, int] | None], ...]
 """Paths that are not shown as they are, how they are shown, and device and inode of each."""
-
-
-class Proxy(Struct, frozen=True):
-    """A running allowlist proxy, as far as the sandbox must know it."""
-
-    socket: str
-    env: dict[str, str]
-    inner: tuple[str, ...]
-    """The forwarder that runs inside and then starts the command."""
 
 
 class BubblewrapEngine:
@@ -108,7 +96,7 @@ class BubblewrapEngine:
         self._newly_hidden = NewlyHidden(policy)
         self._excludes = GitExcludes(policy.session_dir)
         self._mounts = Mounts()
-        self._overlaid = Overlays([], [])
+        self._overlaid = Overlays([], [], [])
         self._variables: tuple[tuple[tuple[str, str], ...] | None, bytes] = (None, b"")
         self._mutex = threading.Lock()
         self._running = 0
@@ -116,6 +104,8 @@ class BubblewrapEngine:
         self._covered: tuple[str, ...] = ()
         """Placeholders and new files that the view masks."""
         self._arguments = b""
+        self._live = LiveView(View(policy))
+        self._made: list[Mount] = []
         self.shown: tuple[tuple[str, Show], ...] = ()
         """Paths that the last view does not show as they are, without the host's sockets."""
         self._guarded = NameGuard(policy, registry)
@@ -160,7 +150,7 @@ class BubblewrapEngine:
             # What the helper has to know from the start must not come up on the way.
             settled = not (self._links.held or self._masks) and self._guarded.is_settled()
             if room > 0 and settled:
-                return self._confine_late(command, variables, pair)
+                return self._confine_late(command, variables, pair, StartReport())
             pair.close()
         return self._confine_now(command, variables)
 
@@ -182,18 +172,28 @@ class BubblewrapEngine:
             return tuple((path, show, identity_of(path)) for path, show in self.shown)
 
     def _confine_now(self, command: Command, variables: bytes) -> PreparedCommand:
-        arguments, links, masks, held = self._join(variables)
+        report = StartReport()
+        try:
+            arguments, links, masks, held = self._join(variables)
+        except BaseException:
+            report.close()
+            raise
+
+        def release() -> None:
+            report.close()
+            self._release(held)
+
         try:
             loaded = loaded_settings(self._env_of(command)) if masks else ()
             arguments += packed([f"--unsetenv\0{name.partition('=')[0]}" for name in loaded])
-            wrapped = self._wrap(command, arguments, links, masks, loaded)
+            wrapped = self._wrap(command, arguments, report, links, masks, loaded)
         except BaseException:
-            self._release(held)
+            release()
             raise
-        return PreparedCommand(wrapped, _once(lambda: self._release(held)))
+        return PreparedCommand(wrapped, once(release), has_run=report.has_run)
 
     def _confine_late(
-        self, command: Command, variables: bytes, late: ArgumentPipe
+        self, command: Command, variables: bytes, late: ArgumentPipe, report: StartReport
     ) -> PreparedCommand:
         held: list[MountPoints] | None = None
         records = self._guarded.records()  # the keeper holds their locks from the start
@@ -203,7 +203,7 @@ class BubblewrapEngine:
             arguments, links, masks, held = self._join(variables)
             grown = self._guarded.records() != records
             if links or masks or grown or not late.send(arguments):
-                raise SandboxBusy(
+                raise SandboxChanged(
                     "sandbox: what the command may see changed while it was starting, so nothing"
                     " was run.",
                     remedy="Call again.",
@@ -212,17 +212,19 @@ class BubblewrapEngine:
 
         def release() -> None:
             late.close()
+            report.close()
             if held is not None:
                 self._release(held)
 
         try:
-            return PreparedCommand(self._wrap(command, late, ready=ready), _once(release))
+            wrapped = self._wrap(command, late, report, ready=ready)
         except BaseException:
-            late.close()
+            release()
             raise
+        return PreparedCommand(wrapped, once(release), has_run=report.has_run)
 
     def _join(self, variables: bytes) -> tuple[bytes, Linked, Masks, list[MountPoints]]:
-        """One more command runs: what bubblewrap is told, which links stay, what to let go."""
+        """Join the running commands: arguments for bubblewrap, links that stay, what to release."""
         with self._mutex:
             looked = self._guarded.refresh_and_claim if self._running == 0 else self._guarded.hold
             present, held = looked()
@@ -231,6 +233,7 @@ class BubblewrapEngine:
                     self._refresh(present)
                 else:
                     self._refuse_to_show(present)
+                    self._follow()
             except BaseException:
                 let_go(held)
                 raise
@@ -255,6 +258,7 @@ class BubblewrapEngine:
         self,
         command: Command,
         arguments: bytes | ArgumentPipe,
+        report: StartReport,
         links: Linked = (),
         masks: Masks = (),
         loaded: tuple[str, ...] = (),
@@ -273,6 +277,7 @@ class BubblewrapEngine:
             loaded=loaded,
             held=self._guarded.records(),
             ready=ready,
+            report=report,
         )
 
     def _release(self, held: list[MountPoints]) -> None:
@@ -282,15 +287,12 @@ class BubblewrapEngine:
 
     def _refresh(self, present: tuple[str, ...]) -> None:
         """Work out the view again, if anything it depends on has changed."""
-        changed = self._mounts.refresh()
-        if changed and self.overlays:
-            kept = (*self.policy.roots, TMP, VAR_TMP, RUN)
-            self._overlaid = self._mounts.overlays(kept)
+        self._look_at_mounts()
         sockets = socket_paths()
         kinds, links = self._guarded.look(present)
         check(links, self.policy.roots, present)
         hidden = self._newly_hidden.look(present)
-        state = (self._kinds.snapshot(), self._mounts.points)
+        state = (self._kinds.snapshot(), self._mounts.points, self._overlaid)
         excludes = self._excludes.stamps(self._guarded.roots)
         seen = (present, sockets, kinds, links, hidden, excludes, *state)
         if seen != self._seen:
@@ -300,6 +302,32 @@ class BubblewrapEngine:
             )
             self._links, self._seen = links, seen
             self._covered = (*present, *hidden)
+        self._live.begin()
+
+    def _look_at_mounts(self) -> None:
+        if self._mounts.refresh() and self.overlays:
+            kept = (*self.policy.roots, TMP, VAR_TMP, RUN)
+            self._overlaid = self._mounts.overlays(kept)
+
+    def _follow(self) -> None:
+        """Adjust the view that running commands have to what came and went on the host."""
+        self._look_at_mounts()
+        readable = self.policy.read_roots is None
+        chosen = self._overlaid.chosen if readable else []
+        view = self._live.now(chosen, self._overlaid.stores)
+        real = map(os.path.realpath, socket_paths())
+        self._mask_sockets(view, tuple(path for path in real if not view.is_writable(path)))
+        mounts, masks = view.in_order(), tuple(view.masks.items())
+        if (mounts, masks) != (self._made, self._masks):
+            self._seen = None  # the view is worked out anew when none runs
+            self._arguments, self._masks = self._pack(mounts), masks
+
+    def _pack(self, mounts: list[Mount]) -> bytes:
+        if self.policy.tmp == "private":
+            claim_mount_points(self._tmp, (mount.path for mount in mounts))
+        arguments = packed(view_arguments(self.policy, mounts, self._blanks, self.rootfs))
+        self._made = mounts
+        return arguments
 
     def _refuse_to_show(self, present: tuple[str, ...]) -> None:
         """Refuse to mask new files now: a running command could swap the path under the mount."""
@@ -340,7 +368,7 @@ class BubblewrapEngine:
         view.hold(found, links)
         view.read_only(self._own)
         masked = (*self._hidden, *hidden)
-        view.hide(masked if self.rootfs is None else filter(policy.in_root, masked))
+        view.hide(masked if self.rootfs is None else filter(policy.shown_root, masked))
         for path in policy.exceptions:
             if os.path.exists(path):
                 view.put(path, Show.READ, folder=os.path.isdir(path))
@@ -349,43 +377,18 @@ class BubblewrapEngine:
             for path in self._forwarder[0]:
                 view.put(HOST + path, Show.READ, path, folder=os.path.isdir(path))
         self.shown = view.shown()
-        view.mask_sockets(sockets, kept=(self.proxy.socket,) if self.proxy else ())
+        for path in self._overlaid.stores:
+            view.put(path, Show.HIDE)
+        self._mask_sockets(view, sockets)
         mounts = view.settle()
-        self._claim_tmp([mount.path for mount in mounts])
-        arguments = view_arguments(policy, mounts, self._blanks, self.rootfs)
-        return packed(arguments), linked(found, view.pinned), tuple(view.masks.items())
+        self._live = LiveView(view)
+        return self._pack(mounts), linked(found, view.pinned), tuple(view.masks.items())
 
-    def _claim_tmp(self, paths: list[str]) -> None:
-        """Mount points in the private `/tmp` exist before any command could put a link there."""
-        if self.policy.tmp != "private":
-            return
-        for path in paths:
-            if os.path.dirname(path) != TMP:
-                continue
-            own = os.path.join(self._tmp, os.path.basename(path))
-            if not os.path.lexists(own) and (os.path.isdir(path) or not os.path.exists(path)):
-                os.mkdir(own, 0o755)
-            if os.path.islink(own):
-                raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
-
-
-def _once(action: Callable[[], None]) -> Callable[[], None]:
-    todo = [action]
-
-    def run() -> None:
-        if todo:
-            todo.pop()()
-
-    return run
-
-
-def identity_of(path: str) -> tuple[int, int] | None:
-    """Device and inode of what is at a path, or None."""
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino
+    def _mask_sockets(self, view: View, sockets: tuple[str, ...]) -> None:
+        kept = (self.proxy.socket,) if self.proxy else ()
+        view.mask_sockets(sockets, kept, own_root=self.rootfs is not None)
+        if self.rootfs is not None:
+            view.mask_sockets_below(self.rootfs, sockets)
 
 
 def _filter() -> bytes:

@@ -19,9 +19,10 @@ from toolrest.policy.paths.names import inside
 from toolrest.private_files import make_private
 from toolrest.process.command import Command, Linked
 from toolrest.process.helper import wire
-from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
 from toolrest.sandbox.backends.chroot import base_arguments
-from toolrest.sandbox.backends.view import Mount, Show
+from toolrest.sandbox.backends.launcher import ArgumentPipe, StartReport
+from toolrest.sandbox.backends.view import TMP, Mount, Show
+from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 
 _NAMESPACES = (
@@ -57,7 +58,7 @@ _LOADED = ("LD_", "GLIBC_", "GCONV_", "LOCPATH", "NLSPATH", "BASH", "SHELLOPTS",
 
 
 class Blanks(Struct, frozen=True):
-    """What masks are made of: a folder and a file that cannot be opened, two empty folders.
+    """Sources of masks: a folder and a file that cannot be opened, two empty folders.
 
     And files that can be read, for those that a project lacks.
     """
@@ -113,6 +114,18 @@ def _system_empty() -> str | None:
         except OSError:
             continue
     return None
+
+
+def claim_mount_points(tmp: str, paths: Iterable[str]) -> None:
+    """Make mount points in the private `/tmp` before any command could put a link there."""
+    for path in paths:
+        if os.path.dirname(path) != TMP:
+            continue
+        own = os.path.join(tmp, os.path.basename(path))
+        if not os.path.lexists(own) and (os.path.isdir(path) or not os.path.exists(path)):
+            os.mkdir(own, 0o755)
+        if os.path.islink(own):
+            raise SandboxUnavailable(f"sandbox: {own} is a link; remove it")
 
 
 def namespaces(policy: SandboxPolicy) -> tuple[str, ...]:
@@ -224,6 +237,7 @@ def wrap(
     loaded: Sequence[str] = (),
     held: tuple[int, ...] = (),
     ready: Callable[[], None] | None = None,
+    report: StartReport | None = None,
 ) -> Command:
     """The command that runs `command` beneath bubblewrap, which is the `launcher`.
 
@@ -233,11 +247,12 @@ def wrap(
     that brings a kernel of its own. `inner` runs first inside and starts the rest. `scoped` asks
     for Landlock's scopes alone, without its file rules, which forbid mounts. `linked` are for
     links that stay where they are: bubblewrap itself can mount nothing on a link. `loaded` are
-    variables that are set when the masks are made.
+    variables that are set when the masks are made. `report` is where bubblewrap
+    says that it started the command.
     """
     used = {wire.MASKS_FD, *(fd for fd, _ in (*command.files, *command.fds))}
     free = (fd for fd in count(_FIRST_FD) if fd not in used)
-    filter_fd, arguments_fd, shown_fd = next(free), next(free), next(free)
+    filter_fd, arguments_fd, shown_fd, report_fd = (next(free) for _ in range(4))
     outer, reset = signals or ((), ())
     if reset and "=" in command.argv[0]:
         reset = (*reset, "/bin/sh", "-c", 'exec "$0" "$@"')  # env would take it for a variable
@@ -248,6 +263,7 @@ def wrap(
         *(("--seccomp", str(filter_fd)) if seccomp is not None else ()),
         "--args",
         str(arguments_fd),
+        *(("--json-status-fd", str(report_fd)) if report is not None else ()),
         *(_kernel_of_its_own(shown_fd, shown[0]) if shown is not None else ()),
         "--chdir",
         command.cwd,
@@ -258,6 +274,7 @@ def wrap(
         *command.argv,
     )
     files, fds = command.files, command.fds
+    fds = fds if report is None else (*fds, (report_fd, report.fd))
     files = files if seccomp is None else (*files, (filter_fd, seccomp))
     files = files if shown is None else (*files, (shown_fd, shown[1]))
     if isinstance(arguments, ArgumentPipe):

@@ -15,17 +15,45 @@ def _nothing() -> None:
     """Nothing is left behind."""
 
 
+PROXY_SOCKET = "/run/toolrest-proxy.sock"
+"""Where a command finds the proxy, when there is one."""
+
+
+class Proxy(Struct, frozen=True):
+    """A running allowlist proxy, as far as the sandbox must know it."""
+
+    socket: str
+    env: dict[str, str]
+    inner: tuple[str, ...]
+    """The forwarder that runs inside and then starts the command."""
+
+
+def once(action: Callable[[], None]) -> Callable[[], None]:
+    """The same action, which does nothing when called again."""
+    todo = [action]
+
+    def run() -> None:
+        if todo:
+            todo.pop()()
+
+    return run
+
+
 class PreparedCommand(Struct, frozen=True):
     """A confined command, what to call when its tree has ended, and what ends it for sure.
 
     `stop` is for an engine whose commands are not below the process that is started, which is
     then only a client: it ends all that the command started, and may take seconds. It is called
     in a thread, when the client was killed, and before `release`.
+
+    `has_run` tells, once what was started has ended and before `release`, whether the command
+    itself was started; None where an engine cannot tell.
     """
 
     command: Command
     release: Callable[[], None] = _nothing
     stop: Callable[[], None] | None = None
+    has_run: Callable[[], bool] | None = None
 
 
 class Engine(Protocol):

@@ -1,24 +1,27 @@
 """The gVisor backend: commands on a kernel of their own (`runsc`), inside bubblewrap's view.
 
 gVisor's file server sees what bubblewrap shows, so what is hidden and protected needs nothing new
-here, and whoever breaks out of gVisor is still in that view. Bubblewrap's system call filter is
-left out, since gVisor has its own. Sockets of the host cannot be reached but with an allow list,
-for the proxy's.
+here, and a command that breaks out of gVisor is still in that view. Bubblewrap's system call filter
+is left out, since gVisor has its own, but for the rules by which root makes no setuid files.
+Sockets of the host cannot be reached but with an allow list, for the proxy's.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from toolrest.process.command import Command, Linked
-from toolrest.sandbox.backends.argument_pipe import ArgumentPipe
-from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
+from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine
 from toolrest.sandbox.backends.bubblewrap_args import Masks, wrap
+from toolrest.sandbox.backends.engine import Proxy
+from toolrest.sandbox.backends.launcher import ArgumentPipe, StartReport
 from toolrest.sandbox.backends.view import TMP
+from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import signal_launchers
 
@@ -62,6 +65,8 @@ class GvisorEngine(BubblewrapEngine):
         super().__init__(policy, program, registry, overlays=overlays, proxy=proxy)
         self.name = "gvisor"
         self._launcher = (*self._launcher, *_ROOT)
+        is_root = os.geteuid() == 0
+        self._set_id_filter = seccomp.program("set-id") if is_root else None
         network = "host" if policy.network == "on" else "none"
         self._runsc = (
             *(runsc, "--rootless", "--ignore-cgroups", f"--network={network}"),
@@ -82,6 +87,7 @@ class GvisorEngine(BubblewrapEngine):
         self,
         command: Command,
         arguments: bytes | ArgumentPipe,
+        report: StartReport,
         links: Linked = (),
         masks: Masks = (),
         loaded: tuple[str, ...] = (),
@@ -90,7 +96,7 @@ class GvisorEngine(BubblewrapEngine):
         return wrap(
             replace(command, argv=self._runsc, limits=()),
             self._launcher,
-            None,
+            self._set_id_filter,
             arguments,
             shown=(f"{_FOLDER}/config.json", self._bundle(command)),
             signals=signal_launchers() if command.tty else None,
@@ -98,6 +104,7 @@ class GvisorEngine(BubblewrapEngine):
             masks=masks,
             held=self._guarded.records(),
             ready=ready,
+            report=report,
         )
 
     def _bundle(self, command: Command) -> bytes:

@@ -16,6 +16,7 @@ from toolrest.process.command import Command
 from toolrest.sandbox.backends.engine import Enforced, PreparedCommand, all_full
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.guard.changes import NewlyHidden
 from toolrest.sandbox.kernel import landlock_rules as landlock
 from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import Control, SandboxPolicy
@@ -42,16 +43,21 @@ class LandlockEngine:
         make_private(self._tmp)
         if policy.cache_dir is not None:
             make_private(policy.cache_dir)
-        setpriv = find_program("setpriv", policy.roots) if os.geteuid() == 0 else None
+        setpriv = find_program("setpriv", policy.tool_roots) if os.geteuid() == 0 else None
         self._drop = () if setpriv is None else (setpriv, *_DROP)
+        # Nothing can be taken back out of a writable root.
+        self._newly_hidden = None if policy.roots else NewlyHidden(policy)
 
     def confine(self, command: Command, *, late: bool = False) -> PreparedCommand:
         """The same command, confined."""
+        policy = self.policy
+        if self._newly_hidden is not None:
+            policy = replace(policy, hidden=(*policy.hidden, *self._newly_hidden.look(())))
         confined = replace(
             command,
             argv=(*self._drop, *command.argv),
             env=confined_env(command.env, self.policy, self.name, self._tmp),
-            landlock=landlock.rules(self.policy, self._tmp),
+            landlock=landlock.rules(policy, self._tmp),
             landlock_net=self.policy.network != "on",
             landlock_scoped=landlock.scopes(),
             seccomp=self._filter,

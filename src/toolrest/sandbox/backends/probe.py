@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
@@ -20,14 +21,15 @@ from msgspec.structs import replace
 from toolrest.process.command import Command
 from toolrest.process.helper import wire
 from toolrest.process.limits import Limits
-from toolrest.sandbox.backends import container
-from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
+from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine
 from toolrest.sandbox.backends.bubblewrap_args import WAITS, namespaces
-from toolrest.sandbox.backends.container import ContainerEngine, ContainerOptions
-from toolrest.sandbox.backends.engine import Controls, Enforced, all_full
+from toolrest.sandbox.backends.container import engine as container
+from toolrest.sandbox.backends.container.engine import ContainerEngine, ContainerOptions
+from toolrest.sandbox.backends.engine import Controls, Enforced, Proxy, all_full
 from toolrest.sandbox.backends.gvisor import GvisorEngine
 from toolrest.sandbox.backends.landlock import LandlockEngine
 from toolrest.sandbox.backends.landlock import controls as landlock_controls
+from toolrest.sandbox.backends.launcher import ATTEMPTS, disturbed
 from toolrest.sandbox.backends.view import TMP
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.kernel import landlock_rules as landlock
@@ -75,11 +77,7 @@ def probe_bubblewrap(
         engine = BubblewrapEngine(
             policy, program, registry, overlays=overlays, proxy=proxy, rootfs=rootfs
         )
-        prepared = engine.confine(_probe_command(policy))
-        try:
-            problem = run_probe(_writing_nothing(prepared.command))
-        finally:
-            prepared.release()
+        problem = _problem_in(engine)
     except OSError as error:
         problem = str(error)
     if problem:
@@ -87,9 +85,24 @@ def probe_bubblewrap(
         if may_be_the_view and not _basic_problem(policy, program, overlays):
             raise _unshowable(problem)
         return Probe(name, False, problem, program), None
-    reachable = () if rootfs is not None else engine.within_reach
-    controls = bubblewrap_controls(policy, reachable, scoped=bool(engine.scopes))
+    controls = bubblewrap_controls(
+        policy, engine.within_reach, scoped=bool(engine.scopes), own_root=rootfs is not None
+    )
     return Probe(name, True, "", program, overlays, controls), engine
+
+
+def _problem_in(engine: BubblewrapEngine) -> str:
+    """Why no command can be run; repeated where only a change of the machine was in the way."""
+    problem = ""
+    for _ in range(ATTEMPTS):
+        prepared = engine.confine(_probe_command(engine.policy))
+        try:
+            problem = run_probe(_writing_nothing(prepared.command))
+        finally:
+            prepared.release()
+        if not disturbed(problem, 1):
+            break
+    return problem
 
 
 def _writing_nothing(command: Command) -> Command:
@@ -135,14 +148,16 @@ def _unshowable(problem: str) -> SandboxUnavailable:
 
 
 def bubblewrap_controls(
-    policy: SandboxPolicy, reachable: Sequence[str], *, scoped: bool
+    policy: SandboxPolicy, reachable: Sequence[str], *, scoped: bool, own_root: bool = False
 ) -> Controls:
     """All of them; host sockets only by the names the kernel lists where overlays do not work.
 
     With the network on, abstract sockets are only kept apart by Landlock's scope.
     """
     controls = all_full()
-    if reachable:
+    if own_root:
+        controls["unix_sockets"] = container.LATE_SOCKETS
+    elif reachable:
         controls["unix_sockets"] = Enforced(
             "partial",
             f"sockets beneath {reachable[0]} that a service opens while a command runs, or that"
@@ -177,7 +192,7 @@ def probe_gvisor(
     policy: SandboxPolicy, program: str, registry: str, *, proxy: Proxy | None = None
 ) -> tuple[Probe, GvisorEngine | None]:
     """Run `/bin/true` on gVisor inside bubblewrap's view, with overlays or without."""
-    runsc = find_program("runsc", policy.roots)
+    runsc = find_program("runsc", policy.tool_roots)
     if runsc is None:
         return Probe("gvisor", False, "no runsc here: apt install runsc"), None
     problem = ""
@@ -185,11 +200,7 @@ def probe_gvisor(
         engine = GvisorEngine(
             policy, program, registry, runsc=runsc, overlays=overlays, proxy=proxy
         )
-        prepared = engine.confine(_probe_command(policy))
-        try:
-            problem = run_probe(_writing_nothing(prepared.command))
-        finally:
-            prepared.release()
+        problem = _problem_in(engine)
         if not problem:
             reachable = engine.within_reach if proxy is not None else ()
             controls = bubblewrap_controls(policy, reachable, scoped=True)
@@ -204,12 +215,18 @@ def probe_container(
     *,
     proxy: Proxy | None = None,
     limits: Limits | None = None,
+    closed: threading.Event | None = None,
 ) -> tuple[Probe, ContainerEngine | None]:
-    """Ask the engines, then start the session's container and run `/bin/true` in it."""
+    """Ask the engines, then start the session's container and run `/bin/true` in it.
+
+    Once `closed` is set an image is no longer waited for.
+    """
     engine = None
     try:
         program = container.answering_engine(options, policy)
-        engine = ContainerEngine(policy, options, program, registry, proxy=proxy, limits=limits)
+        engine = ContainerEngine(
+            policy, options, program, registry, proxy=proxy, limits=limits, closed=closed
+        )
         prepared = engine.confine(_probe_command(policy))
     except SandboxUnavailable as error:
         if engine is not None:  # the network's container may run
@@ -240,14 +257,15 @@ def run_probe(command: Command) -> str:
             placed[-1] = _memory_file(marshal.dumps((command.linked_bytes(), _COPIES)))
             folder = os.path.dirname(wire.__file__)
             holding = [sys.executable, "-I", "-S", "-c", _HOLDING, folder, str(placed[-1])]
+        passed = {**placed, **dict(command.fds)}
         with subprocess.Popen(
-            [*holding, *_at_numbers(command.argv, placed)],
+            [*holding, *_at_numbers(command.argv, passed)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=command.cwd,
             env=dict(command.env),
-            pass_fds=placed.values(),
+            pass_fds=passed.values(),
             start_new_session=True,
         ) as child:
             return _outcome(child)
@@ -258,13 +276,17 @@ def run_probe(command: Command) -> str:
             os.close(fd)
 
 
+_NUMBERED = ("--seccomp", "--args", "--json-status-fd", "--ro-bind-data")
+"""Options of bubblewrap that name a descriptor."""
+
+
 def _at_numbers(argv: tuple[str, ...], placed: Mapping[int, int]) -> list[str]:
     """A probe keeps its descriptors where they are, and names them as they are."""
     start = argv.index(WAITS[0]) if WAITS[2] in argv else len(argv)
     argv = argv[:start] + argv[start + len(WAITS) :]  # no keeper would make the masks
     renamed = list(argv)
     for index, word in enumerate(argv[:-1]):
-        if word in ("--seccomp", "--args", "--ro-bind-data") and argv[index + 1].isdigit():
+        if word in _NUMBERED and argv[index + 1].isdigit():
             renamed[index + 1] = str(placed[int(argv[index + 1])])
         elif word == "--env-file":
             number = int(argv[index + 1].rpartition("/")[2])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy as duplicate
 from enum import IntEnum
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from toolrest.private_files import is_placeholder_entry
 from toolrest.process.command import copy_of
 from toolrest.process.helper import wire
 from toolrest.sandbox.errors import SandboxUnavailable
+from toolrest.sandbox.guard.changes import kind_of
 from toolrest.sandbox.guard.git_dirs import GitPlan
 from toolrest.sandbox.guard.placeholders import UNLISTED
 from toolrest.sandbox.policy import SandboxPolicy
@@ -67,6 +69,8 @@ BINDS = (*_WRITABLE, Show.READ)
 """What shows the host's own files."""
 _REPLACED = (Show.PRIVATE, Show.SCRATCH, Show.PARENT_OF_MOUNT, Show.HIDE)
 _DEAF = (*_REPLACED, Show.OVERLAY)
+_UNSEEN_OVERLAY = (*_WRITABLE, *_REPLACED)
+"""An overlay inside of these would show what is replaced, or close what is writable."""
 _RUN_KEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
 """Where NixOS and Guix keep the programs themselves."""
 
@@ -74,8 +78,11 @@ _RUN_KEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", 
 class View:
     """Collects wishes and settles them."""
 
-    def __init__(self, policy: SandboxPolicy, *, may_mask: bool = False) -> None:
+    def __init__(
+        self, policy: SandboxPolicy, *, may_mask: bool = False, other_user: bool = False
+    ) -> None:
         self.policy = policy
+        self._other_user = other_user
         self._may_mask = may_mask
         self._mounts: dict[str, Mount] = {}
         self._linked: dict[str, list[str]] = {}
@@ -97,7 +104,7 @@ class View:
         """`/tmp` and `/run` of its own; host sockets and other sessions' files live there.
 
         What is in `kept` can be read all the same: the Python that Toolrest itself runs on, when
-        somebody has put it there.
+        it is installed there.
         """
         if self.policy.tmp == "private":
             if os.path.realpath(TMP) == TMP:
@@ -183,25 +190,45 @@ class View:
                 continue  # nothing is mounted on `/`, so nothing in it would be hidden
             if self.policy.in_root(path) and os.path.realpath(path) != path:
                 continue
-            if info.st_uid != os.geteuid() and not os.access(path, os.R_OK):
-                continue  # this user cannot read it anyway, nor change that
+            if self._is_closed(path, info):
+                continue
             self.put(path, Show.HIDE, folder=stat.S_ISDIR(info.st_mode))
+
+    def _is_closed(self, path: str, info: os.stat_result) -> bool:
+        """Whether this user cannot read it anyway, nor change that."""
+        if self._other_user or info.st_uid == os.geteuid():
+            return False
+        return not os.access(path, os.R_OK)
 
     def overlay(self, paths: Iterable[str]) -> None:
         """Folders whose sockets must not answer."""
         for path in paths:
             self.put(path, Show.OVERLAY)
 
-    def mask_sockets(self, paths: Iterable[str], kept: Sequence[str] = ()) -> None:
-        """Sockets that can still be reached through what is shown so far."""
+    def mask_sockets(
+        self, paths: Iterable[str], kept: Sequence[str] = (), *, own_root: bool = False
+    ) -> None:
+        """Sockets that can still be reached through what is shown so far.
+
+        With `own_root` nothing of the host is shown but by a mount.
+        """
         for path in paths:
             real = os.path.realpath(path)
             holder = self._holder(real)
-            if real in kept or (holder is not None and holder.show in _DEAF):
-                continue
-            info = _lstat(real)
-            if info is not None and stat.S_ISSOCK(info.st_mode):
+            deaf = own_root if holder is None else holder.show in _DEAF
+            if real not in kept and not deaf and _is_socket(real):
                 self.put(real, Show.HIDE, folder=False)
+
+    def mask_sockets_below(self, rootfs: str, paths: Iterable[str]) -> None:
+        """Sockets in a folder that is shown as `/`, where no mount is in its place.
+
+        A service that was started in that folder opens them by the names they have inside.
+        """
+        for path in paths:
+            real = os.path.realpath(path if inside(path, rootfs) else rootfs + path)
+            inner = real.removeprefix(rootfs)
+            if inside(real, rootfs) and self._holder(inner) is None and _is_socket(real):
+                self.put(inner, Show.HIDE, folder=False)
 
     def shown(self) -> tuple[tuple[str, Show], ...]:
         """The paths that are not as on the host, and how they are shown; an empty one is read."""
@@ -221,6 +248,32 @@ class View:
             self._pin(path)
         self._check()
         self._mask(many)
+        return self.in_order()
+
+    def settled(self) -> Mapping[str, Mount]:
+        """All mounts by their paths, once they are settled."""
+        return self._mounts
+
+    def with_mounts(self, mounts: dict[str, Mount], masks: dict[str, str]) -> View:
+        """A copy with other mounts and masks, of which `in_order` gives the order."""
+        other = duplicate(self)
+        other._mounts, other.masks = mounts, masks
+        return other
+
+    def is_writable(self, path: str) -> bool:
+        """Whether what is at a path could be replaced by a command, were it not mounted on."""
+        return self._is_under(path, _WRITABLE)
+
+    def can_overlay(self, path: str) -> bool:
+        """Whether an overlay shows no more than the view, and closes nothing that is writable."""
+        return not self._is_under(path, _UNSEEN_OVERLAY)
+
+    def _is_under(self, path: str, kinds: Sequence[Show]) -> bool:
+        holder = self._holder(path)
+        return holder is not None and holder.show in kinds
+
+    def in_order(self) -> list[Mount]:
+        """The settled mounts in the order in which to make them."""
         order = sorted(self._mounts, key=lambda path: path.split("/"))
         return [self._from_copy(self._mounts[path]) for path in order]
 
@@ -322,3 +375,7 @@ def _lstat(path: str) -> os.stat_result | None:
         return os.lstat(path)
     except OSError:
         return None
+
+
+def _is_socket(path: str) -> bool:
+    return kind_of(path) == stat.S_IFSOCK

@@ -90,6 +90,15 @@ def kind_of(path: str) -> int:
         return 0
 
 
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Device and inode of what is at a path, or None."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
 _MOST_FOLDERS = 32
 
 
@@ -98,7 +107,7 @@ class NewlyHidden:
 
     def __init__(self, policy: SandboxPolicy) -> None:
         self._known = frozenset(policy.hidden)
-        beside = (os.path.dirname(path) for path in policy.hidden if policy.in_root(path))
+        beside = (os.path.dirname(path) for path in policy.hidden if policy.shown_root(path))
         folders = unique((*policy.roots, policy.workspace, *beside))[:_MOST_FOLDERS]
         tests = [(folder, policy.hides(folder)) for folder in folders] if policy.hides else []
         self._tests = [(folder, test) for folder, test in tests if test is not None]

@@ -1,4 +1,4 @@
-"""What keeps git from listing placeholders inside the sandbox: a longer `info/exclude`.
+"""Git excludes for the sandbox: a longer `info/exclude` keeps git from listing placeholders.
 
 A placeholder for a file is an empty file there, which `git status` would list. So the sandbox shows
 the repository's `info/exclude` with those names added. Not `core.excludesFile` in a variable: that

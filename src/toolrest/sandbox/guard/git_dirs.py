@@ -30,7 +30,7 @@ COMMON_DIR_HERE = b".\n"
 
 
 class GitPlan(Struct):
-    """What to do about git in one root."""
+    """The plan for git in one root: what is shown read-only, pinned, kept missing or watched."""
 
     writable: list[str] = field(default_factory=list)
     read_only: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class GitPlan(Struct):
     there: dict[str, bytes | None] = field(default_factory=dict)
     """Of the read-only names those that must not become free, with what stands for each then.
 
-    Somebody may remove one; and what looked like one may have been another session's placeholder.
+    One may be removed; and what looked like one may have been another session's placeholder.
     """
     followed: list[str] = field(default_factory=list)
     """Where git is sent by what its files say, as it is written there."""
@@ -76,7 +76,7 @@ def git_plan(root: str) -> GitPlan:
     elif what == "link":
         plan.refusal = _link(entry)
     elif what == "folder" and kind(os.path.join(entry, "HEAD")) is None:
-        plan.keep(entry, None)  # not a repository; nobody makes it one unasked
+        plan.keep(entry, None)  # not a repository; git makes it one only when asked to
     elif what == "folder":
         plan.pinned.append(entry)
         plan.refusal = _folder(plan, entry)
@@ -128,7 +128,7 @@ def _worktree(plan: GitPlan, root: str, common: str, folder: str) -> None:
     plan.refusal = _folder(plan, common)
     for name in ("HEAD", "index", "worktrees", "modules"):
         path = os.path.join(common, name)
-        if kind(path) == "link":
+        if kind(path) == "link" or (name == "modules" and kind(path) is not None):
             plan.keep(path, None)
         elif kind(path) is not None:
             plan.read_only.append(path)  # the main checkout and other worktrees are not its own

@@ -127,7 +127,7 @@ def real(path: str) -> str:
 def checkouts(module: str) -> set[str]:
     """The `.git` of the checkouts that a submodule's git folder says belong to it."""
     found: set[str] = set()
-    # Where the folder is a link, git goes by the real one; whoever wrote it may have not.
+    # Where the folder is a link, git resolves from the real one; other programs may not.
     for base in {module, real(module)}:
         for line in config(module).split(b"\n"):
             match = _WORKTREE.match(line)

@@ -115,7 +115,7 @@ class FolderPool:
             try:
                 info = os.lstat(place)
                 if os.listdir(place) or not (self._is_ours(info) or self._marked(place)):
-                    continue  # what somebody lost in there is not for others to see
+                    continue  # a file that was left in there is not shown to others
                 if not self._is_ours(os.lstat(place)):
                     raise OSError(ENOTSUP, os.strerror(ENOTSUP))
                 born = birth_time(place)

@@ -67,11 +67,6 @@ class MountPoints:
             self._record = self._opened(self._record_path)
         return self._record
 
-    @property
-    def in_use(self) -> bool:
-        """Whether a command of this session may still be running on them."""
-        return self._users > 0
-
     def acquire(
         self,
         folders: Sequence[str],
@@ -136,8 +131,7 @@ class MountPoints:
 
     def _sweep(self) -> None:
         data = litter.read(self.record)
-        for entry in reversed(litter.parse(data)):
-            self._remove(entry)
+        litter.for_each(reversed(litter.parse(data)), self._remove)
         if data.strip(b"\0"):  # never shortened: freeing blocks is slow on some disks
             os.pwrite(self.record, bytes(len(data)), 0)
 
@@ -266,25 +260,14 @@ class MountPoints:
         if at != self._mark:  # the file system does not keep such times
             self._note([(at, os.fsencode(path))])
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, at: int, path: bytes, place: bytes) -> None:
         """Take a placeholder away if it is still the one we made and nothing was put into it."""
-        at, path = entry
-        try:
-            folder = litter.open_folder(os.path.dirname(path))
-        except OSError:
-            return
-        try:
-            place = litter.held(folder, path)
-            info = os.lstat(place)
-            known = info.st_mtime_ns == at or self._pool.knows(path, place, info)
-            if stat.S_ISDIR(info.st_mode) and known:
-                self._pool.reclaim(path, place, info)
-            else:
-                litter.remove(entry, self._registry)
-        except OSError:
-            return
-        finally:
-            os.close(folder)
+        info = os.lstat(place)
+        known = info.st_mtime_ns == at or self._pool.knows(path, place, info)
+        if stat.S_ISDIR(info.st_mode) and known:
+            self._pool.reclaim(path, place, info)
+        else:
+            litter.remove((at, place), self._registry)
 
 
 def _is_marked_socket(path: str, at: int) -> bool:

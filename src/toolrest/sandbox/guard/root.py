@@ -87,7 +87,7 @@ def _outermost_missing(path: str, root: str) -> str:
 _Identity = tuple[int, int, int]
 
 
-class Wanted(NamedTuple):
+class WantedNames(NamedTuple):
     """Names in one folder that must not be free, with what stands for each."""
 
     missing: dict[str, bytes | None]
@@ -136,7 +136,7 @@ class Root:
         self.git_info = (git.info, "") if git.info else info_above(self.path)
         """Git's `info` folder for this root, and the root's path in the repository."""
 
-    def wanted(self) -> dict[str, Wanted]:
+    def wanted(self) -> dict[str, WantedNames]:
         """What to take before a command, by the folder that it is in."""
         if not self.deeper:
             return self._known
@@ -174,10 +174,10 @@ def _stamp(path: str) -> _Identity | None:
 
 def _by_folder(
     missing: dict[str, bytes | None], there: dict[str, bytes | None]
-) -> dict[str, Wanted]:
-    found: dict[str, Wanted] = {}
+) -> dict[str, WantedNames]:
+    found: dict[str, WantedNames] = {}
     for index, names in enumerate((missing, there)):
         for path, content in names.items():
-            wanted = found.setdefault(os.path.dirname(path), Wanted({}, {}))
+            wanted = found.setdefault(os.path.dirname(path), WantedNames({}, {}))
             wanted[index][path] = content
     return found

@@ -1,9 +1,10 @@
 """Seccomp filters, as bytes: the system calls that a confined command does not get.
 
-Two filters: beneath bubblewrap namespaces already isolate processes, files and the network, so
+Beneath bubblewrap namespaces already isolate processes, files and the network, so
 only what could undo or bypass them is refused; beneath Landlock the filter is also what takes the
 network away. Both refuse the 32-bit and x32 doors, through which every rule could be walked
-around. Nothing here needs libseccomp; a filter is generated once per kind and kept.
+around. A third one, for a program that brings a kernel of its own, only keeps root from making
+setuid files. Nothing here needs libseccomp; a filter is generated once per kind and kept.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from toolrest.sandbox.kernel.bpf import ALLOW, KILL, Assembler, errno
-from toolrest.sandbox.kernel.syscalls import Machine, this_machine
+from toolrest.sandbox.kernel.syscalls import Architecture, this_machine
 
-Kind: TypeAlias = Literal["bubblewrap", "landlock", "landlock-network"]
+Kind: TypeAlias = Literal["bubblewrap", "landlock", "landlock-network", "set-id"]
 
 KERNEL_DOORS: tuple[str, ...] = (
     "io_uring_setup",
@@ -133,7 +134,7 @@ _SKIPPED = 0xFFFFFFFF  # a tracer cancelled the call
 
 
 def program(
-    kind: Kind, machine: Machine | None = None, *, root: bool | None = None
+    kind: Kind, machine: Architecture | None = None, *, root: bool | None = None
 ) -> bytes | None:
     """The filter for this machine; None where the call numbers are not known.
 
@@ -145,22 +146,13 @@ def program(
 
 
 @cache
-def _build(kind: Kind, machine: Machine, root: bool) -> bytes:
+def _build(kind: Kind, machine: Architecture, root: bool) -> bytes:
     asm = Assembler()
     _check_entry(asm, machine)
-    for name in _refused(kind):
-        if name in machine.calls:
-            asm.equal(machine.calls[name], "eperm")
-    asm.equal(machine.calls["clone3"], "enosys")
     if root:
         _no_set_id(asm, machine)
-    _clone(asm, machine)
-    _ioctl(asm, machine)
-    _sockets(asm, machine, inet=kind != "landlock")
-    if kind != "bubblewrap":
-        _only_itself(asm, machine)
-    if kind == "landlock":
-        _sendto(asm, machine)
+    if kind != "set-id":
+        _confine(asm, kind, machine)
     asm.label("allow")
     asm.verdict(ALLOW)
     asm.label("eperm")
@@ -174,6 +166,20 @@ def _build(kind: Kind, machine: Machine, root: bool) -> bytes:
     return asm.assemble()
 
 
+def _confine(asm: Assembler, kind: Kind, machine: Architecture) -> None:
+    for name in _refused(kind):
+        if name in machine.calls:
+            asm.equal(machine.calls[name], "eperm")
+    asm.equal(machine.calls["clone3"], "enosys")
+    _clone(asm, machine)
+    _ioctl(asm, machine)
+    _sockets(asm, machine, inet=kind != "landlock")
+    if kind != "bubblewrap":
+        _only_itself(asm, machine)
+    if kind == "landlock":
+        _sendto(asm, machine)
+
+
 def _refused(kind: Kind) -> tuple[str, ...]:
     shared = (*KERNEL_DOORS, *NAMESPACES, *ADMINISTRATION)
     if kind == "bubblewrap":
@@ -181,7 +187,7 @@ def _refused(kind: Kind) -> tuple[str, ...]:
     return (*shared, *OTHER_PROCESSES, *(NETWORK if kind == "landlock" else ()))
 
 
-def _check_entry(asm: Assembler, machine: Machine) -> None:
+def _check_entry(asm: Assembler, machine: Architecture) -> None:
     """Only the native door: other call tables have other numbers for the same calls."""
     asm.arch()
     asm.equal(machine.audit, None, "kill")
@@ -191,7 +197,7 @@ def _check_entry(asm: Assembler, machine: Machine) -> None:
         asm.at_least(_X32_BIT, "kill")
 
 
-def _no_set_id(asm: Assembler, machine: Machine) -> None:
+def _no_set_id(asm: Assembler, machine: Architecture) -> None:
     """No mode with setuid or setgid; openat2() hides its mode in memory and does not exist."""
     asm.equal(machine.calls["openat2"], "enosys")
     for name, place in _MODES.items():
@@ -207,7 +213,7 @@ def _no_set_id(asm: Assembler, machine: Machine) -> None:
         asm.label(after)
 
 
-def _clone(asm: Assembler, machine: Machine) -> None:
+def _clone(asm: Assembler, machine: Architecture) -> None:
     """clone() without new namespaces; clone3() hides its flags in memory and does not exist."""
     after = asm.fresh()
     asm.equal(machine.calls["clone"], None, after)
@@ -216,7 +222,7 @@ def _clone(asm: Assembler, machine: Machine) -> None:
     asm.label(after)
 
 
-def _ioctl(asm: Assembler, machine: Machine) -> None:
+def _ioctl(asm: Assembler, machine: Architecture) -> None:
     """No typing into a terminal. The kernel looks at the low half of the request only."""
     after = asm.fresh()
     asm.equal(machine.calls["ioctl"], None, after)
@@ -226,7 +232,7 @@ def _ioctl(asm: Assembler, machine: Machine) -> None:
     asm.label(after)
 
 
-def _sockets(asm: Assembler, machine: Machine, *, inet: bool) -> None:
+def _sockets(asm: Assembler, machine: Architecture, *, inet: bool) -> None:
     """AF_UNIX streams, and TCP and UDP where a namespace or the user's will covers them.
 
     AF_UNIX datagrams can be sent anywhere without connect(), from a socketpair too; the kernel
@@ -258,7 +264,7 @@ def _sockets(asm: Assembler, machine: Machine, *, inet: bool) -> None:
     asm.label(after)
 
 
-def _sendto(asm: Assembler, machine: Machine) -> None:
+def _sendto(asm: Assembler, machine: Architecture) -> None:
     """send() on a connected socket is sendto() without an address; that much is harmless."""
     after = asm.fresh()
     asm.equal(machine.calls["sendto"], None, after)
@@ -269,7 +275,7 @@ def _sendto(asm: Assembler, machine: Machine) -> None:
     asm.label(after)
 
 
-def _only_itself(asm: Assembler, machine: Machine) -> None:
+def _only_itself(asm: Assembler, machine: Architecture) -> None:
     """Calls that name a process by number: 0 is the caller, anything else may be outside."""
     limits, after = asm.fresh(), asm.fresh()
     asm.equal(machine.calls["prlimit64"], limits)

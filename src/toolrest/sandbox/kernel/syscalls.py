@@ -175,7 +175,7 @@ _AARCH64 = {
 }
 
 
-class Machine(Struct, frozen=True, eq=False):
+class Architecture(Struct, frozen=True, eq=False):
     """One architecture as seccomp sees it: its audit number and its call table."""
 
     name: str
@@ -184,12 +184,12 @@ class Machine(Struct, frozen=True, eq=False):
     x32: bool = False
 
 
-X86_64 = Machine("x86_64", 0xC000003E, _X86_64 | _COMMON, x32=True)
-AARCH64 = Machine("aarch64", 0xC00000B7, _AARCH64 | _COMMON)
+X86_64 = Architecture("x86_64", 0xC000003E, _X86_64 | _COMMON, x32=True)
+AARCH64 = Architecture("aarch64", 0xC00000B7, _AARCH64 | _COMMON)
 MACHINES = {machine.name: machine for machine in (X86_64, AARCH64)}
 
 
-def this_machine() -> Machine | None:
+def this_machine() -> Architecture | None:
     """The architecture that this Python runs on, or None when there is no table for it."""
     return MACHINES.get({"arm64": "aarch64", "amd64": "x86_64"}.get(_uname(), _uname()))
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import socket
 import sys
 
+MOST_CONNECTIONS = 128
+"""At a time; each is a process of 3 MB, and in a container no limit of the command's holds it."""
 _CHUNK = 65536
 
 
@@ -42,14 +43,32 @@ def _serve(server: socket.socket, path: str) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    live = 0
     while True:
+        full = live >= MOST_CONNECTIONS  # then the others wait to be accepted
+        patience = (0.05 if full else 1.0) if live else None
+        ready = select.select([] if full else [server], [], [], patience)[0]
+        live -= _reaped()
+        if not ready:
+            continue
         client, _ = server.accept()
         if os.fork() == 0:
             server.close()
             _carry(client, path)
             os._exit(0)
+        live += 1
         client.close()
+
+
+def _reaped() -> int:
+    """How many of the processes have ended since the last time."""
+    count = 0
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            count += 1
+    except ChildProcessError:
+        pass
+    return count
 
 
 def _carry(client: socket.socket, path: str) -> None:

@@ -14,7 +14,8 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 
-from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
+from toolrest.private_files import listen_privately
+from toolrest.sandbox.backends.engine import PROXY_SOCKET, Proxy
 from toolrest.sandbox.network import forwarder
 from toolrest.sandbox.network import http as proxy_http
 from toolrest.sandbox.network import socks as proxy_socks
@@ -32,7 +33,7 @@ PORT = 3128
 _CONNECT_PATIENCE = 15.0
 _REQUEST_PATIENCE = 30.0
 _MOST_CONNECTIONS = 256
-_LONGEST_PATH = 100
+_WAITING = 128
 
 
 class NetworkProxy:
@@ -60,7 +61,12 @@ class NetworkProxy:
 
     async def start(self) -> None:
         """Begin to listen."""
-        listening = _listen(self.socket_path)
+        folder = os.open(os.path.dirname(self.socket_path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listen_privately(listening, folder, self.socket_path, _WAITING)
+        finally:
+            os.close(folder)
         self._server = await asyncio.start_unix_server(
             self._accept, sock=listening, limit=proxy_http.MOST_HEADER
         )
@@ -148,26 +154,6 @@ async def _connect_first(addresses: Sequence[str], port: int) -> Stream:
         except (OSError, TimeoutError):
             continue
     raise Refusal("the host cannot be reached")
-
-
-def _listen(path: str) -> socket.socket:
-    """Bind through the folder's descriptor: the name of a socket may be 107 bytes long at most."""
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        short = f"/proc/self/fd/{folder}/{os.path.basename(path)}"
-        listening.bind(path if len(os.fsencode(path)) < _LONGEST_PATH else short)
-        os.chmod(path, 0o600)
-        listening.listen(128)
-        listening.setblocking(False)
-    except BaseException:
-        listening.close()
-        raise
-    finally:
-        os.close(folder)
-    return listening
 
 
 def proxy_env() -> dict[str, str]:

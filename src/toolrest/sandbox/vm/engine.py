@@ -1,8 +1,8 @@
 """The virtual machine backend: one machine a session, in which its commands run.
 
 QEMU runs in bubblewrap, with the view of files that a command would have, and shares that view
-with the machine: what is hidden or protected is so in there, and whoever breaks out of QEMU is
-where a command would be without it. Inside, each command is in a bubblewrap again, for processes,
+with the machine: what is hidden or protected is so in there, and a command that breaks out of QEMU
+is where it would be without it. Inside, each command is in a bubblewrap again, for processes,
 devices and system calls of its own.
 
 The view is worked out when the machine boots. When it is no longer what a new command would get
@@ -27,18 +27,13 @@ from toolrest.policy.paths.names import inside, unique
 from toolrest.private_files import write_all
 from toolrest.process.command import Command
 from toolrest.process.helper_request import close_all
-from toolrest.sandbox.backends.bubblewrap import (
-    PROXY_SOCKET,
-    BubblewrapEngine,
-    Identities,
-    Proxy,
-    identity_of,
-)
+from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Identities
 from toolrest.sandbox.backends.bubblewrap_args import environment, namespaces, packed, wrap
-from toolrest.sandbox.backends.engine import PreparedCommand
+from toolrest.sandbox.backends.engine import PROXY_SOCKET, PreparedCommand, Proxy
 from toolrest.sandbox.backends.view import BINDS, RUN, TMP, VAR_TMP, Show
 from toolrest.sandbox.environment import confined_env
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
+from toolrest.sandbox.guard.changes import identity_of
 from toolrest.sandbox.kernel import seccomp
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import signal_launchers
@@ -201,6 +196,7 @@ class VmEngine:
         machine = Machine(
             _for_qemu(prepared.command, self.accelerator),
             ours,
+            fds,
             registry=self._registry,
             proxy=proxy,
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from toolrest.process.command import Command
 from toolrest.process.helper_request import close_all
 from toolrest.process.owner import Owner
 from toolrest.sandbox.vm.programs import frames
-from toolrest.sandbox.vm.streams import ClientStream, Connection, Stream
+from toolrest.sandbox.vm.streams import ClientStream, ProxyTunnel, Stream
 
 _MOST_STREAMS = 256
 _MOST_UNSENT = 2 * _MOST_STREAMS * frames.WINDOW
@@ -31,26 +32,39 @@ _MOST_UNSENT = 2 * _MOST_STREAMS * frames.WINDOW
 _CONSOLE = 4096
 _LOOK = 0.05
 _STOP_PATIENCE = 15.0
+_log = logging.getLogger("toolrest")
 
 
 class MachineFailed(Exception):
     """A machine that did not come up; the text says what it said last."""
 
 
+class MachineGivenUp(MachineFailed):
+    """A boot that was not waited for, since the session was closed; says nothing of the machine."""
+
+
 class Machine:
     """One machine, from its boot to its end.
 
-    `channel` is our end of the socket that is its serial port. `proxy` is the path of the network
-    proxy's socket, or None.
+    `channel` is our end of the socket that is its serial port. `handed` are descriptors of the
+    command's that are closed here once it has them. `proxy` is the path of the network proxy's
+    socket, or None.
     """
 
     def __init__(
-        self, command: Command, channel: socket.socket, *, registry: str, proxy: str | None
+        self,
+        command: Command,
+        channel: socket.socket,
+        handed: Sequence[int],
+        *,
+        registry: str,
+        proxy: str | None,
     ) -> None:
         self.uptime = 0.0
         """Seconds that its own clock counted when it was ready."""
         self._command = command
         self._channel = channel
+        self._handed = handed
         self._registry = registry
         self._proxy = proxy
         self._settled = threading.Event()
@@ -70,7 +84,10 @@ class Machine:
         return bool(self._failure)
 
     def start(self, seconds: float, given_up: threading.Event) -> None:
-        """Boot; returns when commands can be run, raises MachineFailed when it takes longer."""
+        """Boot; returns when commands can be run, raises MachineFailed when it takes longer.
+
+        Once `given_up` is set it raises MachineGivenUp instead.
+        """
         self._thread.start()
         until = time.monotonic() + seconds
         while not (answered := self._settled.wait(_LOOK)):
@@ -80,6 +97,8 @@ class Machine:
             return
         reason = self._failure if answered else f"it did not answer in {seconds:.0f} s"
         self.stop()
+        if given_up.is_set():
+            raise MachineGivenUp("the session was closed while it booted")
         said = bytes(self._console).decode("utf-8", "replace").strip().splitlines()
         raise MachineFailed("; ".join((reason, *said[-3:])))
 
@@ -117,6 +136,9 @@ class Machine:
         finally:
             self._failure = self._failure or "it ended"
             self._settled.set()
+            if self._stopping is None or not self._stopping.is_set():
+                said = bytes(self._console).decode("utf-8", "replace").strip().splitlines()
+                _log.warning("the virtual machine: %s", "; ".join((self._failure, *said[-3:])))
 
     async def _main(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
@@ -125,7 +147,7 @@ class Machine:
             try:
                 child = await owner.start(self._command, merge=True)
             finally:
-                close_all(fd for _, fd in self._command.fds)
+                close_all(self._handed)
             await self._live(child, self._stopping)
         finally:
             self._failure = self._failure or "it ended"
@@ -199,11 +221,11 @@ class Machine:
         if number < frames.CONNECTIONS or taken or self._proxy is None:
             self._send(frames.pack(frames.END, number))
             return
-        connection = Connection(number, self._send)
+        connection = ProxyTunnel(number, self._send)
         self._streams[number] = connection
         self._begin(self._carry(connection, self._proxy))
 
-    async def _carry(self, connection: Connection, proxy: str) -> None:
+    async def _carry(self, connection: ProxyTunnel, proxy: str) -> None:
         try:
             await connection.run(proxy)
         finally:

@@ -1,4 +1,4 @@
-"""What a machine is made of, prepared once: the kernel and the initramfs that all sessions share.
+"""Parts of a machine, prepared once: the kernel and the initramfs that all sessions share.
 
 They lie in the home of Toolrest, which commands do not see. Every boot is given them as open
 files, so that QEMU needs no path of the host's that its view does not show.
@@ -39,7 +39,7 @@ _DOWNLOAD_PATIENCE = 600.0
 
 
 class Prepared(Struct, frozen=True):
-    """What `toolrest vm prepare` made, and of what."""
+    """Kernel and initramfs as `toolrest vm prepare` made them, and what they were made of."""
 
     folder: str
     kernel: str
@@ -93,7 +93,7 @@ def load(folder: str, settings: VmSettings) -> Prepared:
         )
     for name in ("kernel", "modules"):
         wanted = getattr(settings, name)
-        if wanted is not None and os.path.realpath(wanted) != getattr(found, name):
+        if wanted is not None and _real(wanted) != getattr(found, name):
             raise SandboxUnavailable(
                 f"sandbox: sandbox.vm.{name} is {wanted}, and what is prepared is of another one"
                 f" ({getattr(found, name)}).",
@@ -196,7 +196,7 @@ def _kernel(
 
 
 def _chosen(settings: VmSettings) -> Kernel:
-    image = os.path.realpath(os.path.expanduser(settings.kernel or ""))
+    image = _real(settings.kernel or "")
     modules = settings.modules
     if modules is None:
         try:
@@ -207,7 +207,11 @@ def _chosen(settings: VmSettings) -> Kernel:
                 f"sandbox: sandbox.vm.kernel cannot be read: {error}.",
                 remedy="Name a kernel that you can read.",
             ) from None
-    return Kernel(image, os.path.realpath(os.path.expanduser(modules)))
+    return Kernel(image, _real(modules))
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))
 
 
 def _usable(kernel: Kernel) -> list[tuple[str, bytes]]:

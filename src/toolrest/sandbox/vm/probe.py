@@ -19,14 +19,14 @@ from toolrest.process.command import Command
 from toolrest.process.limits import Limits
 from toolrest.process.owner import Owner
 from toolrest.process.run import RunResult, run
-from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine, Proxy
-from toolrest.sandbox.backends.engine import Controls, all_full
+from toolrest.sandbox.backends.bubblewrap import BubblewrapEngine
+from toolrest.sandbox.backends.engine import Controls, Proxy, all_full
 from toolrest.sandbox.backends.probe import PROBE, Probe, bwrap_programs, probe_bubblewrap
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_prefixes
 from toolrest.sandbox.vm.engine import VmEngine
-from toolrest.sandbox.vm.machine import MachineFailed
+from toolrest.sandbox.vm.machine import MachineFailed, MachineGivenUp
 from toolrest.sandbox.vm.options import VmOptions
 from toolrest.sandbox.vm.prepare import PREPARE, Prepared, load, qemu_program, write_file
 from toolrest.sandbox.vm.qemu import KVM_DEVICE, Accelerator
@@ -44,7 +44,7 @@ _RUN_PATIENCE = 60.0
 
 
 class Accelerated(Struct, frozen=True):
-    """What a boot with KVM came to, for one kernel and one boot of the host."""
+    """The result of a boot with KVM, for one kernel and one boot of the host."""
 
     key: str
     accelerator: Accelerator
@@ -71,7 +71,7 @@ def probe_vm(
             " tool_security.allowed_network_domains names.",
             remedy="Name them, and set sandbox_workspace_write.network_access = false.",
         )
-    program = qemu_program(policy.roots)
+    program = qemu_program(policy.tool_roots)
     prepared = load(options.folder, options.settings)
     view = _view(policy, registry)
     engine = VmEngine(
@@ -137,7 +137,7 @@ def _view(policy: SandboxPolicy, registry: str) -> BubblewrapEngine:
         readable = (*readable, *own_prefixes(), "/sys")
     around = replace(policy, network="off", read_roots=readable)
     reasons = []
-    for program in bwrap_programs(policy.roots):
+    for program in bwrap_programs(policy.tool_roots):
         probe, engine = probe_bubblewrap(around, program, registry, overlays=False)
         if engine is not None:
             return engine
@@ -174,6 +174,8 @@ def _tried(engine: VmEngine, key: str) -> Accelerated:
     engine.accelerator = "kvm"
     try:
         engine.boot(_KVM_PATIENCE)
+    except MachineGivenUp:
+        raise  # KVM may work all the same
     except MachineFailed as error:
         return Accelerated(key, "tcg", str(error))
     return Accelerated(key, "kvm")

@@ -18,7 +18,7 @@ Send = Callable[[bytes], None]
 
 
 class Stream(Protocol):
-    """What the machine's frames of one number go to."""
+    """The receiver of the machine's frames of one number."""
 
     def take(self, kind: int, payload: bytes) -> None:
         """One frame from the machine; raises BadFrame where it breaks the rules."""
@@ -30,7 +30,7 @@ class Stream(Protocol):
 
 
 class Owed:
-    """How far the machine is ahead of the reader of one stream."""
+    """Bytes of one stream that the machine has sent and the reader has not taken yet."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -51,7 +51,7 @@ class BadStream(frames.BadFrame):
 
 
 class ClientStream:
-    """The way between one command's client and the machine."""
+    """Bytes between one command's client and the machine."""
 
     def __init__(
         self, number: int, send: Send, writer: asyncio.StreamWriter, over: threading.Event
@@ -106,8 +106,8 @@ class ClientStream:
             self._writer.transport.abort()
 
 
-class Connection:
-    """The way between a command's connection in the machine and the network proxy."""
+class ProxyTunnel:
+    """Bytes between a command's connection in the machine and the network proxy."""
 
     def __init__(self, number: int, send: Send) -> None:
         self.number = number

@@ -23,7 +23,7 @@ from typing import Any
 
 from . import frames
 from .child import become
-from .connections import Connection, Listener, Source
+from .connections import Listener, ProxyConnection, Source
 
 PORT = 3
 """Descriptor of the serial port, open since before the root file system was there."""
@@ -34,15 +34,15 @@ _GONE_TRIES = 200
 _ROUNDS = 3
 
 
-class Agent:
-    """All that runs in the machine, and the way to the host."""
+class GuestAgent:
+    """The program that runs commands in the machine, and speaks with the host."""
 
     def __init__(self, port: int, proxy: str | None) -> None:
         self.port = port
         self.selector = selectors.DefaultSelector()
         self.runs: dict[int, Run] = {}
         self.pids: dict[int, Run] = {}
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, ProxyConnection] = {}
         self._frames = frames.Reader(frames.FROM_HOST)
         self._watched: dict[int, tuple[Source, int]] = {}
         self._news, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -83,8 +83,14 @@ class Agent:
             uptime = float(file.read().split()[0])
         self.send(frames.READY, 0, json.dumps({"uptime": uptime}).encode())
         while self.port >= 0:
-            for key, _ in self.selector.select():
-                key.data.ready(key.fd)
+            self.round()
+
+    def round(self) -> None:
+        """Wait for events, and act on each unless one before it has closed what it belongs to."""
+        for key, _ in self.selector.select():
+            source, _ = self._watched.get(key.fd, (None, 0))
+            if source is not None and source is key.data:
+                source.ready(key.fd)
 
     def ready(self, fd: int) -> None:
         """Frames from the host, or the end of a process."""
@@ -140,7 +146,9 @@ class Run:
     and base64), `limits`, `uid` and `gid` are what the host says of it.
     """
 
-    def __init__(self, agent: Agent, stream: int, spec: dict[str, Any], *, merged: bool) -> None:
+    def __init__(
+        self, agent: GuestAgent, stream: int, spec: dict[str, Any], *, merged: bool
+    ) -> None:
         self._agent = agent
         self._stream = stream
         self._credit = frames.WINDOW
@@ -326,5 +334,5 @@ def main(config: str) -> int:
     """Serve; the machine ends with this."""
     wish = json.loads(config)
     _limit(wish["limits"])
-    Agent(PORT, wish["proxy"]).serve()
+    GuestAgent(PORT, wish["proxy"]).serve()
     return 0

@@ -30,7 +30,7 @@ def main(channel: str, command: str, stdin: str) -> int:
     """Run the command to its end; its exit code."""
     with open(int(command), "rb") as file:
         start = file.read()
-    client = Client(int(channel), stdin != "none")
+    client = CommandClient(int(channel), stdin != "none")
     before = _raw(0) if stdin == "tty" else None
     try:
         client.send(frames.pack(frames.START, _STREAM, bytes([_same(1, 2)]) + start))
@@ -45,7 +45,7 @@ def main(channel: str, command: str, stdin: str) -> int:
                 termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
-class Client:
+class CommandClient:
     """One command's end on the host's side."""
 
     def __init__(self, channel: int, reads: bool) -> None:

@@ -16,10 +16,10 @@ _MOST = 128
 _CHUNK = 32_768
 
 
-class Host(Protocol):
-    """What connections need of the agent."""
+class FrameSender(Protocol):
+    """The part of the agent that connections use: it sends their frames."""
 
-    connections: dict[int, Connection]
+    connections: dict[int, ProxyConnection]
 
     def send(self, kind: int, stream: int, payload: bytes = b"") -> None:
         """Send a frame."""
@@ -45,7 +45,7 @@ class Source(Protocol):
 class Listener:
     """The socket at which commands find the network proxy of the host."""
 
-    def __init__(self, agent: Host, path: str) -> None:
+    def __init__(self, agent: FrameSender, path: str) -> None:
         self._agent = agent
         self._count = 0
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,13 +62,13 @@ class Listener:
             taken.close()
             return
         self._count += 1
-        Connection(self._agent, frames.CONNECTIONS + self._count, taken)
+        ProxyConnection(self._agent, frames.CONNECTIONS + self._count, taken)
 
 
-class Connection:
+class ProxyConnection:
     """One connection of a command to the network proxy."""
 
-    def __init__(self, agent: Host, stream: int, taken: socket.socket) -> None:
+    def __init__(self, agent: FrameSender, stream: int, taken: socket.socket) -> None:
         self._agent = agent
         self._stream = stream
         self._socket = taken

@@ -3,8 +3,8 @@
 A frame is a length, a kind, the number of a stream and a payload. A stream is one command (the
 host numbers these, from 1) or one connection to the network proxy (numbered by the machine, from
 `CONNECTIONS` on). Bytes flow only on credit: a side sends at most `WINDOW` bytes of a stream
-beyond those that the other has said it is done with, so one slow reader holds up nobody else, and
-neither side has to keep more than that. The host breaks off with a machine that does otherwise.
+beyond those that the other has said it is done with, so a slow reader holds up no other stream,
+and neither side has to keep more than that. The host breaks off with a machine that does otherwise.
 """
 
 from __future__ import annotations

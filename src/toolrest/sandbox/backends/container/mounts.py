@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from toolrest.policy.paths.names import inside
 from toolrest.sandbox.backends.bubblewrap_args import Blanks
 from toolrest.sandbox.backends.view import TMP, Mount, Show, View
-from toolrest.sandbox.errors import SandboxUnavailable
-from toolrest.sandbox.guard.changes import NewlyHidden
+from toolrest.sandbox.errors import FolderNotShown, SandboxUnavailable
+from toolrest.sandbox.guard.changes import NewlyHidden, identity_of
 from toolrest.sandbox.guard.excludes import GitExcludes
 from toolrest.sandbox.guard.guard import NameGuard, let_go
 from toolrest.sandbox.guard.placeholders import MountPoints
-from toolrest.sandbox.kernel.mounts import Mounts
+from toolrest.sandbox.kernel.mounts import Mounts, socket_paths
 from toolrest.sandbox.policy import SandboxPolicy
 from toolrest.sandbox.programs import own_files_in
 
@@ -25,21 +25,26 @@ WORKSPACE = "/workspace"
 
 
 class Shown:
-    """What a container shows of the host: looked at before every command."""
+    """The mounts that show a container parts of the host; checked before every command."""
 
-    def __init__(self, policy: SandboxPolicy, registry: str, tmp: str) -> None:
+    def __init__(
+        self, policy: SandboxPolicy, registry: str, tmp: str, *, other_user: bool = False
+    ) -> None:
+        """`other_user`: commands do not run as the user of this process."""
         self.policy = policy
+        self._other_user = other_user
         self.guard = NameGuard(policy, registry)
         self._tmp = tmp
         self._own = own_files_in(policy.roots)
         places = (*policy.hidden, policy.session_dir, os.path.realpath(registry))
-        self._hidden = tuple(path for path in places if policy.in_root(path))
+        self._hidden = tuple(path for path in places if policy.shown_root(path))
         self._newly_hidden = NewlyHidden(policy)
         self._excludes = GitExcludes(policy.session_dir)
         self._blanks = Blanks.make(os.path.realpath(registry), overlays=False)
         self._host = Mounts()
         self._present: tuple[str, ...] = ()
         self._mounts: Sequence[Mount] = ()
+        self._sockets: tuple[tuple[str, tuple[int, int] | None], ...] = ()
 
     def look(self, *, alone: bool) -> tuple[object, list[MountPoints]]:
         """The state that the mounts depend on, and placeholders to let go later.
@@ -56,14 +61,28 @@ class Shown:
                     " replace it.",
                     remedy="Put there what it leads to, or use another sandbox.",
                 )
-            self._mounts = self._settled()
+            self._mounts = mounts = self._settled()
+            if alone:
+                self._sockets = self._reachable()
+            if self._sockets:
+                self._mounts = self._settled([path for path, _ in self._sockets])
             self._host.refresh()
         except BaseException:
             let_go(held)
             raise
         # What is replaced from outside, as editors and git do, takes the mount on it away.
-        state = tuple((m.path, m.show, m.source, _identity(m.path)) for m in self._mounts)
-        return (state, *map(self._inner, self._mounts)), held
+        state = tuple((m.path, m.show, m.source, identity_of(m.path)) for m in mounts)
+        return (state, self._sockets, *map(self._inner, mounts)), held
+
+    def _reachable(self) -> tuple[tuple[str, tuple[int, int] | None], ...]:
+        """Sockets of the host within what is shown, to be looked up while no command runs.
+
+        Services open and close them at any time, which must not stop a second command.
+        """
+        real = {os.path.realpath(path) for path in socket_paths()}
+        return tuple(
+            (path, identity_of(path)) for path in sorted(filter(self.policy.shown_root, real))
+        )
 
     def _inner(self, mount: Mount) -> tuple[str, ...]:
         """Mounts of the host within what a mount shows read-only: `readonly` is not for those.
@@ -99,13 +118,13 @@ class Shown:
                 flags += self._mount(mount, target, inner)
         return tuple(flags)
 
-    def _settled(self) -> Sequence[Mount]:
+    def _settled(self, sockets: Sequence[str] = ()) -> Sequence[Mount]:
         policy = self.policy
         if "/" in (policy.workspace, *policy.roots):
             raise SandboxUnavailable(
                 "sandbox: / itself cannot be shown in a container.", remedy="Choose a folder."
             )
-        view = View(policy)
+        view = View(policy, other_user=self._other_user)
         if not policy.roots:
             view.put(policy.workspace, Show.READ)
         roots = self.guard.roots
@@ -115,8 +134,9 @@ class Shown:
         view.read_only(self._own)
         view.hide((*self._hidden, *self._newly_hidden.look(self._present)))
         for path in policy.exceptions:
-            if os.path.exists(path) and policy.in_root(path):
+            if os.path.exists(path) and policy.shown_root(path):
                 view.put(path, Show.READ, folder=os.path.isdir(path))
+        view.mask_sockets(sockets, own_root=True)
         return view.settle()
 
     def _targets(self, path: str) -> tuple[str, ...]:
@@ -146,23 +166,22 @@ class Shown:
         return bind(blank, target, ",readonly")
 
     def inside_path(self, path: str) -> str:
-        """Where a folder of the host is in the container; what is not there is the workspace."""
+        """Where a folder of the host is in the container; FolderNotShown when it is not there."""
         real = os.path.realpath(path)
-        if inside(real, self.policy.workspace):
+        if self.policy.shown_root(real):
             return self._targets(real)[-1]
-        return real if self.policy.in_root(real) else WORKSPACE
+        if self.policy.tmp == "private" and inside(real, TMP):
+            below = os.path.relpath(real, TMP)
+            if os.path.isdir(os.path.join(self._tmp, below)):
+                return os.path.normpath(os.path.join(TMP, below))
+        raise FolderNotShown(
+            f"sandbox: {path} is not in the container, so the command was not run.",
+            remedy=f"Run it in {self.policy.workspace} or a folder below it.",
+        )
 
 
 def _below(folder: str, name: str) -> str:
     return os.path.join(folder, name) if name else folder
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino
 
 
 def bind(source: str, target: str, mode: str = "") -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Mapping
@@ -20,10 +21,17 @@ from toolrest.policy.paths.names import inside, unique
 from toolrest.private_files import make_private
 from toolrest.process.command import Command
 from toolrest.process.limits import Limits
-from toolrest.sandbox.backends.bubblewrap import PROXY_SOCKET, Proxy
-from toolrest.sandbox.backends.container_box import AROUND, FIRST, READY, Box, Client
-from toolrest.sandbox.backends.container_mounts import WORKSPACE, Shown, bind
-from toolrest.sandbox.backends.engine import Controls, Enforced, PreparedCommand, all_full
+from toolrest.sandbox.backends.container.box import AROUND, FIRST, READY, Box
+from toolrest.sandbox.backends.container.client import EngineClient
+from toolrest.sandbox.backends.container.mounts import WORKSPACE, Shown, bind
+from toolrest.sandbox.backends.engine import (
+    PROXY_SOCKET,
+    Controls,
+    Enforced,
+    PreparedCommand,
+    Proxy,
+    all_full,
+)
 from toolrest.sandbox.backends.view import TMP
 from toolrest.sandbox.environment import (
     STANDARD_PATH,
@@ -42,6 +50,8 @@ IMAGE = "ubuntu:latest"
 OWN_LIMITS = ("docker", "vm")
 """Backends that hold the limits of commands by their own means."""
 _PULL_PATIENCE = 900.0
+_FORWARDER_LIMITS = ("--pids-limit", "200", "--memory", str(512 << 20))
+"""Enough for its most connections; it does not count as a command's."""
 _PYTHON_PLACES = ("/usr", "/lib", "/lib64")
 
 
@@ -75,10 +85,14 @@ def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
     """The path of an engine whose daemon, or whose own set-up, really answers."""
     reasons: list[str] = []
     for name in (options.engine,) if options.engine else ENGINES:
-        program = name if os.path.isabs(name) else find_program(name, policy.roots)
+        program = name if os.path.isabs(name) else find_program(name, policy.tool_roots)
         problem = "not installed"
         if program is not None:
-            problem = Client(program, options.engine_args, _writable(policy)).ask("info")[1]
+            try:
+                client = EngineClient(program, options.engine_args, policy.tool_roots)
+                problem = client.ask("info")[1]
+            except SandboxUnavailable as error:
+                problem = str(error)
         if program is not None and not problem:
             return program
         reasons.append(f"{name}: {problem}")
@@ -89,18 +103,15 @@ def answering_engine(options: ContainerOptions, policy: SandboxPolicy) -> str:
     )
 
 
-def _writable(policy: SandboxPolicy) -> tuple[str, ...]:
-    """Folders that this session's commands may write, or those of an earlier one could."""
-    return (*policy.roots, policy.workspace)
-
-
-def image_path(client: Client, options: ContainerOptions) -> str:
+def image_path(
+    client: EngineClient, options: ContainerOptions, given_up: threading.Event | None = None
+) -> str:
     """The PATH of programs in the image, which is fetched first where that is allowed."""
     image = options.image
-    ask = ("image", "inspect", "--format", "{{json .Config.Env}}", image)
+    ask = ("image", "inspect", "--format", "{{json .Config.Env}}", "--", image)
     said, problem = client.ask(*ask)
     if problem and options.pull:
-        _, problem = client.ask("pull", image, seconds=_PULL_PATIENCE)
+        _, problem = client.ask("pull", "--", image, seconds=_PULL_PATIENCE, given_up=given_up)
         if problem:
             raise SandboxUnavailable(f"sandbox: the image {image} cannot be fetched: {problem}.")
         said, problem = client.ask(*ask)
@@ -133,16 +144,22 @@ class ContainerEngine:
         *,
         proxy: Proxy | None = None,
         limits: Limits | None = None,
+        closed: threading.Event | None = None,
     ) -> None:
         self.policy = replace(policy, cache_dir=None)  # other programs than the host's
         self.options = options
-        self.client = Client(program, options.engine_args, _writable(policy))
+        self.client = EngineClient(program, options.engine_args, policy.tool_roots, registry)
         self.proxy = proxy
         self._limits = limits or Limits()
-        self._path = image_path(self.client, options)
+        self._path = image_path(self.client, options, closed)
         tmp = os.path.join(policy.session_dir, "tmp")
         make_private(tmp)
-        self._shown = Shown(self.policy, registry, tmp)
+        self._own_user = f"{os.geteuid()}:{os.getegid()}"
+        other_user = options.user not in (None, self._own_user, str(os.geteuid()))
+        if other_user:
+            # It lies in a folder that is closed to all others on the host.
+            os.chmod(tmp, 0o1777)  # noqa: S103
+        self._shown = Shown(self.policy, registry, tmp, other_user=other_user)
         self._mutex = threading.Lock()
         self._network: Box | None = None
         self._idle: list[Box] = []
@@ -225,7 +242,8 @@ class ContainerEngine:
             raise
 
     def _start(self, held: list[MountPoints]) -> Box:
-        flags = ["--entrypoint", "/bin/sh", *self._flags(), *self._limit_flags()]
+        user = self.options.user or self._own_user
+        flags = ["--entrypoint", "/bin/sh", *self._flags(user), *self._limit_flags()]
         flags += ["--network", self._network_name(), "--workdir", WORKSPACE, "--env", f"HOME={TMP}"]
         if self.options.read_only_root:
             flags.append("--read-only")
@@ -234,12 +252,11 @@ class ContainerEngine:
         locks = self._shown.guard.records()
         return Box(self.client, arguments, locks, lambda: let_go(held))
 
-    def _flags(self) -> tuple[str, ...]:
-        user = self.options.user or f"{os.geteuid()}:{os.getegid()}"
+    def _flags(self, user: str) -> tuple[str, ...]:
         flags = ["--user", user, "--cap-drop", "ALL", "--pull", "never"]
         flags += ["--security-opt", "no-new-privileges", "--security-opt", "label=disable"]
         if self.client.is_podman and os.geteuid() != 0:
-            flags.append("--userns=keep-id")  # else the user's own files belong to nobody inside
+            flags.append("--userns=keep-id")  # else the user's own files have another owner inside
         return tuple(flags)
 
     def _limit_flags(self) -> tuple[str, ...]:
@@ -263,14 +280,18 @@ class ContainerEngine:
     def _forwarder(self, proxy: Proxy) -> Box:
         """A container with the host's Python, which forwards from loopback to the proxy's socket.
 
-        The image need not have anything for it, and commands do not see what it mounts.
+        The image need not have anything for it, and commands do not see what it mounts. The socket
+        is open to our own user alone.
         """
         python = os.path.realpath(sys.executable)
         script, port = proxy.inner[-3:-1]
         places = [path for path in _PYTHON_PLACES if os.path.isdir(path)]
         places += [os.path.realpath(sys.base_prefix), script]
         shown = [p for p in unique(places) if not any(inside(p, o) and p != o for o in places)]
-        flags = [*self._flags(), "--network", "none", "--read-only", "--entrypoint", python]
+        flags = [*self._flags(self._own_user), "--network", "none", "--read-only"]
+        flags += ["--entrypoint", python]
+        if "--cgroups=disabled" not in self.options.run_args:
+            flags += _FORWARDER_LIMITS
         flags += self.options.run_args
         for source, target in (*((path, path) for path in shown), (proxy.socket, PROXY_SOCKET)):
             flags += bind(source, target, ",readonly")
@@ -280,7 +301,7 @@ class ContainerEngine:
 
     def _exec(self, command: Command, box: Box) -> Command:
         env_fd = 3 + max([-1, *(fd - 3 for fd, _ in (*command.files, *command.fds))]) + 1
-        env_file, by_name = env_parts(self._env_of(command, box))
+        env_file, encoded = env_parts(self._env_of(command, box))
         argv = (
             *self.client.argv,
             "exec",
@@ -290,19 +311,19 @@ class ContainerEngine:
             self._shown.inside_path(command.cwd),
             "--env-file",
             f"/proc/self/fd/{env_fd}",
-            *(word for name in by_name for word in ("--env", name)),
             box.name,
             "/bin/sh",
             "-c",
             AROUND,
             "sh",
+            " ".join(encoded),
             *with_shell(command.argv, box.shells),
         )
         return replace(
             command,
             argv=argv,
             cwd="/",
-            env=by_name | self.client.env,
+            env=self.client.env,
             files=(*command.files, (env_fd, env_file)),
             limits=(),  # the client is not what they are meant for
             held=self._shown.guard.records(),
@@ -314,34 +335,42 @@ class ContainerEngine:
         return for_other_root(env, self.policy, self._path, box.shells)
 
 
+LATE_SOCKETS = Enforced(
+    "partial",
+    "sockets in what is shown of the host that a service opens while a command runs, or that belong"
+    " to another network namespace, can be reached",
+)
+"""Where no overlay hides them: the others are masked by their names, before a command."""
+
+
 def controls(policy: SandboxPolicy) -> Controls:
     """What a container enforces."""
     found = all_full()
+    found["unix_sockets"] = LATE_SOCKETS
     if policy.network == "on":
         found["unix_sockets"] = Enforced("partial", "abstract sockets of the host can be reached")
     return found
 
 
-_OF_THE_CLIENT = (
-    *("BUILDAH", "CONTAINER", "DOCKER_", "GCONV_", "GLIBC_", "GO", "LD_", "MALLOC_", "NOTIFY_"),
-    *("PODMAN", "REGISTR", "SSH_", "SSL_", "STORAGE_", "TMPDIR", "XDG_", "_"),
-)
-"""How names begin that would steer the engine's client or what it loads."""
+def env_parts(env: Mapping[str, str]) -> tuple[bytes, tuple[str, ...]]:
+    r"""The content of an env file, and the names whose values the shell around a command decodes.
 
-
-def env_parts(env: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
-    """Variables for an env file, and those with line ends, which the client is to pass on.
-
-    Arguments can be read by all users, so these are in the client's own environment. What would
-    steer the client itself is left out there: it runs unconfined.
+    A file of lines holds no line ends, so values with some are encoded for `printf %b`. Not one
+    goes through the client's own environment: it runs unconfined, and a command may have chosen
+    them. Where the name is none that a shell could set, such a value is left out.
     """
     lines: list[str] = []
-    by_name: dict[str, str] = {}
+    encoded: list[str] = []
     for name, value in env.items():
         if not name or name.startswith("#") or any(c in name for c in "=\n\0 ") or "\0" in value:
             continue
-        if "\n" not in value and "\r" not in value:
-            lines.append(f"{name}={value}\n")
-        elif name not in ("HOME", "PATH") and not name.startswith(_OF_THE_CLIENT):
-            by_name[name] = value
-    return os.fsencode("".join(lines)), by_name
+        if "\n" in value or "\r" in value:
+            if not _SHELL_NAME.fullmatch(name):
+                continue
+            encoded.append(name)
+            value = value.replace("\\", r"\\").replace("\n", r"\n").replace("\r", r"\r")
+        lines.append(f"{name}={value}\n")
+    return os.fsencode("".join(lines)), tuple(encoded)
+
+
+_SHELL_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")

@@ -19,24 +19,27 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import IO
-from uuid import uuid4
 
-from toolrest.own_code import folders_in, real_path
-from toolrest.policy.paths.names import unique
-from toolrest.process.helper.tree import alive, stat_fields
+from toolrest.sandbox.backends.container.client import EngineClient, new_name
 from toolrest.sandbox.errors import SandboxUnavailable
-from toolrest.sandbox.programs import SYSTEM_FOLDERS
 
 READY = "toolrest-ready"
 FIRST = f"for name in bash zsh sh; do command -v $name; done; echo {READY}; exec cat >/dev/null"
 """Names the shells, and waits."""
 CLEAR = (
-    "read -r first </proc/1/comm; "
-    '[ "$first" = cat ] || { echo "toolrest: not in a container of ours" >&2; exit 126; }; '
+    "read -r _toolrest </proc/1/comm; "
+    '[ "$_toolrest" = cat ] || { echo "toolrest: not in a container of ours" >&2; exit 126; }; '
     "kill -s KILL -- -1 2>/dev/null; "
 )
 """Kills everything in the container but its first process."""
-AROUND = f'{CLEAR}trap : INT QUIT; "$@"; code=$?; kill -s KILL -- -1 2>/dev/null; exit $code'
+DECODE = (
+    r'for _toolrest in $1; do eval "export $_toolrest=\"\$(printf %b. \"\$$_toolrest\")\";'
+    r' $_toolrest=\${$_toolrest%.}"; done; unset _toolrest; shift; '
+)
+"""Decodes the variables that the first argument names; the full stop keeps line ends at the end."""
+AROUND = (
+    f'{CLEAR}{DECODE}trap : INT QUIT; "$@"; code=$?; kill -s KILL -- -1 2>/dev/null; exit $code'
+)
 """Runs a command as the only one, and leaves nothing of it; `kill` spares itself and the first.
 
 Where the first process is not ours (`--pid=host`), nothing is run and nothing killed.
@@ -44,121 +47,6 @@ Where the first process is not ours (`--pid=host`), nothing is run and nothing k
 MOST_COMMANDS = 50
 """Commands in one container: nothing reaps orphans that ended, so there is a new one at times."""
 _PATIENCE = 60.0
-_CLIENT_ENV = (
-    "CONTAINERS_CONF",
-    "CONTAINERS_STORAGE_CONF",
-    "CONTAINER_HOST",
-    "DOCKER_CERT_PATH",
-    "DOCKER_CONFIG",
-    "DOCKER_CONTEXT",
-    "DOCKER_HOST",
-    "DOCKER_TLS_VERIFY",
-    "HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_RUNTIME_DIR",
-)
-"""What the client needs of the host's own variables; the command's never reach it."""
-
-
-def client_env(roots: Sequence[str] = ()) -> dict[str, str]:
-    """The engine's client runs unconfined: it gets its own variables and nothing else.
-
-    It finds helpers on PATH, so folders that lie in a writable root are not on it, nor relative
-    ones; the others are resolved, so that no link is followed a second time.
-    """
-    env = {name: os.environ[name] for name in _CLIENT_ENV if name in os.environ}
-    given = [path for path in os.environ.get("PATH", "").split(os.pathsep) if path.startswith("/")]
-    folders = [real_path(path) for path in given]
-    writable = folders_in(folders, roots)
-    kept = [folder for folder in folders if folder not in writable]
-    return env | {"PATH": os.pathsep.join(unique((*kept, *SYSTEM_FOLDERS)))}
-
-
-LABEL = "toolrest"
-
-
-def _machine() -> str:
-    """A word for this machine since it was started, with its table of processes."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip().replace("-", "")
-        return f"{boot}.{os.stat('/proc/self/ns/pid').st_ino}"
-    except OSError:
-        return "unknown"
-
-
-def _born(pid: int) -> str:
-    """When a process was started; 0 when there is none, or it is a zombie."""
-    return stat_fields(pid)[19].decode() if alive(pid) else "0"
-
-
-def _new_name() -> str:
-    """A name for a container that says whose it is."""
-    pid = os.getpid()
-    return f"{LABEL}-{_machine()}-{pid}-{_born(pid)}-{uuid4().hex}"
-
-
-def _is_left_behind(name: str) -> bool:
-    """Whether the owner of a container is known to have ended; False for another machine's."""
-    words = name.split("-")
-    if len(words) != 5 or words[0] != LABEL or words[1] != _machine() or not words[2].isdigit():
-        return False
-    return words[3] != _born(int(words[2]))
-
-
-class Client:
-    """The engine's program with the arguments that go before its verb.
-
-    `roots` are the folders that commands may write.
-    """
-
-    def __init__(
-        self, program: str, engine_args: Sequence[str] = (), roots: Sequence[str] = ()
-    ) -> None:
-        self.program = program
-        self._roots = tuple(roots)
-        self.argv = (program, *engine_args)
-
-    @property
-    def env(self) -> dict[str, str]:
-        """The variables that it runs with."""
-        return client_env(self._roots)
-
-    @property
-    def is_podman(self) -> bool:
-        """Whether this is podman, which differs from docker in a few flags."""
-        return os.path.basename(self.program) == "podman"
-
-    def ask(self, *words: str, seconds: float = 20.0) -> tuple[str, str]:
-        """Run a verb to its end: what it printed, and the problem, empty when there is none."""
-        try:
-            done = subprocess.run(
-                [*self.argv, *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=seconds,
-                env=self.env,
-                cwd="/",
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return "", str(error)
-        printed = done.stdout.decode("utf-8", "replace")
-        if done.returncode == 0:
-            return printed, ""
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return printed, lines[-1] if lines else f"exited with {done.returncode}"
-
-    def remove(self, name: str) -> bool:
-        """End a container at once and remove it; whether that worked."""
-        now = ("--time", "0") if self.is_podman else ()
-        return not self.ask("rm", "--force", *now, name)[1]
-
-    def sweep(self) -> None:
-        """Remove the containers of processes that were killed."""
-        found, _ = self.ask("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}")
-        for name in found.split():
-            if _is_left_behind(name):
-                self.remove(name)
 
 
 class Box:
@@ -166,7 +54,7 @@ class Box:
 
     def __init__(
         self,
-        client: Client,
+        client: EngineClient,
         arguments: Sequence[str],
         locks: Sequence[int] = (),
         on_close: Callable[[], None] = lambda: None,
@@ -176,14 +64,14 @@ class Box:
         `locks` are descriptors that stay open for as long as the container runs. `on_close` is
         called after `close`, not when starting fails.
         """
-        self.name = _new_name()
+        self.name = new_name()
         self.commands = 0
         self.client = client
         self._on_close = on_close
         self._closing = threading.Lock()
         self._closed = False
         self._clearing: threading.Thread | None = None
-        run = ("run", "--interactive", "--rm", "--name", self.name, "--label", LABEL)
+        run = ("run", "--interactive", "--rm", "--name", self.name, *client.labels)
         self._process = subprocess.Popen(
             [*client.argv, *run, *arguments],
             stdin=subprocess.PIPE,

@@ -1,0 +1,61 @@
+"""Run files: the programs and scripts of a command line that a tool can have written.
+
+The words of the line stay the same when such a file is exchanged, so an approval of them holds
+for these files as they were when it was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from toolrest.own_code import lies_in
+from toolrest.policy.dangerous.flow import runs_scripts
+from toolrest.policy.launch import content_stamp, find_executable
+
+if TYPE_CHECKING:
+    from toolrest.policy.launch import Launch, RunFiles
+    from toolrest.policy.verdict.verdict import Judgement, Segment
+
+
+def run_files(judgement: Judgement, launch: Launch) -> RunFiles:
+    """The files as they are now. What a script itself starts or imports is not among them."""
+    paths = (path for segment in judgement.segments for path in _named(segment, launch))
+    return tuple(
+        (path, content_stamp(path))
+        for path in dict.fromkeys(paths)
+        if lies_in(path, launch.suspects)
+    )
+
+
+def _named(segment: Segment, launch: Launch) -> Iterator[str]:
+    if not segment.argv or segment.mark(0):
+        return
+    name, folders = segment.argv[0], segment.cwds or (launch.cwd,)
+    if "/" in name:
+        yield from _in_each(folders, name)
+    elif (program := find_executable(name, launch.path or "", launch.cwd, ())) is not None:
+        yield program.path
+    if runs_scripts(segment.program):
+        for word in _script_words(segment):
+            yield from _in_each(folders, word)
+        yield from segment.reads  # `sh < script`
+
+
+def _script_words(segment: Segment) -> Iterator[str]:
+    """The words that may name the script: any that may be an option's value, and the next one."""
+    after_option = False
+    for place, word in enumerate(segment.argv[1:], 1):
+        if word.startswith("-") and len(word) > 1:
+            after_option = True
+            continue
+        if not segment.mark(place):
+            yield word
+        if not after_option:
+            return
+        after_option = False
+
+
+def _in_each(folders: Sequence[str], word: str) -> Iterable[str]:
+    return (os.path.normpath(os.path.join(folder, word)) for folder in folders)

@@ -1,0 +1,1 @@
+"""Commands in a container of docker or podman: one container a session."""
