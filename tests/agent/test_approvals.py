@@ -681,9 +681,6 @@ async def test_words_never_lower_what_is_declared(tmp_path: Path) -> None:
 # The second question
 
 
-BLOCKED = "echo x > {}"
-
-
 @pytest.mark.needs("sandbox")
 async def test_the_second_try_is_not_asked_about_when_the_first_question_said_so(
     tmp_path: Path,

@@ -606,6 +606,26 @@ async def test_a_capability_is_switched_off_with_all_its_forms(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("disabled", "left"),
+    [
+        (["exec_command"], set()),
+        (["tool:shell"], set()),
+        (["write_stdin"], {"exec_command"}),
+        ([], {"exec_command", "write_stdin"}),
+    ],
+)
+async def test_a_part_of_a_capability_goes_with_it_and_alone(
+    tmp_path: Path, disabled: list[str], left: set[str]
+) -> None:
+    settings = {"tools.disabled": disabled}
+    async with Toolrest(tmp_path, tools=["all"], settings=settings) as rest:
+        assert {tool.name for tool in rest.tools if tool.group == "shell"} == left
+        output = await rest.call("write_stdin", {"session_id": 1})
+        assert output.failure is not None
+        assert (output.failure.kind == "tool_not_found") is ("write_stdin" not in left)
+
+
 async def test_a_form_that_is_enabled_by_name_stays(tmp_path: Path) -> None:
     settings = {"tools.enabled": ["*", "write_file"], "tools.disabled": ["apply_patch"]}
     async with Toolrest(tmp_path, tools=["all"], settings=settings) as rest:

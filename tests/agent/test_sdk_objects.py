@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx2
 import openai
 import pytest
 
@@ -21,7 +22,7 @@ SCRIPT: list[Any] = [
 ]
 
 
-@tool
+@tool(mutating=False)
 def weather(city: str) -> str:
     """The weather in a city."""
     return f"rain in {city}"
@@ -108,9 +109,63 @@ async def test_thinking_goes_back_as_it_came(rest: Toolrest) -> None:
     assert (block["type"], block["thinking"], block["signature"]) == ("thinking", "Hm.", "sig")
 
 
-async def test_no_call_of_a_stream_that_broke_off_is_run(rest: Toolrest) -> None:
-    """Events that end before the reply is complete, as when the connection is lost."""
+@pytest.mark.parametrize(("wire", "last"), [("anthropic", 2), ("responses", 1)])
+async def test_no_call_of_a_stream_that_broke_off_is_run(
+    rest: Toolrest, wire: str, last: int
+) -> None:
+    """Events without the last ones, which say that the reply is complete."""
     async with ScriptedServer([[Say("a"), Call("weather", {"city": "Oslo"})]]) as server:
-        events = await ask("anthropic", server.url, rest, [{"role": "user", "content": "?"}], True)
-    with pytest.raises(ModelError, match="closed before message_stop"):
-        await rest.answer(events[:-1])
+        events = await ask(wire, server.url, rest, [{"role": "user", "content": "?"}], True)
+    with pytest.raises(ModelError, match="stream closed before"):
+        await rest.answer(events[:-last])
+
+
+CHAT = {"model": "scripted", "messages": [{"role": "user", "content": "?"}]}
+
+
+async def test_forms_in_which_a_reply_is_held(rest: Toolrest) -> None:
+    """Each of them used to be taken for a reply without calls."""
+    call = [Call("weather", {"city": "Oslo"})]
+    async with (
+        ScriptedServer([call] * 6) as server,
+        openai.AsyncOpenAI(api_key="sk-none-0123456789", base_url=server.url) as client,
+    ):
+        chat: Any = client.chat.completions
+        replies = {
+            "a coroutine": chat.create(**CHAT),
+            "a raw response": await chat.with_raw_response.create(**CHAT),
+            "a coroutine of a raw response": chat.with_raw_response.create(**CHAT),
+            "a raw stream": await chat.with_raw_response.create(**CHAT, stream=True),
+        }
+        answers = {name: await rest.answer(reply) for name, reply in replies.items()}
+        async with chat.with_streaming_response.create(**CHAT) as response:
+            answers["a response that is not read"] = await rest.answer(response)
+        reply = await chat.create(**CHAT)
+    text = reply.model_dump_json()
+    answers |= {"text": await rest.answer(text), "bytes": await rest.answer(text.encode())}
+    response = httpx2.Response(200, text=text)
+    answers["an HTTP response"] = await rest.answer(response)
+    answers["a generator"] = await rest.answer(each for each in [reply])
+    assert [name for name, made in answers.items() if "rain in Oslo" not in str(made)] == []
+
+
+async def test_the_text_of_a_stream(rest: Toolrest) -> None:
+    delta = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "weather"}}]}
+    delta["tool_calls"][0]["function"]["arguments"] = '{"city": "Oslo"}'  # type: ignore[index]
+    chunk = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]}
+    first, output = await rest.answer(f"data: {json.dumps(chunk)}\r\n\r\ndata: [DONE]\r\n\r\n")
+    assert (first["role"], output["content"]) == ("assistant", "rain in Oslo")
+
+
+async def test_what_is_no_reply_says_what_to_pass(rest: Toolrest) -> None:
+    async with ScriptedServer([[Call("weather", {"city": "Oslo"})]]) as server:
+        chunks = await ask("chat", server.url, rest, CHAT["messages"], True)  # type: ignore[arg-type]
+    read = iter(chunks)
+    assert list(read)
+    wrong = [chunks[0], read, "It rains.", b"\xff", None, 7, ask, ["It rains."]]
+    for reply in wrong:
+        with pytest.raises(TypeError, match="pass the model's reply: its JSON, an object of"):
+            await rest.answer(reply)
+    with pytest.raises(ModelError, match="no such model"):
+        await rest.answer({"error": {"message": "no such model"}})
+    assert await rest.answer([]) == []

@@ -42,7 +42,7 @@ DEFAULT: dict[str, Row] = {
     "save_memory": PATCH,
 }
 
-# Only where there is somebody to run an agent; judged call by call, so they may start together.
+# Only where an agent can be run; judged call by call, so they may start together.
 AGENTS: dict[str, Row] = {
     "close_agent": PLAN,
     "resume_agent": PLAN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.clock import Clock
 
 from toolrest import Toolrest
+from toolrest.items import ToolOutput
 
 NPM_SERVERS = ("@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem")
 FAKE = Path(__file__).parent / "data" / "fake_server.py"
@@ -24,6 +27,20 @@ def fake(mode: str = "plain", *more: str, **settings: Any) -> dict[str, Any]:
     args = ["-S", "-E", "fake_server.py", mode, *more]
     # A machine may take its time to start one; tests of the limit say what it is.
     return {"command": sys.executable, "args": args, "startup_timeout_sec": 60.0, **settings}
+
+
+async def call_too_slow(rest: Toolrest, clock: Clock) -> ToolOutput:
+    """The output of a call that takes longer than its limit of about a minute."""
+    began = asyncio.Event()
+    rest.subscribe(lambda e: began.set() if e.type == "mcp_tool_call_begin" else None)
+    call = asyncio.ensure_future(rest.call("fs/sleep"))
+    await began.wait()
+    await asyncio.sleep(0)  # the request itself is written in the next step
+    clock.skip(61)
+    late = await call
+    assert late.failure is not None
+    assert late.failure.kind == "timed_out"
+    return late
 
 
 @pytest.fixture(autouse=True)

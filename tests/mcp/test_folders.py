@@ -16,6 +16,9 @@ from tests.mcp.conftest import FAKE
 
 from toolrest import ApprovalRequest, Toolrest
 from toolrest.agent.mcp.folders import MOST_ASKED, folder_for, installed_in
+from toolrest.config.schema.mcp import McpServer
+from toolrest.mcp.pins import Pins, launch_record
+from toolrest.mcp.servers import Server
 
 Open = Callable[..., Toolrest]
 Fake = Callable[..., dict[str, Any]]
@@ -34,9 +37,11 @@ class Approver:
     def __init__(self, answer: bool = True) -> None:
         self.answer = answer
         self.folders: list[str] = []
+        self.starts: list[str] = []
 
     def __call__(self, request: ApprovalRequest) -> bool:
         if request.tool != "mcp_server_folder":
+            self.starts.append(request.diff)
             return True
         self.folders.append(request.diff)
         return self.answer
@@ -100,6 +105,47 @@ async def test_a_program_that_its_server_has_changed_is_asked_about(
         await rest.wait_for_mcp()
         assert rest.mcp is not None
         assert "changed since it was approved" in rest.mcp.status()[0].reason
+
+
+@pytest.mark.needs("sandbox")
+async def test_an_approved_folder_outlives_the_approval_of_a_changed_program(
+    open_rest: Open, program: Path
+) -> None:
+    async with open_rest(server_in(program), on_ask=Approver()) as rest:
+        await write(rest, program / "notes.txt")
+    source = program / "fake_server.py"
+    source.write_text(source.read_text() + "# changed\n")
+    approver = Approver()
+    async with open_rest(server_in(program), on_ask=approver) as rest:
+        assert await write(rest, program / "notes.txt") == "written"
+    assert approver.folders == []
+    assert f"\n  write: {program} (approved before)" in approver.starts[0]
+    async with open_rest(server_in(program), on_ask="deny") as rest:  # nor is the start asked about
+        await rest.wait_for_mcp()
+        assert rest.mcp is not None
+        assert rest.mcp.status()[0].reason == ""
+
+
+def test_folders_that_go_with_a_new_launch(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    row = McpServer(command="server", args=("a",))
+    server = Server("s", row, "user", "config.toml")
+    pins = Pins(str(tmp_path / "pins.json"))
+    pins.put_launch(server, launch_record(server, "/bin/server"))
+    pins.put_folder(server, str(here), "write", None)
+    pins.put_folder(server, str(there), "read", None)
+    there.rmdir()
+    there.symlink_to(here)
+    pins.put_launch(server, launch_record(server, "/bin/server", {"x": "1"}))
+    assert Pins(pins.path).folders(server) == {str(here): "write"}
+    moved = McpServer(command="server", args=("a",), cwd=str(tmp_path))
+    assert pins.folders(Server("s", moved, "user", "config.toml")) == {}
+    other = Server("s", McpServer(command="server", args=("b",)), "user", "config.toml")
+    assert pins.folders(other) == {}
+    pins.put_launch(other, launch_record(other, "/bin/server"))
+    assert Pins(pins.path).folders(other) == Pins(pins.path).folders(server) == {}
 
 
 @pytest.mark.needs("sandbox")

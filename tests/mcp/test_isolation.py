@@ -41,7 +41,7 @@ async def test_twenty_servers_of_which_fifteen_are_broken(
             specs = rest.specs("responses")
         assert "read_file" in json.dumps(specs)
         assert rest.mcp is not None
-        # Nobody waited for those who never answer; bench/mcp.py has how long the rest takes.
+        # Those that never answer were not waited for; bench/mcp.py has how long the rest takes.
         states = {status.name: status for status in rest.mcp.status()}
         assert not [name for name in states if states[name].state == "failed" and "hang" in name]
         await rest.wait_for_mcp(*(f"plain{number}" for number in range(5)))
@@ -137,7 +137,7 @@ async def test_a_server_is_confined_to_the_sessions_files(
             caches.append(Path(env["UV_CACHE_DIR"]).parent)
             kept = {"text": str(caches[-1] / "kept")}
             assert (await rest.call(f"{name}/files", kept)).text == "written"
-        # Nobody else's: a server cannot reach what another one will run from.
+        # No other server's: a server cannot reach what another one will run from.
         assert (await rest.call("fs/files", {"text": str(caches[1] / "x")})).failed
     assert not list(outside.iterdir())
     async with open_rest({"fs": fake_server()}, sandbox_mode="read-only") as rest:

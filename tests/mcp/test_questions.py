@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.clock import Clock
+from tests.mcp.conftest import call_too_slow
 
 from toolrest import Toolrest
 from toolrest.agent.mcp.server_requests import ServerQuestions, filled
@@ -63,15 +64,7 @@ async def test_a_person_who_thinks_does_not_time_a_call_out(
         await rest.wait_for_mcp()
         answer = await rest.call("fs/ask")
         assert json.loads(answer.text)["action"] == "accept"
-        began = asyncio.Event()
-        rest.subscribe(lambda e: began.set() if e.type == "mcp_tool_call_begin" else None)
-        call = asyncio.ensure_future(rest.call("fs/sleep"))
-        await began.wait()
-        await asyncio.sleep(0)  # the request itself is written in the next step
-        clock.skip(61)
-        late = await call
-        assert late.failure is not None
-        assert late.failure.kind == "timed_out"
+        await call_too_slow(rest, clock)
 
 
 async def test_nobody_there_is_a_no(open_rest: Open, fake_server: Fake) -> None:

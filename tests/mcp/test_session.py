@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.clock import Clock
+from tests.mcp.conftest import call_too_slow
 
 from toolrest import ApprovalRequest, Context, Toolrest, tool
 from toolrest.agent.mcp import session
@@ -98,15 +99,7 @@ async def test_a_timeout_tells_the_server_and_progress_extends_it(
 ) -> None:
     async with open_rest({"fs": fake_server(tool_timeout_sec=60.5)}) as rest:
         await rest.wait_for_mcp()
-        began = asyncio.Event()
-        rest.subscribe(lambda e: began.set() if e.type == "mcp_tool_call_begin" else None)
-        call = asyncio.ensure_future(rest.call("fs/sleep"))
-        await began.wait()
-        await asyncio.sleep(0)  # the request itself is written in the next step
-        clock.skip(61)
-        late = await call
-        assert late.failure is not None
-        assert late.failure.kind == "timed_out"
+        late = await call_too_slow(rest, clock)
         assert "timed out awaiting tools/call after 60.5s" in late.text
         cancelled = json.loads((await rest.call("fs/seen")).text)
         assert len(cancelled) == 1

@@ -19,7 +19,7 @@ Tree: TypeAlias = dict[str, Any]
 
 
 def as_a_tool(text: str, cwd: str) -> tuple[str, list[Change] | None]:
-    """The steps of the tool, without anybody to ask: verify, list the changes, run."""
+    """The steps of the tool, without an approver: verify, list the changes, run."""
     with OsFiles() as files:
         try:
             patch = grammar.parse(text)

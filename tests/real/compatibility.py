@@ -16,12 +16,14 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "compatibility.md"
 RESULTS = Path(__file__).with_name("results.json")
+_TEST = r"tests/real/(?!test_compatibility\.)(\w+)\.py::(\w+)(?:\[(.*)\])?"
 WIRES = {"responses": "Responses", "chat": "Chat", "anthropic": "Anthropic"}
 
 POINTS: dict[str, tuple[str, ...]] = {
     "A read is never refused as a loop; changes count by turn and client": (
         "tests/agent/test_stale.py::test_a_fifth_read_shows_what_changed_outside",
         "tests/gate/decision/test_loops.py::test_a_read_is_always_run_and_its_repeated_result_noted",
+        "tests/agent/conversation/test_session.py::test_repeated_changes_are_counted_by_turn",
         "tests/serve/test_http.py::test_clients_do_not_share_a_loop_watch",
     ),
     "MCP results without repetitions and base64": (
@@ -35,6 +37,8 @@ POINTS: dict[str, tuple[str, ...]] = {
         "tests/wire/apis/test_responses.py::test_an_error_without_a_known_type_keeps_the_servers_words",
         "tests/wire/http/test_failures.py::test_words_of_a_server_sent_event_are_shown_without_their_wrapping",
         "tests/wire/test_wires.py::test_a_missing_version_in_the_address_is_named",
+        "tests/wire/test_odd_replies.py::test_an_error_that_is_not_called_one_keeps_the_servers_words",
+        "tests/wire/test_odd_replies.py::test_nothing_of_a_reply_is_lost",
     ),
     "Templates that take one system message, on every wire": (
         "tests/wire/test_wires.py::test_without_a_developer_role_only_the_start_instructs",
@@ -52,6 +56,8 @@ POINTS: dict[str, tuple[str, ...]] = {
     "`rest.answer()` takes objects, streams and text, or says what to pass": (
         "tests/agent/test_sdk_objects.py::test_a_loop_with_the_vendors_package",
         "tests/agent/test_sdk_objects.py::test_a_stream_itself_is_read_whole",
+        "tests/agent/test_sdk_objects.py::test_forms_in_which_a_reply_is_held",
+        "tests/agent/test_sdk_objects.py::test_what_is_no_reply_says_what_to_pass",
     ),
     "Spilled output is whole and its totals exact": (
         "tests/tools/shell/test_command_tools.py::test_a_huge_output_of_exec_command_is_counted_exactly_and_kept_without_a_hole",
@@ -84,7 +90,7 @@ class Results:
 
     def note(self, report: pytest.TestReport) -> None:
         """Take the result of a test of this folder."""
-        match = re.fullmatch(r"tests/real/(\w+)\.py::(\w+)(?:\[(.*)\])?", report.nodeid)
+        match = re.fullmatch(_TEST, report.nodeid)
         if match is None or not (report.when == "call" or report.skipped):
             return
         module, test, parameters = match.groups()

@@ -130,13 +130,15 @@ async def talk(tmp_path: Path, toolrest_home: Path) -> AsyncIterator[Callable[..
         # llama.cpp reads every byte of a prompt as a token here: instructions and tools are few.
         quiet: dict[str, Any] = {
             "tool_security.audit_log_enabled": False,
-            "tools.enabled": ["list_dir"],
+            "tools.enabled": ["user"] if tools else ["list_dir"],
         }
         quiet["model_instructions_file"] = str(instructions)
         config = default_config({**quiet, **settings, **more}, workspace=workspace)
         session = open_session(config, on_ask=lambda _: True, resume=resume)
         for each in tools:
             session.rest.add_tool(each)
+        if resume is not None:
+            made.clear()  # the test closed the one before, which need not stay in memory
         made.append(session)
         return session
 

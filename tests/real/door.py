@@ -60,12 +60,13 @@ class Door:
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in both:
-                task.cancel()
-            await asyncio.wait(both)
+            # First of all: the wait below may be cancelled, by the end of the test.
             back.transport.abort()
             writer.transport.abort()
             self._open.discard(writer)
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

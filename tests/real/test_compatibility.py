@@ -6,7 +6,14 @@ import re
 from typing import Any
 
 import pytest
-from tests.real import compatibility, test_clients, test_litellm, test_llama, test_servers
+from tests.real import (
+    compatibility,
+    test_clients,
+    test_litellm,
+    test_llama,
+    test_servers,
+    test_soak,
+)
 from tests.real.conftest import WIRES
 
 
@@ -19,10 +26,14 @@ def expected(module: Any) -> set[tuple[str, str]]:
         return {("test_a_loop", f"{kind}-{wire}") for kind in module.KINDS for wire in WIRES}
     if module is test_clients:
         return {("test_a_client", name) for name in module.CLIENTS}
+    if module is test_soak:
+        return {("test_a_long_session", str(turns)) for turns in module.TURNS}
     return {("test_a_server", name) for name in module.SERVERS}
 
 
-@pytest.mark.parametrize("module", [test_llama, test_litellm, test_clients, test_servers])
+@pytest.mark.parametrize(
+    "module", [test_llama, test_litellm, test_clients, test_servers, test_soak]
+)
 def test_the_page_has_a_row_for_every_test(module: Any) -> None:
     name = module.__name__.rsplit(".", 1)[1]
     assert compatibility.Results().cases(name) == expected(module)

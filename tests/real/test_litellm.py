@@ -111,3 +111,4 @@ async def test_a_loop(
         assert result.status in ("completed", "budget"), result
         calls = assert_valid(session)
     assert calls > 0
+    assert "noted: " in str(session.history.items)

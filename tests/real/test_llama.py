@@ -51,6 +51,7 @@ async def test_a_conversation_with_calls(wire: ModelWire, serve: Serve, talk: Ta
             assert result.status in ("completed", "budget"), result
             calls = assert_valid(session)
     assert calls > 0
+    assert "noted: " in str(session.history.items)  # a tool of the host's own was run
     assert session.accounting.window == 32768  # as the server says
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -66,14 +66,20 @@ def serving(make_server: Callable[..., ToolServer]) -> Callable[..., Any]:
 
     @asynccontextmanager
     async def serve(
-        token: str, *, let_in: bool = False, tools: Any = (), **settings: Any
+        token: str,
+        *,
+        let_in: bool = False,
+        tools: Any = (),
+        host: str = "127.0.0.1",
+        allowed: Sequence[str] = (),
+        **settings: Any,
     ) -> AsyncIterator[str]:
         import uvicorn
 
         server = make_server(tools, **settings)
-        sock = listening.listen("127.0.0.1", 0)
+        sock = listening.listen("127.0.0.1", 0)  # whatever `host` the application is told
         port = sock.getsockname()[1]
-        app: Any = http.application(server, "127.0.0.1", port, token)
+        app: Any = http.application(server, host, port, token, allowed)
         if let_in:
             app = _with_token(app, token)
         web = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))

@@ -27,6 +27,8 @@ class Editor:
         self.updates: list[Any] = []
         self.asked: list[Any] = []
         self.seen = asyncio.Event()
+        self.asking, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.may_answer.set()
         self.capabilities: Any = None
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
@@ -37,6 +39,8 @@ class Editor:
         self, session_id: str, tool_call: Any, options: list[Any], **_: Any
     ) -> RequestPermissionResponse:
         self.asked.append((tool_call, options))
+        self.asking.set()
+        await self.may_answer.wait()
         if self.answer == "cancelled":
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         chosen = AllowedOutcome(outcome="selected", option_id=self.answer)

@@ -19,7 +19,7 @@ from toolrest.cli.options import Choices
 from toolrest.cli.servers.acp import load_for_editor
 from toolrest.mcp.servers import configured
 from toolrest.serve.acp.agent import SessionRequest
-from toolrest.testing import Call, Pause, Reply, Say, Think
+from toolrest.testing import Call, Fail, Incomplete, Pause, Reply, Say, Think
 from toolrest.testing.server import ScriptedServer
 
 FAKE = Path(__file__).parents[1] / "mcp" / "data" / "fake_server.py"
@@ -46,6 +46,7 @@ async def test_a_prompt_from_start_to_end(connect: Connect, workspace: Path) -> 
     calls = editor.of("tool_call")
     assert (calls[0].kind, calls[0].title) == ("execute", "echo hi > made")
     assert {update.status for update in editor.of("tool_call_update")} >= {"completed"}
+    assert "Process exited with code 0" in editor.of("tool_call_update")[-2].raw_output
     assert [entry.content for entry in editor.of("plan")[0].entries] == ["look"]
 
 
@@ -93,6 +94,50 @@ async def test_cancelling_ends_the_turn(connect: Connect, workspace: Path) -> No
         await asyncio.wait_for(editor.seen.wait(), 60)
         await agent.cancel(session_id=session.session_id)
         assert (await prompt).stop_reason == "cancelled"
+
+
+async def test_cancelling_a_summary_is_a_cancellation(connect: Connect, workspace: Path) -> None:
+    script: list[Any] = [Say("so"), Reply([Say("the summ"), Pause(600)])]
+    async with ScriptedServer(script) as server, connect(server) as (agent, _):
+        session = (await agent.new_session(cwd=str(workspace), mcp_servers=[])).session_id
+        await agent.prompt(session_id=session, prompt=[text_block("go")])
+        prompt = asyncio.ensure_future(
+            agent.prompt(session_id=session, prompt=[text_block("/compact")])
+        )
+        async with asyncio.timeout(60):
+            while len(server.requests) < 2:
+                await asyncio.sleep(0.01)
+        await agent.cancel(session_id=session)
+        assert (await prompt).stop_reason == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("parts", "stop"),
+    [
+        ([Say("half"), Incomplete("max_output_tokens")], "max_tokens"),
+        ([Fail(400, "cyber_policy", "not this")], "refusal"),
+    ],
+)
+async def test_failures_that_the_protocol_has_a_word_for(
+    connect: Connect, workspace: Path, parts: Any, stop: str
+) -> None:
+    async with ScriptedServer([parts]) as server, connect(server) as (agent, _):
+        session = (await agent.new_session(cwd=str(workspace), mcp_servers=[])).session_id
+        done = await agent.prompt(session_id=session, prompt=[text_block("go")])
+    assert done.stop_reason == stop
+
+
+async def test_a_turn_that_fails_is_an_error_and_the_session_goes_on(
+    connect: Connect, workspace: Path
+) -> None:
+    """As a refusal, editors would take the turn from their view."""
+    script: list[Any] = [Fail(400, "invalid_prompt", "cannot read this"), Say("fine")]
+    async with ScriptedServer(script) as server, connect(server) as (agent, editor):
+        session = (await agent.new_session(cwd=str(workspace), mcp_servers=[])).session_id
+        with pytest.raises(RequestError, match="cannot read this"):
+            await agent.prompt(session_id=session, prompt=[text_block("go")])
+        done = await agent.prompt(session_id=session, prompt=[text_block("again")])
+    assert (done.stop_reason, editor.said) == ("end_turn", "fine")
 
 
 async def test_a_session_is_loaded_again(connect: Connect, workspace: Path) -> None:

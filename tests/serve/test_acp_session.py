@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from pathlib import Path
@@ -12,6 +13,7 @@ from acp.exceptions import RequestError
 from acp.helpers import text_block
 from tests.serve.editor import Connect, connector
 
+from toolrest.control.client import ask_session
 from toolrest.testing import Call, Say, Think
 from toolrest.testing.server import ScriptedServer
 
@@ -380,3 +382,28 @@ async def test_usage_is_told(connect: Connect, workspace: Path) -> None:
     assert editor.of("usage_update")[-1].size == 50000
     assert editor.of("usage_update")[-1].cost.amount > 0
     assert editor.of("usage_update")[-1].used == done.usage.total_tokens > 0
+
+
+async def test_a_request_is_answered_in_the_browser_while_the_editor_shows_it(
+    connect: Connect, workspace: Path, toolrest_home: Path
+) -> None:
+    patch = "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch"
+    script: list[Any] = [Call("apply_patch", {"input": patch}), Say("ok")]
+    async with (
+        ScriptedServer(script) as server,
+        connect(server, "-a", "untrusted") as (agent, editor),
+    ):
+        editor.may_answer.clear()
+        session = await agent.new_session(cwd=str(workspace), mcp_servers=[])
+        prompt = [text_block("go")]
+        turn = asyncio.ensure_future(agent.prompt(session_id=session.session_id, prompt=prompt))
+        await asyncio.wait_for(editor.asking.wait(), 60)
+        home = str(toolrest_home)
+        (row,) = (await ask_session(home, session.session_id, "waiting"))["waiting"]
+        which = {"request": row["id"], "pin": row["pin"]}
+        await ask_session(home, session.session_id, "answer", **which, approve=False, note="no")
+        assert (await asyncio.wait_for(turn, 60)).stop_reason == "end_turn"
+        editor.may_answer.set()
+        again = await agent.new_session(cwd=str(workspace), mcp_servers=[])
+        assert again.session_id != session.session_id
+    assert not (workspace / "made").exists()

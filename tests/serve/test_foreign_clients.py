@@ -64,6 +64,7 @@ async def run(*argv: str, cwd: Path | None = None, **env: str) -> tuple[int, str
     return process.returncode or 0, out.decode()
 
 
+@pytest.mark.long
 async def test_inspector_over_standard_input(
     npm: Npm, node: str, workspace: Path, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ async def tool_with_progress(ctx: Context) -> list[Text]:
     return [Text("done")]
 
 
+@pytest.mark.long
 async def test_conformance(npm: Npm, node: str, serving: Serving, tmp_path: Path) -> None:
     suite = npm(CONFORMANCE) / "node_modules" / CONFORMANCE / "dist" / "index.js"
     tools: list[Any] = [simple_text, image_content, error_handling, tool_with_progress]

@@ -53,6 +53,46 @@ async def test_who_gets_in(serving: Serving, headers: dict[str, str], status: in
         assert answer.status_code == status
 
 
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("127.0.0.1:{}", 200),
+        ("box.lan:{}", 200),
+        ("box.lan", 200),
+        ("proxy.example:8443", 200),
+        ("proxy.example:{}", 421),
+        ("evil.example:{}", 421),
+        ("0.0.0.0:{}", 421),
+    ],
+)
+async def test_names_that_the_user_allows(serving: Serving, asked: str, status: int) -> None:
+    """On every address at once there is no other way to tell a client from a foreign page."""
+    names = ("box.lan", "proxy.example:8443")
+    async with (
+        serving(TOKEN, host="0.0.0.0", allowed=names) as url,
+        httpx2.AsyncClient() as client,
+    ):
+        port = url.rpartition(":")[2].partition("/")[0]
+        headers = {**ACCEPT, "Authorization": f"Bearer {TOKEN}", "Host": asked.format(port)}
+        assert (await client.post(url, json=HELLO, headers=headers)).status_code == status
+        del headers["Authorization"]
+        assert (await client.post(url, json=HELLO, headers=headers)).status_code == 401
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_every_address_needs_a_name(host: str) -> None:
+    with pytest.raises(ConfigError, match="--allow-host NAME"):
+        http.check_names(host, ())
+    http.check_names(host, ("box.lan",))
+    http.check_names("127.0.0.1", ())
+
+
+@pytest.mark.parametrize("name", ["", "*", "http://box.lan", "box.lan:*", "a b"])
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(ConfigError, match="--allow-host takes"):
+        http.check_names("127.0.0.1", (name,))
+
+
 @pytest.mark.usefixtures("any_sandbox")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_official_client(serving: Serving, workspace: Path, mode: Any) -> None:

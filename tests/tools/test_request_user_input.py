@@ -1,4 +1,4 @@
-"""`request_user_input`: who answers, what the model reads, and what nobody else does."""
+"""`request_user_input`: who answers, and what only the model reads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from toolrest.wire.apis.anthropic import AnthropicModel
 from toolrest.wire.apis.chat import ChatModel
 from toolrest.wire.apis.responses import ResponsesModel
 from toolrest.wire.model import ModelError, ModelRequest
+from toolrest.wire.model_list import models_in
 from toolrest.wire.presets import BUILT_IN
 from toolrest.wire.provider import Provider
 from toolrest.wire.providers import client_for, list_models, model_for, provider_for
@@ -208,6 +210,23 @@ def test_patience_headers_and_capabilities_are_taken_over() -> None:
     assert not provider.profile.text_calls
 
 
+@pytest.mark.parametrize(
+    ("given", "is_openai"),
+    [
+        ({"base_url": "https://api.openai.com/v1"}, True),
+        ({"base_url": "https://mine.openai.azure.com/openai/v1"}, True),
+        ({"base_url": "https://api.example.com/v1"}, False),
+    ],
+)
+def test_openais_own_chat_api_has_its_names_of_fields(given: Any, is_openai: bool) -> None:
+    """Its reasoning models refuse `max_tokens`."""
+    model = client_for(provider_for(config(row(wire_api="chat", **given)), {}), "gpt-5")
+    model.max_output_tokens = 99
+    body = json.loads(model.body(ModelRequest("gpt-5", [], "be brief")))
+    assert ("max_completion_tokens" in body, "max_tokens" in body) == (is_openai, not is_openai)
+    assert body["messages"][0]["role"] == ("developer" if is_openai else "system")
+
+
 def test_calls_in_text_count_only_near_by() -> None:
     near = provider_for(config(row(wire_api="chat", base_url="http://192.168.1.5:8080/v1")), {})
     far = provider_for(config(row(wire_api="chat", base_url="https://api.example.com/v1")), {})
@@ -233,6 +252,21 @@ async def test_models_are_listed() -> None:
         with pytest.raises(ModelError) as caught:
             await list_models(Provider("x", server.url))
     assert caught.value.kind == "auth"
+
+
+@pytest.mark.parametrize(
+    ("row", "window"),
+    [
+        ({"meta": {"n_ctx": 4096, "n_ctx_train": 131072}}, 4096),  # llama.cpp
+        ({"context_length": 8192}, 8192),  # OpenRouter
+        ({"max_model_len": 8192}, 8192),  # vLLM
+        ({"max_context_length": 131072, "loaded_context_length": 4096}, 4096),  # LM Studio
+        ({"context_length": 0, "meta": None}, None),
+        ({"context_length": "8192"}, None),
+    ],
+)
+def test_the_window_in_a_list_of_models(row: dict[str, Any], window: int | None) -> None:
+    assert models_in({"data": [{"id": "m", **row}]}) == [("m", window)]
 
 
 async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,10 +304,15 @@ def test_options_of_requests() -> None:
     assert client_for(provider, "other").context_window is None
 
 
-async def test_a_near_server_is_asked_for_the_window() -> None:
-    """As llama.cpp answers: the window that it was started with, not the model's own."""
-    async with ScriptedServer(["ok"], models=("other", "m"), context_window=4096) as server:
-        given = row(wire_api="chat", base_url=server.url)
+@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic"])
+@pytest.mark.parametrize("models", [("other", "m"), ("only",)])
+async def test_a_near_server_is_asked_for_the_window(wire: str, models: tuple[str, ...]) -> None:
+    """As llama.cpp answers: the window that it was started with, not the model's own.
+
+    It takes any name for the one model that it has.
+    """
+    async with ScriptedServer(["ok"], models=models, context_window=4096) as server:
+        given = row(wire_api=wire, base_url=server.url)
         model = client_for(provider_for(config(given), {}), "m")
         assert model.context_window is None
         async with asyncio.timeout(30):

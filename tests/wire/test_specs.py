@@ -30,26 +30,6 @@ class Source:
     annotations: JSONObject | None = None
 
 
-READ = Source(
-    "read_file",
-    "Read a file.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "file_path": {"type": "string", "description": "Where."},
-            "limit": {"type": "integer", "minimum": 1, "default": 2000},
-            "mode": {"type": "string", "enum": ["slice", "indentation"]},
-        },
-        "required": ["file_path"],
-        "additionalProperties": False,
-    },
-)
-PATCH = Source("apply_patch", "Edit files.", "custom", grammar=Grammar("lark", 'start: "x"'))
-NOTE = Source("note", "Take a note.", "custom")
-SHELL = Source("local_shell", "", "local_shell")
-SEARCH = Source("web_search", "", "web_search", hosted={"external_web_access": False})
-TOOLS: list[SpecSource] = [SHELL, READ, PATCH, NOTE, SEARCH]
-
 PARAMETERS = {
     "type": "object",
     "properties": {
@@ -60,6 +40,17 @@ PARAMETERS = {
     "required": ["file_path"],
     "additionalProperties": False,
 }
+READ = Source(
+    "read_file",
+    "Read a file.",
+    parameters=PARAMETERS,
+)
+PATCH = Source("apply_patch", "Edit files.", "custom", grammar=Grammar("lark", 'start: "x"'))
+NOTE = Source("note", "Take a note.", "custom")
+SHELL = Source("local_shell", "", "local_shell")
+SEARCH = Source("web_search", "", "web_search", hosted={"external_web_access": False})
+TOOLS: list[SpecSource] = [SHELL, READ, PATCH, NOTE, SEARCH]
+
 TEXT = {
     "type": "object",
     "properties": {"input": {"type": "string", "description": "The whole input, as plain text."}},

@@ -30,6 +30,7 @@ from toolrest.testing import (
     context_full,
 )
 from toolrest.testing.checks import problems
+from toolrest.wire.items.refused_reasoning import RefusedReasoning
 from toolrest.wire.model import ItemStarted, ModelError, ModelRequest, Notice, TextDelta, Usage
 from toolrest.wire.provider import HOSTED, LOCAL, OPENAI, Profile, Provider
 from toolrest.wire.providers import client_for
@@ -355,6 +356,45 @@ async def test_a_server_without_eyes_gets_the_request_once_more_without_images(
     assert "takes no images" in notices[0][0].text
 
 
+REFUSALS = {
+    "responses": "The encrypted content gAAA could not be verified.",
+    "chat": "litellm.BadRequestError: messages.1: Invalid `signature` in `thinking` block",
+    "anthropic": "messages.1.content.0: Invalid `signature` in `thinking` block",
+}
+
+
+async def test_reasoning_that_the_server_cannot_read_is_left_out(
+    wire: ModelWire, connect: Any, ask: Any, done: Any
+) -> None:
+    """It comes from another provider or account; without this no later request would pass."""
+    refusal = Fail(400, "invalid_request_error", REFUSALS[wire])
+    script: list[Any] = [[Think("old", "s1"), Call("f")], refusal, [Think("new", "s2"), Call("f")]]
+    async with ScriptedServer([*script, "ok"]) as server:
+        model = connect(server, wire, profile=replace(HOSTED, reasoning="always"))
+        history = [user("x")]
+        history += done(await ask(model, history))
+        history.append(output(history[-1]))
+        events = await ask(model, history)
+        assert any(isinstance(event, Notice) and "reasoning" in event.text for event in events)
+        history += done(events)
+        history.append(output(history[-1]))
+        await ask(model, history)
+    sent = [json.dumps(request.body) for request in server.requests]
+    assert ["old" in body for body in sent[1:]] == [True, False, False]
+    assert "new" in sent[3]
+    assert server.refused == []
+
+
+def test_items_without_their_reasoning_have_no_id() -> None:
+    """OpenAI's API would ask for the reasoning of a call that it knows by its id."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    call = {"type": "function_call", "id": "fc_1", "name": "f", "arguments": "{}", "call_id": "c"}
+    refused = RefusedReasoning()
+    assert refused.add([thought, call])
+    assert not refused.add([thought, call])
+    assert refused.without([thought, call]) == [{key: call[key] for key in call if key != "id"}]
+
+
 async def test_the_window_is_learned_from_an_overflow(
     wire: ModelWire, connect: Any, ask: Any
 ) -> None:
@@ -404,6 +444,22 @@ async def test_without_a_developer_role_only_the_start_instructs(
     assert "later rule" in json.dumps(messages)
 
 
+async def test_without_a_developer_role_the_users_messages_in_a_row_are_one(
+    wire: ModelWire, connect: Any, ask: Any
+) -> None:
+    """Templates of local models raise when user and assistant do not take turns."""
+    said = {"type": "message", "role": "assistant", "content": [{"text": "so"}]}
+    plain = {"type": "message", "role": "user", "content": "three"}
+    async with ScriptedServer(["ok"]) as server:
+        model = connect(server, wire, profile=replace(OPENAI, developer_role=False))
+        await ask(model, [user("one"), picture("two"), said, plain, user("four"), user("five")])
+    body = server.requests[0].body
+    messages = body["input"] if wire == "responses" else body["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert all(text in json.dumps(messages[0]) for text in ("one", "two", PIXEL[22:60]))
+    assert all(text in json.dumps(messages[2]) for text in ("three", "four", "five"))
+
+
 # Options of requests
 
 
@@ -433,13 +489,14 @@ async def test_options_are_sent_and_one_models_win(wire: ModelWire, connect: Any
 
 async def test_every_option_of_its_own(wire: ModelWire, connect: Any, ask: Any) -> None:
     given = {"": {"parallel_tool_calls": False, "tool_choice": "none", "extra_body": {"a": 1}}}
-    given["scripted"] = {"extra_body": {"b": {"c": 2}}}
+    given["scripted"] = {"temperature": 0.5, "extra_body": {"b": {"c": 2}, "temperature": 0.2}}
     if wire == "chat":
         given[""]["seed"] = 7
     async with ScriptedServer(["ok"]) as server:
         await ask(connect(server, wire, requests=given), tools=[TOOL[wire]])
     body = server.requests[0].body
     assert (body["a"], body["b"]) == (1, {"c": 2})  # one model's and every model's
+    assert body["temperature"] == 0.2  # `extra_body` is merged last
     assert body.get("seed") == (7 if wire == "chat" else None)
     choice = {"type": "none"} if wire == "anthropic" else "none"
     assert body["tool_choice"] == choice

@@ -16,6 +16,7 @@ from toolrest.agent.path_policy import default_workspace
 from toolrest.agent.reports.session_view import SessionView
 from toolrest.agent.setup.assemble import assemble
 from toolrest.agent.setup.temporary_home import TemporaryHome
+from toolrest.agent.undo.turn_checkpoint import newest_turn, undo_turns
 from toolrest.config.loader import default_config
 from toolrest.errors import RespondToModel
 from toolrest.events import Event
@@ -24,10 +25,12 @@ from toolrest.gate.call.turn import RunningCall
 from toolrest.gate.tool.decorator import as_tool
 from toolrest.gate.tool.tool import Tool
 from toolrest.items import JSONObject, ToolOutput, Wire
+from toolrest.tools.catalog import ToolState, check_names, is_on, states
 
 if TYPE_CHECKING:
     from toolrest.agent.mcp.server_requests import Sampler
     from toolrest.agent.undo.checkpoints import Undone
+    from toolrest.agent.undo.plan import Own
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.pending import PendingApproval
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.user_questions import OnQuestion
     from toolrest.gate.decision.repeated_calls import LoopWatch
     from toolrest.mcp.pool import Pool
-    from toolrest.tools.catalog import ToolState
     from toolrest.tools.dynamic import DynamicCalls, OnDynamicCall
     from toolrest.tools.web.search_services import SearchFunction
 
@@ -201,8 +203,6 @@ class Toolrest(SessionView):
         Passing it approves it: if it declares no effects, its calls are not asked about, except in
         `strict`. With `approved=False` its name says how risky it is, and it is asked about.
         """
-        from toolrest.tools.catalog import is_on
-
         tool = as_tool(value)
         if not is_on(tool, self.settings.tools, "/".join(tool.mcp or ())):
             self._switched_off.append(tool)
@@ -216,15 +216,11 @@ class Toolrest(SessionView):
 
     def check_tool_names(self) -> None:
         """Raise ConfigError for a name in `[tools]` that means no tool; call it after adding."""
-        from toolrest.tools.catalog import check_names
-
         own = self._own()
         check_names(self.settings, (name for tool in own for name in (tool.name, *tool.aliases)))
 
     def tool_states(self) -> list[ToolState]:
         """Every tool, offered or not: whether it can be called, and why it is not offered."""
-        from toolrest.tools.catalog import states
-
         return states(self.settings.tools, self._gate.registry.known(), self._switched_off)
 
     def _own(self) -> list[Tool]:
@@ -268,9 +264,11 @@ class Toolrest(SessionView):
         """Run every tool call in a model's reply and return what to send back, in its own wire.
 
         Takes a Responses response, its output list or one item; a Chat Completions message or
-        completion; an Anthropic message or its content; as JSON, objects of the `openai` and
-        `anthropic` packages, or streams. Of a stream (or a list of its events) the model's own
-        message comes first. No calls: an empty list.
+        completion; an Anthropic message or its content; as JSON (also its text), objects of the
+        `openai` and `anthropic` packages (also raw responses, and coroutines not awaited yet), or
+        streams. Of a stream (or a list of its events) the model's own message comes first. No
+        calls: an empty list. Anything that is no reply is a TypeError; an error instead of a
+        reply, or a stream that broke off, a ModelError.
         """
         async with self.turn() as turn:
             return await turn.answer(reply)
@@ -324,18 +322,33 @@ class Toolrest(SessionView):
                 return await running.output()
         raise RespondToModel(f"no running call has the id {call_id}")
 
+    async def newest_turn(self) -> int | None:
+        """The newest turn of this session that changed something and was not undone."""
+        return await newest_turn(self._session.saver, self._own_turns)
+
     async def undo(
-        self, turn: int | None = None, *, force: bool = False, dry_run: bool = False
+        self,
+        turn: int | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        own: bool = False,
     ) -> Undone:
         """Undo what the newest turn changed in the workspace, or turn N and all after it.
 
         Only paths that these turns changed are touched; later changes by others stay unless
-        `force`. The undo is itself a turn: `undo(result.number)` undoes it.
+        `force`. With `own`, UndoError unless the newest turn is this session's. The undo is itself
+        a turn: `undo(result.number)` undoes it.
         """
-        from toolrest.agent.undo.turn_checkpoint import undo_turns
+        saver, mine = self._session.saver, self._own_turns if own else None
+        return await undo_turns(
+            saver, self.session_id, turn, force=force, dry_run=dry_run, own=mine
+        )
 
-        saver = self._session.saver
-        return await undo_turns(saver, self.session_id, turn, force=force, dry_run=dry_run)
+    def _own_turns(self) -> Own:
+        from toolrest.agent.history.copies import own_turns
+
+        return own_turns(self.config.home, self.session_id)
 
     def respond(self, call_id: str, output: str, *, success: bool = True) -> None:
         """Answer a `dynamic_tool_call_request`; KeyError when no such call waits."""

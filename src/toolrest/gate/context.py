@@ -17,6 +17,9 @@ from toolrest.gate.decision.taint import Taint
 from toolrest.gate.threads import run_in_thread
 
 if TYPE_CHECKING:
+    # At run time a plain TypeVar does, and typing_extensions would cost more than this module.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from toolrest.gate.approval.approvals import Approvals
     from toolrest.gate.approval.memory import Memory
     from toolrest.gate.approval.request import ApprovalRequest, Review
@@ -29,10 +32,6 @@ if TYPE_CHECKING:
     from toolrest.policy.rules.rules import Rules
     from toolrest.running.runner import Runner
     from toolrest.running.tally import CommandCount
-
-if TYPE_CHECKING:
-    # At run time a plain TypeVar does, and typing_extensions would cost more than this module.
-    from typing_extensions import TypeVar as TypeVarWithDefault
 
     Deps = TypeVarWithDefault("Deps", default=Any)
 else:
@@ -83,6 +82,7 @@ class Services(Struct):
     questions: Questions | None = None
     mcp: Any = None
     agents: Any = None
+    accounting: Any = None
     tally: CommandCount | None = None
     make_mcp: Callable[[], Any] | None = None
     mcp_access: Any = None
@@ -126,11 +126,14 @@ class Context(Generic[Deps]):
         "_shown",
         "call_id",
         "delta",
+        "files",
         "memo",
         "outside",
         "tool",
         "turn_id",
     )
+    files: PathPolicy
+    """The path policy: every file a tool opens goes through it."""
 
     def __init__(self, services: Services, call_id: str, tool: str, turn_id: str) -> None:
         self._services = services
@@ -139,6 +142,7 @@ class Context(Generic[Deps]):
         self._shown: dict[Stream, StreamRedactor] | None = None
         self.call_id = call_id
         self.delta: type[ToolCallDelta] = ToolCallDelta
+        self.files = services.files
         self.memo: dict[str, Any] = {}
         self.outside = False
         self.tool = tool
@@ -151,19 +155,14 @@ class Context(Generic[Deps]):
         return deps
 
     @property
-    def files(self) -> PathPolicy:
-        """The path policy: every file a tool opens goes through it."""
-        return self._services.files
-
-    @property
     def cwd(self) -> str:
         """The folder that relative paths start from."""
-        return self._services.files.cwd
+        return self.files.cwd
 
     @property
     def workspace(self) -> str:
         """The folder the user gave to this session."""
-        return self._services.files.workspace
+        return self.files.workspace
 
     @property
     def taint(self) -> Taint:
@@ -196,6 +195,11 @@ class Context(Generic[Deps]):
     def pool(self) -> Any:
         """The session's MCP pool itself, for the tools that are its way through the gate."""
         return self._services.mcp_pool()
+
+    @property
+    def accounting(self) -> Any:
+        """The session's count of tokens, for agents that work for it; None without a session."""
+        return self._services.accounting
 
     @property
     def agents(self) -> Any:
@@ -280,8 +284,6 @@ class Context(Generic[Deps]):
             return Collector(self.limit)
         return self._services.limiter.collector(self.call_id, self.tool, ceiling)
 
-    # Files
-
     def resolve(self, path: str | os.PathLike[str]) -> str:
         """An absolute path, relative ones starting from `cwd`."""
         return self.files.resolve(os.fspath(path))
@@ -317,8 +319,6 @@ class Context(Generic[Deps]):
         key = self.files.canonical(path)
         self._services.reads[key] = ReadStamp(stat.st_size, stat.st_mtime_ns, stat.st_ino, sha256)
 
-    # Running
-
     @property
     def cancelled(self) -> bool:
         """True once the call was cancelled; a sync tool looks at this and returns."""
@@ -330,8 +330,6 @@ class Context(Generic[Deps]):
             self._cancel = threading.Event()
         return await run_in_thread(function, args, self._cancel)
 
-    # Events
-
     def close(self) -> None:
         """End the call: it emits no more events."""
         self._closed = True
@@ -342,8 +340,7 @@ class Context(Generic[Deps]):
             return  # the call has its output; events of work that was left behind are dropped
         if isinstance(event, str):
             event = Custom(call_id=self.call_id, name=event, data=data)
-        event.turn_id = self.turn_id
-        self._services.bus.emit(event)
+        self.emit_late(event)
 
     def emit_late(self, event: Event) -> None:
         """Emit an event after the call: the end of something that it started."""
@@ -361,8 +358,7 @@ class Context(Generic[Deps]):
         What may be the start of a secret is held back until the next piece comes.
         """
         if self._services.redactor.active:
-            if self._shown is None:
-                self._shown = {}
+            self._shown = self._shown or {}
             if stream not in self._shown:
                 self._shown[stream] = self._services.redactor.stream()
             text = self._shown[stream].feed(text)
@@ -370,9 +366,7 @@ class Context(Generic[Deps]):
 
     def end_output(self) -> None:
         """Show what was held back; the gate calls this when the call is over."""
-        if self._shown is None:
-            return
-        for stream, shown in self._shown.items():
+        for stream, shown in (self._shown or {}).items():
             self.show(shown.flush(), stream)
         self._shown = None
 

@@ -7,9 +7,10 @@ A server may request roots, an elicitation (a question to the user) and a comple
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 from mcp.client.session import ClientSession
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], None]
 MOST_PAGES = 200
+_TOO_LARGE: Final = re.compile(r"exceeded the (\d+) byte limit|has more than ([\d,]+) bytes")
+"""One answer of an open connection that is too large, in the words of httpx2 or of our own."""
 
 
 class Talk:
@@ -98,6 +101,10 @@ class Talk:
         except TimeoutError:
             raise McpTimeout(f"timed out awaiting {method} after {seconds:g}s") from None
         except MCPError as error:
+            if found := _TOO_LARGE.search(error.message):
+                size = found[2] or f"{int(found[1]):,}"
+                reason = f"{method} failed: the answer has more than {size} bytes; ask for less"
+                raise McpRefused(reason, error.code) from None
             if error.code == CONNECTION_CLOSED:
                 raise McpUnavailable(f"{method} failed: the connection was closed") from None
             raise McpRefused(f"{method} failed: {error.message}", error.code) from None

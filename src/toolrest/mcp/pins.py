@@ -66,10 +66,20 @@ class Pins(Struct):
         self._load()
         return self._pins.get(pin_key(server))
 
+    def folders(self, server: Server) -> dict[str, Access]:
+        """The approved folders of a server, as long as it is the same program and they are there.
+
+        A folder that was replaced by a link is another one.
+        """
+        pin = self.get(server)
+        if pin is None or not _is_same_program(pin.launch, server.row):
+            return {}
+        return {path: how for path, how in pin.folders.items() if os.path.realpath(path) == path}
+
     def put_launch(self, server: Server, launch: JSONObject) -> None:
-        """Store an approved launch; the tools need approval again."""
+        """Store an approved launch; the tools need approval again, folders that hold do not."""
         self._load(again=True)
-        self._pins[pin_key(server)] = Pin(launch)
+        self._pins[pin_key(server)] = Pin(launch, folders=self.folders(server))
         self._save()
 
     def put_sources(self, server: Server, launch: JSONObject) -> None:
@@ -136,6 +146,12 @@ def _folders(stored: Any) -> dict[str, Access]:
     """The approved folders of a pin; an entry that makes no sense approves nothing."""
     rows = stored.items() if isinstance(stored, dict) else ()
     return {path: access for path, access in rows if access in ("read", "write")}
+
+
+def _is_same_program(launch: JSONObject, row: McpServer) -> bool:
+    """Whether a server is still the program, with the arguments, that an approval was for."""
+    given = (launch.get("command"), launch.get("args", []), launch.get("url"), launch.get("cwd"))
+    return given == (row.command, list(row.args), row.url, row.cwd)  # a script may be named by cwd
 
 
 def pin_key(server: Server) -> str:

@@ -139,7 +139,8 @@ def _hash(folder: str, suffixes: tuple[str, ...], safe: Safe) -> tuple[int, str]
         files, size = files + 1, size + status.st_size
         content = hash_file(path) if files <= MOST_FILES and size <= MOST_BYTES else None
         times = (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-        digest.update(f"{path}\0{content or times}\0".encode("utf-8", "surrogateescape"))
+        name = path.removeprefix(folder)  # the folder itself is named beside the hash
+        digest.update(f"{name}\0{content or times}\0".encode("utf-8", "surrogateescape"))
     return files, digest.hexdigest()[:16]
 
 

@@ -24,7 +24,7 @@ from toolrest.patch.forms.string_edits import (
     is_edit,
     plan_edits,
 )
-from toolrest.patch.forms.unified import FileDiff
+from toolrest.patch.forms.unified import UnifiedFile
 from toolrest.patch.forms.unified_plan import paths as diff_paths
 from toolrest.patch.forms.unified_plan import plan_diff
 from toolrest.patch.forms.whole_file import WriteRequest, plan_write
@@ -47,7 +47,7 @@ class Request(Struct, frozen=True):
     """A parsed patch, in its own form."""
 
     form: Form
-    body: Patch | list[FileDiff] | EditRequest | WriteRequest
+    body: Patch | list[UnifiedFile] | EditRequest | WriteRequest
     error_prefix: str = REFUSED
     """Beginning of the message for a patch that is refused before it is tried."""
 

@@ -57,11 +57,7 @@ def questions(asked: UserQuestions) -> FormQuestion[dict[str, tuple[str, ...]] |
     user_form.check(asked)
 
     def made() -> ElicitRequestFormParams:
-        # Editors use this module, too, without the package `mcp`.
-        from mcp_types import ElicitRequestFormParams
-
-        schema = user_form.schema(asked)
-        return ElicitRequestFormParams(message=user_form.message(asked), requested_schema=schema)
+        return _form_of(user_form.message(asked), user_form.schema(asked))
 
     def read(result: ElicitResult | None) -> dict[str, tuple[str, ...]] | None:
         if result is None or result.action != "accept":
@@ -85,9 +81,6 @@ def once(request: ApprovalRequest, plain: str) -> str:
 
 def form(request: ApprovalRequest) -> ElicitRequestFormParams:
     """The approval form of one call: what runs, what it touches, why it is asked."""
-    # Editors use this module, too, without the package `mcp`.
-    from mcp_types import ElicitRequestFormParams
-
     shown = {
         "Command": " ".join(request.command),
         "In": request.cwd,
@@ -114,7 +107,14 @@ def form(request: ApprovalRequest) -> ElicitRequestFormParams:
         },
         "required": ["decision"],
     }
-    return ElicitRequestFormParams(message="\n".join([head, *lines]), requested_schema=schema)
+    return _form_of("\n".join([head, *lines]), schema)
+
+
+def _form_of(message: str, schema: dict[str, Any]) -> ElicitRequestFormParams:
+    # Editors use this module, too, without the package `mcp`.
+    from mcp_types import ElicitRequestFormParams
+
+    return ElicitRequestFormParams(message=message, requested_schema=schema)
 
 
 def _approvals(request: ApprovalRequest) -> dict[str, tuple[ReviewDecision, str]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 import secrets
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp.server.transport_security import TransportSecuritySettings
@@ -12,7 +14,7 @@ from starlette.responses import Response
 
 from toolrest.errors import ConfigError
 from toolrest.private_files import make_private
-from toolrest.serve.listening import names_of
+from toolrest.serve.listening import is_wildcard, names_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE: Final = "TOOLREST_MCP_TOKEN"  # noqa: S105  the variable's name, not a token
 PATH: Final = "/mcp"
 _SHORTEST: Final = 16
+_NAME: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?")
 
 
 def address(text: str) -> tuple[str, int]:
@@ -79,13 +82,36 @@ def _normal(header: bytes) -> bytes:
     return b"Bearer " + token.strip() if scheme.lower() == b"bearer" else header
 
 
-def application(tools: ToolServer, host: str, port: int, token: str) -> ASGIApp:
-    """The ASGI application: token first, then Host and Origin, then the protocol."""
-    names = names_of(host)
+def check_names(host: str, allowed: Sequence[str]) -> None:
+    """Refuse names that are none, and an address that no client could call by its name."""
+    for name in allowed:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"--allow-host takes a host's name, or NAME:PORT, not {name!r}")
+    if is_wildcard(host) and not allowed:
+        raise ConfigError(
+            f"--http {host} listens on every address, and requests are refused unless they name "
+            "this server: say by which names clients call it (--allow-host NAME), or listen on one "
+            "address"
+        )
+
+
+def application(
+    tools: ToolServer, host: str, port: int, token: str, allowed: Sequence[str] = ()
+) -> ASGIApp:
+    """The ASGI application: token first, then Host and Origin, then the protocol.
+
+    `allowed` are further names that clients may call this server by; those with a port are for
+    a proxy or a published port.
+    """
+    own = names_of("127.0.0.1" if is_wildcard(host) else host)
+    hosts = [f"{name}:{port}" for name in own]
+    for name in allowed:
+        has_port = ":" in name.rpartition("]")[2]
+        hosts += [name] if has_port else [f"{name}:{port}", name]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
-        allowed_hosts=[f"{name}:{port}" for name in names],
-        allowed_origins=[f"http://{name}:{port}" for name in names],
+        allowed_hosts=hosts,
+        allowed_origins=[f"{scheme}://{name}" for scheme in ("http", "https") for name in hosts],
     )
     app = tools.server().streamable_http_app(
         streamable_http_path=PATH, transport_security=security, host=host

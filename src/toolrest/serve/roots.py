@@ -9,6 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
+from toolrest.policy.paths.names import inside
+
 if TYPE_CHECKING:
     from toolrest.config import Config
 
@@ -39,7 +41,7 @@ def narrowed(
     kept: list[str] = []
     outside: list[str] = []
     for root in roots:
-        shared = [root if _inside(root, mine) else mine for mine in own if _overlap(root, mine)]
+        shared = [root if inside(root, mine) else mine for mine in own if _overlap(root, mine)]
         kept += [path for path in shared if path not in kept]
         if not shared:
             outside.append(root)
@@ -60,9 +62,5 @@ def _with(config: Config, writable_roots: list[str], mode: str) -> Config:
     return replace(config, value=value)
 
 
-def _inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
 def _overlap(one: str, other: str) -> bool:
-    return _inside(one, other) or _inside(other, one)
+    return inside(one, other) or inside(other, one)

@@ -138,14 +138,14 @@ def is_on(tool: Tool | type[Tool], settings: Tools, *spellings: str) -> bool:
 def switched_off_by(tool: Tool | type[Tool], settings: Tools, *spellings: str) -> str | None:
     """The setting that switches a tool off; None where it is on.
 
-    Switching one form of a capability off (`exec_command`) switches off the others (`shell`),
-    unless they are enabled by name.
+    Switching one form of a capability off (`exec_command`) switches off the others (`shell`) and
+    its parts (`write_stdin`), unless they are enabled by name.
     """
     names = (tool.name, *tool.aliases, *spellings)
     enabled = settings.enabled
     by_name = {pattern.removeprefix(TOOL) for pattern in enabled or () if pattern not in GROUPS}
     for pattern in settings.disabled:
-        twins = () if tool.name in by_name else _twins(tool.capability)
+        twins = () if tool.name in by_name else _twins(tool.capability.partition("/")[0])
         if matches(pattern, (*names, *twins), tool.group):
             return f'tools.disabled has "{pattern}"'
     if enabled is None or any(matches(pattern, names, tool.group) for pattern in enabled):

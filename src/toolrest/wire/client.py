@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +15,10 @@ from toolrest.gate.schema.for_wire import Subset, for_wire
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.http.endpoint import Http, Opened, Part, drain
 from toolrest.wire.http.error_bodies import rate_limits
-from toolrest.wire.http.sse import Events, TooLarge
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.json_text import dumps
+from toolrest.wire.items.refused_reasoning import RefusedReasoning
 from toolrest.wire.model import (
-    Completed,
     ModelError,
     ModelEvent,
     ModelRequest,
@@ -30,35 +28,16 @@ from toolrest.wire.model import (
 )
 from toolrest.wire.model_list import models_in
 from toolrest.wire.provider import Provider, refused_options
+from toolrest.wire.reply import Body, Parser
 
 _MOST_ATTEMPTS: Final = 4
-_LONGEST_DOCUMENT: Final = 64 << 20
-
-
-class Parser(ABC):
-    """The parser of a server's reply into events. `completed` is set when the reply is complete."""
-
-    completed: Completed | None = None
-
-    def feed(self, data: bytes) -> Iterator[ModelEvent]:
-        """The events of one server-sent event; what is not JSON is skipped."""
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            return iter(())
-        return self.take(value) if isinstance(value, dict) else iter(())
-
-    @abstractmethod
-    def take(self, event: JSONObject) -> Iterator[ModelEvent]:
-        """The events of one decoded server-sent event."""
-
-    @abstractmethod
-    def end(self) -> Iterator[ModelEvent]:
-        """The last events when the stream ends before `completed` was set, or an error."""
-
-    @abstractmethod
-    def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
-        """The events of a reply that came as one document, from a server that cannot stream."""
+# Seconds for what may follow the end of a reply: its usage, a second error with more details.
+_LAST_WORDS: Final = 5.0
+_NOTICES: Final[Mapping[str, str]] = {
+    "no_images": "{} takes no images: they are left out from now on",
+    "bad_reasoning": "{} cannot read the reasoning so far, perhaps another provider's: "
+    "it is left out",
+}
 
 
 class HttpModel(ABC):
@@ -87,6 +66,7 @@ class HttpModel(ABC):
         self._http = Http(replace(provider, idle_timeout=idle))
         self._history = self.encoder()
         self._left_out: set[str] = set()
+        self._refused = RefusedReasoning()
         self._learning: asyncio.Task[None] | None = None
         self._tools: tuple[Sequence[JSONObject], bytes] | None = None
 
@@ -114,20 +94,25 @@ class HttpModel(ABC):
         for attempt in range(_MOST_ATTEMPTS):
             begun = False
             try:
-                async with aclosing(self._ask(request)) as events:
+                known = replace(request, items=self._refused.without(request.items))
+                async with aclosing(self._ask(known)) as events:
                     async for event in events:
                         begun = begun or not isinstance(event, Retrying)
                         yield event
                 return
             except ModelError as error:
                 self.context_window = self.context_window or error.window
-                if begun or attempt + 1 == _MOST_ATTEMPTS or not self._without_refused(error):
+                healed = self._without_refused(error, request)
+                if begun or attempt + 1 == _MOST_ATTEMPTS or not healed:
+                    error.retryable |= healed
                     raise
-                if error.kind == "no_images":
-                    yield Notice(f"{self.name} takes no images: they are left out from now on")
+                if error.kind in _NOTICES:
+                    yield Notice(_NOTICES[error.kind].format(self.name))
 
-    def _without_refused(self, error: ModelError) -> bool:
+    def _without_refused(self, error: ModelError, request: ModelRequest) -> bool:
         """Leave out what the server refuses; False when it refuses something else."""
+        if error.kind == "bad_reasoning":
+            return self._refused.add(request.items)
         if error.kind == "no_images" and self.sees:
             self.sees = False
             self._history = self.encoder()
@@ -153,7 +138,7 @@ class HttpModel(ABC):
         """
         if self.options.get("context_window") == "auto":
             return True
-        return self.context_window is None and self.provider.profile.text_calls
+        return self.context_window is None and self.provider.profile.near
 
     async def _learn_window(self) -> None:
         try:
@@ -161,9 +146,11 @@ class HttpModel(ABC):
             document = await self._http.get_json("models", headers)
         except (ModelError, ValueError):
             return  # not every server has a list
-        for row in models_in(document) or ():
-            if row.id == self.name and row.context_window is not None:
-                self.context_window = row.context_window
+        rows = models_in(document) or []
+        # A server of one model, as llama.cpp's, takes any name for it.
+        named = [row for row in rows if row.id == self.name] or rows[: len(rows) == 1]
+        if named and named[-1].context_window is not None:
+            self.context_window = named[-1].context_window
 
     @abstractmethod
     def encoder(self) -> EncodedHistory:
@@ -207,44 +194,45 @@ class HttpModel(ABC):
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         parser = self.parser(request)
-        stream = Events()
-        document: bytearray | None = None
+        body = Body(parser)
         most = self.provider.request_max_retries
         most = most if request.retries is None else min(most, request.retries)
         posted = self._http.post(self.path, self.body(request), self.headers(request), most)
-        waiting = self._first_limit
-        deadline = None if waiting is None else asyncio.get_running_loop().time() + waiting
+        now = asyncio.get_running_loop().time
+        deadline = None if self._first_limit is None else now() + self._first_limit
         async with aclosing(posted) as parts:
-            while (part := await self._next(parts, deadline)) is not None:
+            while (part := await self._next(parts, parser, deadline)) is not None:
                 if isinstance(part, bytes):
-                    if document is not None:
-                        _collect(document, part)
-                        continue
-                    for event in _read(parser, stream, part):
+                    for event in body.feed(part):
                         deadline = None
                         yield event
                     if parser.completed is not None:
                         await drain(parts)
                         yield parser.completed
                         return
+                    if parser.is_ending and deadline is None:
+                        deadline = now() + _LAST_WORDS
                 elif isinstance(part, Opened):
-                    document = None if part.is_events else bytearray()
+                    body.open(part)
                     for event in self.opened(part.headers, request):
                         yield event
                 else:
                     yield part
-        for event in _rest(parser, stream, document):
+        for event in body.end():
             yield event
-        if parser.completed is None:
-            raise ModelError("stream", "stream closed before response.completed")
-        yield parser.completed
 
-    async def _next(self, parts: AsyncGenerator[Part, None], deadline: float | None) -> Part | None:
+    async def _next(
+        self, parts: AsyncGenerator[Part, None], parser: Parser, deadline: float | None
+    ) -> Part | None:
         """The next part of a reply, None at its end; ModelError when its start takes too long."""
         try:
             async with asyncio.timeout_at(deadline):
                 return await anext(parts, None)
-        except TimeoutError:
+        except (TimeoutError, ModelError) as error:
+            if parser.is_ending:
+                return None
+            if isinstance(error, ModelError):
+                raise
             where = self.provider.shown_url(self.path)
             message = f"{where} did not begin to answer within {self._first_limit:g} s"
             raise ModelError("stream", f"{message} (first_token_timeout_ms)") from None
@@ -316,39 +304,6 @@ def array(
         if raw:
             pieces += [b",", raw] if len(pieces) > 1 else [raw]
     return [*pieces, b"]"]
-
-
-def _read(parser: Parser, stream: Events, chunk: bytes) -> Iterator[ModelEvent]:
-    try:
-        events = stream.feed(chunk)
-    except TooLarge as error:
-        raise ModelError("stream", str(error)) from None
-    for data in events:
-        yield from parser.feed(data)
-        if parser.completed is not None:
-            return
-
-
-def _rest(parser: Parser, stream: Events, document: bytearray | None) -> Iterator[ModelEvent]:
-    if document is None:
-        for data in stream.flush():
-            yield from parser.feed(data)
-        if parser.completed is None:
-            yield from parser.end()
-        return
-    try:
-        value = json.loads(document)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ModelError("stream", "the server answered with JSON that cannot be read")
-    yield from parser.whole(value)
-
-
-def _collect(document: bytearray, part: bytes) -> None:
-    document += part
-    if len(document) > _LONGEST_DOCUMENT:
-        raise ModelError("stream", f"an answer of more than {_LONGEST_DOCUMENT} bytes")
 
 
 def header_value(text: str) -> str:

@@ -25,6 +25,7 @@ ModelErrorKind: TypeAlias = Literal[
     "invalid_request",
     "invalid_image",
     "no_images",
+    "bad_reasoning",
     "auth",
     "not_found",
     "overloaded",
@@ -37,11 +38,15 @@ ModelErrorKind: TypeAlias = Literal[
 ]
 """The kinds of ModelError. `stream`: a reply broke off; `incomplete`: the server cut it on purpose;
 `invalid_image`: it cannot read an image; `no_images`: it takes none at all;
+`bad_reasoning`: it cannot read the reasoning that was sent back;
 `script`: a scripted model got a request that is not in its script."""
 
 RETRYABLE: Final = frozenset[ModelErrorKind](
     {"stream", "server", "unreachable", "auth", "not_found", "rate_limit"}
 )
+
+LONGEST_WAIT: Final = 300.0
+"""Seconds that a server may ask to wait; for longer a turn fails, and says so."""
 
 
 class ModelError(ToolrestError):
@@ -92,6 +97,8 @@ class ModelRequest(Struct):
     tool_choice: str = "auto"
     retries: int | None = None
     """How often it may be repeated before its reply begins; unset, as its provider says."""
+    tokens: int | None = None
+    """An estimate of its tokens, where the context window is known."""
 
 
 class Usage(Struct):

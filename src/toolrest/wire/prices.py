@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from toolrest.config.schema.providers import ModelPrice
@@ -50,8 +50,12 @@ _VENDORS = ("openai", "anthropic")
 
 def prices_for(settings: Settings, model: Model) -> Callable[[str], ModelPrice | None]:
     """The price of a model by its name; None where it is not known."""
-    address = getattr(getattr(model, "provider", None), "base_url", "").rstrip("/")
-    is_vendors = any(address == BUILT_IN[name].base_url for name in _VENDORS)
+    return prices_at(settings, getattr(getattr(model, "provider", None), "base_url", ""))
+
+
+def prices_at(settings: Settings, address: str) -> Callable[[str], ModelPrice | None]:
+    """The price of a model that is served at an address, by the model's name."""
+    is_vendors = any(address.rstrip("/") == BUILT_IN[name].base_url for name in _VENDORS)
 
     def price(name: str) -> ModelPrice | None:
         if name in settings.model_prices:
@@ -62,6 +66,16 @@ def prices_for(settings: Settings, model: Model) -> Callable[[str], ModelPrice |
         return ModelPrice(input=row[0], cached_input=row[1], output=row[2], cache_write=row[3])
 
     return price
+
+
+def provider_address(settings: Settings, provider: str, env: Mapping[str, str]) -> str:
+    """The address of a provider by its name, without asking for its key; empty if not known."""
+    row, built_in = settings.model_providers.get(provider), BUILT_IN.get(provider)
+    if row is not None and row.base_url:
+        return row.base_url
+    if built_in is None or env.get(built_in.address_variable or ""):
+        return ""
+    return built_in.base_url
 
 
 def cost_of(usage: Usage, price: ModelPrice | None) -> float | None:

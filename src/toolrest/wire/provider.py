@@ -29,6 +29,7 @@ Reasoning: TypeAlias = Literal["turn", "always", "never"]
 class Profile(Struct, frozen=True):
     """Capabilities of one endpoint; see `[model_providers.NAME.capabilities]`.
 
+    `near` is a server of this machine or its network, where people run their own models.
     `text_calls` accepts calls that a model wrote as text. `instructions_item` sends the
     instructions as the first item, as Codex does, and not in their own field. Without
     `json_schema_with_tools` a schema would keep the model from making calls.
@@ -48,6 +49,7 @@ class Profile(Struct, frozen=True):
     max_tools: int | None = None
     schema_subset: Literal["codex"] | None = None
     instructions_item: bool = False
+    near: bool = False
 
     def declared(self, given: Capabilities) -> Profile:
         """The profile with what the settings declare."""
@@ -57,8 +59,8 @@ class Profile(Struct, frozen=True):
 
 OPENAI: Final = Profile(developer_role=True, tool_images="user_message", instructions_item=True)
 HOSTED: Final = Profile()
-LOCAL: Final = Profile(text_calls=True, json_schema_with_tools=False)
-LOCAL_RESPONSES: Final = replace(OPENAI, json_schema_with_tools=False)
+LOCAL: Final = Profile(text_calls=True, json_schema_with_tools=False, near=True)
+LOCAL_RESPONSES: Final = replace(OPENAI, json_schema_with_tools=False, near=True)
 
 _COMPLAINT: Final = re.compile(
     r"unsupported|not supported|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"

@@ -102,12 +102,31 @@ def client_for(provider: Provider, model: str, *, reasons: bool = False) -> Http
 
 def provider_for(config: Config, env: Mapping[str, str] | None = None) -> Provider:
     """The provider that `model_provider` names, with its key read from the environment."""
-    settings = config.value
-    name = settings.model_provider
-    if config.source("model_provider") == "default" and _is_claude(settings.model):
-        name = "anthropic"
-    row = settings.model_families.get(config.family.name)
-    return named_provider(config, name, env, wire=row.wire if row else None)
+    row = config.value.model_families.get(config.family.name)
+    return named_provider(config, provider_name(config), env, wire=row.wire if row else None)
+
+
+def lacks_key_or_address(config: Config) -> bool:
+    """Whether the provider could be used if its variables were set: a set-up asks for those."""
+    known = {}
+    for preset in BUILT_IN.values():
+        for name in placeholders(preset.base_url):
+            known[name] = "https://x" if preset.base_url.startswith(f"{{{name}}}") else "x"
+        known[preset.env_key or ""] = "x"
+    known |= {row.env_key or "": "x" for row in config.value.model_providers.values()}
+    there = {name: value for name, value in os.environ.items() if value.strip()}
+    try:
+        provider_for(config, known | there)
+    except ConfigError:
+        return False
+    return True
+
+
+def provider_name(config: Config) -> str:
+    """The name of the settings' provider; an unset one is Anthropic for a Claude model."""
+    if config.source("model_provider") == "default" and _is_claude(config.value.model):
+        return "anthropic"
+    return config.value.model_provider
 
 
 def named_provider(
@@ -155,8 +174,7 @@ def _resolved(
     wire: ModelWire = chosen or (row and row.wire_api) or usual
     key, variable = _key(name, row, built_in, env, config)
     headers = _headers(row, built_in, env)
-    same = preset is not None and wire == preset.wire
-    profile = preset.profile if preset and same else _usual(base_url, wire)
+    profile = _profile(preset, base_url, wire)
     return Provider(
         id=name,
         base_url=base_url,
@@ -305,6 +323,15 @@ def _headers(
         if not (header.isascii() and value.isascii() and f"{header}{value}".isprintable()):
             raise ConfigError(f"the HTTP header {header!r} holds characters that no header may")
     return headers
+
+
+def _profile(preset: BuiltIn | None, base_url: str, wire: ModelWire) -> Profile:
+    if preset is not None and wire == preset.wire:
+        return preset.profile
+    there = preset_at(base_url)
+    if wire == "chat" and there is not None and there.profile is OPENAI:
+        return OPENAI  # its Chat API has the same roles, and refuses other servers' `max_tokens`
+    return _usual(base_url, wire)
 
 
 def _usual(base_url: str, wire: ModelWire) -> Profile:

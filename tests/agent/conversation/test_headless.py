@@ -1,4 +1,4 @@
-"""Nobody to ask (R-9): the answer comes at once, names the rule, and what it advises works."""
+"""No approver (R-9): the answer comes at once, names the rule, and what it advises works."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ import pytest
 
 from toolrest.agent.open_session import open_session
 from toolrest.config.loader import default_config
-from toolrest.testing import Say
+from toolrest.testing import Reply, Say
 from toolrest.testing.server import ScriptedServer
+from toolrest.wire.model import Usage
 
 
 async def first_request(folder: Path, wire: Any, model: str) -> tuple[dict[str, Any], str]:
@@ -48,6 +49,21 @@ async def test_unknown_models_are_asked_for_one_call_at_a_time_on_other_wires(
     assert (chat["tool_choice"], chat["parallel_tool_calls"]) == ("auto", False)
     anthropic, _ = await first_request(workspace, "anthropic", "mystery")
     assert anthropic["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+
+
+async def test_a_long_conversation_leaves_room_for_its_replies(
+    workspace: Path, toolrest_home: Path
+) -> None:
+    long = Reply([Say("one")], usage=Usage(input=150_000, output=10, total=150_010))
+    async with ScriptedServer([long, "two"]) as server:
+        given = {**server.settings("anthropic"), "model": "claude-sonnet-4-20250514"}
+        config = default_config(given, workspace=workspace)
+        async with open_session(config, ephemeral=True) as session:
+            await session.run("go")
+            await session.run("on")
+    first, second = (request.body["max_tokens"] for request in server.requests)
+    assert first == 64_000
+    assert 40_000 < second < 50_000
 
 
 async def test_two_sessions_send_the_same_tools_byte_for_byte(

@@ -54,6 +54,23 @@ async def test_a_turn_goes_on_until_the_model_calls_nothing(agent: Make) -> None
     assert second.items[-1]["output"] == "a"
 
 
+async def test_repeated_changes_are_counted_by_turn(agent: Make) -> None:
+    """A user may ask for the same thing in every turn; within one it is a loop."""
+
+    @tool(mutating=True)
+    def append() -> str:
+        """Change something."""
+        return "done"
+
+    turn = [[Call("append", {})], [Call("append", {})], "ok"]
+    script = [*turn * 3, *[[Call("append", {})]] * 5, "ok"]
+    session = agent(script, tools=[append], on_ask=lambda _: True)
+    for _ in range(4):
+        await session.run("once more")
+    outputs = [item["output"] for item in session.history.items if "output" in item]
+    assert ["not run: " in output for output in outputs] == [False] * 10 + [True]
+
+
 async def test_outputs_come_back_in_call_order_whatever_ends_first(agent: Make) -> None:
     calls = [Call("slow", {"seconds": s}, f"c{n}") for n, s in enumerate((0.1, 0.0, 0.05))]
     model = ScriptedModel([calls, "done"])
@@ -121,7 +138,7 @@ async def test_what_is_said_meanwhile_joins(agent: Make) -> None:
 
     @tool(mutating=False)
     def busy() -> str:
-        """Work while somebody talks."""
+        """Work while the user talks."""
         session.say("also this")
         return "ok"
 
@@ -398,6 +415,50 @@ async def test_a_picture_that_the_server_refuses_does_not_fail_every_request_to_
     await session.aclose()
     again = agent(Picky(["fine"]), resume=path)
     assert (await again.run("more")).text == "fine"
+
+
+async def test_pictures_of_long_ago_that_became_too_many_are_left_out(agent: Make) -> None:
+    """Anthropic's API takes a picture of that size alone, but not among twenty."""
+
+    class Picky(ScriptedModel):
+        async def stream(self, request: Any) -> Any:
+            if str(request.items).count("input_image") > 1:
+                self.requests.append(request)
+                raise ModelError("invalid_image", "image dimensions exceed max allowed size")
+            async for event in super().stream(request):
+                yield event
+
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    shown = {"type": "message", "role": "user", "content": [picture, picture]}
+    said = {"type": "message", "role": "assistant", "content": [{"text": "I see"}]}
+    session = agent(Picky(["fine"]))
+    for item in (shown, said):
+        session.record(item)
+    assert (await session.run("and now?")).text == "fine"
+
+
+@pytest.mark.parametrize("status", [400, 413])
+async def test_a_summary_is_asked_for_without_pictures_that_the_server_refuses(
+    agent: Make, status: int
+) -> None:
+    class Picky(ScriptedModel):
+        async def stream(self, request: Any) -> Any:
+            if "input_image" in str(request.items):
+                kind: Any = "invalid_image" if status == 400 else "context_window"
+                raise ModelError(kind, "too large", status=status)
+            async for event in super().stream(request):
+                yield event
+
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    shown = {"type": "message", "role": "user", "content": [picture, {"text": "look"}]}
+    said = {"type": "message", "role": "assistant", "content": [{"text": "I see"}]}
+    model = Picky(["the summary", "fine"])
+    session = agent(model)
+    for item in (shown, said):
+        session.record(item)
+    assert (await session.compact()).error is None
+    assert "I see" in str(model.requests[0].items)
+    assert (await session.run("and now?")).text == "fine"
 
 
 async def test_a_hook_cannot_hold_a_turn_back_for_ever(agent: Make) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,28 @@ async def main(folder):
 
 asyncio.run(main(sys.argv[1]))
 """
+
+
+OPENED = """
+import sys
+from toolrest.agent.open_session import open_session
+from toolrest.config.loader import load
+
+config = load(workspace=sys.argv[1], flags={"model": "gpt-5.5"})
+session = open_session(config, env={"OPENAI_API_KEY": "sk-none-0123456789"}, ephemeral=True)
+assert session.accounting.window
+print([name for name in sys.modules if name in ("h11", "toolrest.tools.files.grep_files")])
+session.rest.offered(session.model.wire)
+assert "toolrest.tools.files.grep_files" in sys.modules
+"""
+
+
+def test_a_session_opens_without_what_only_its_first_request_takes(tmp_path: Path) -> None:
+    """The person who waits for the chat does not wait for these."""
+    argv = [sys.executable, "-c", OPENED, str(tmp_path)]
+    env = {**os.environ, "TOOLREST_HOME": str(tmp_path / "home")}
+    done = subprocess.run(argv, capture_output=True, text=True, env=env)
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
 
 
 def test_the_first_command_finds_nearly_everything_loaded(tmp_path: Path) -> None:

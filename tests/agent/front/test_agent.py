@@ -22,6 +22,7 @@ from toolrest import (
     ConfigError,
     Context,
     Effects,
+    PendingError,
     TaskComplete,
     ToolCallEnd,
     ToolDefinitionError,
@@ -219,6 +220,26 @@ async def test_leaving_a_stream_early_ends_the_turn() -> None:
     assert ended.is_set()
 
 
+async def test_leaving_a_stream_at_once_ends_the_turn() -> None:
+    """The turn was not begun, so nothing was interrupted, and the block waited for all of it."""
+    model = ScriptedModel([Call("weather", {"city": "Rome"}), "It rains."])
+    async with Agent(model, tools=[weather]).stream("go") as events:
+        pass
+    with pytest.raises(AgentError, match="stopped"):
+        await events.result()
+    assert model.requests == []
+
+
+async def test_leaving_a_second_stream_at_once_does_not_end_the_turn_that_runs() -> None:
+    agent = Agent(ScriptedModel(["It rains."]))
+    async with agent.session() as chat, chat.stream("go") as events:
+        async with chat.stream("again") as second:
+            pass
+        with pytest.raises(RuntimeError, match="a turn is running"):
+            await second.result()
+        assert (await events.result()).text == "It rains."
+
+
 # Conversations
 
 
@@ -357,6 +378,40 @@ async def test_saying_something_else_skips_a_pending_call(tmp_path: Path) -> Non
     assert outputs(model) == ["not run: the user went on before it was approved"]
 
 
+async def test_a_late_approval_of_a_skipped_call_runs_nothing(tmp_path: Path) -> None:
+    """It ran the call that the model was told was not run: two outputs of one call."""
+    model = ScriptedModel([Call("pay", {"amount": 7}), "Fine.", "Never sent."])
+    agent = Agent(model, tools=[pay], on_ask="defer", home=tmp_path / "home")
+    async with agent.session() as chat:
+        [pending] = (await chat.run("go")).pending
+        await chat.run("Never mind.")
+        assert chat.rest.pending == []
+        with pytest.raises(PendingError, match="no call of this conversation waits"):
+            await chat.resume(pending)
+        with pytest.raises(PendingError, match="already used"):
+            await chat.rest.resume(pending)
+        history = chat.history
+    async with agent.session(resume=chat.id) as chat:
+        with pytest.raises(PendingError, match="no call of this conversation waits"):
+            await chat.resume(pending)
+    assert [item["type"] for item in history].count("function_call_output") == 1
+
+
+async def test_a_call_that_another_process_approved_is_not_reported_as_skipped(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel([Call("pay", {"amount": 7}), "Fine."])
+    agent = Agent(model, tools=[pay], on_ask="defer", home=tmp_path / "home")
+    async with agent.session() as chat:
+        [pending] = (await chat.run("go")).pending
+        async with Toolrest(tools=[pay], home=tmp_path / "home") as elsewhere:
+            assert (await elsewhere.resume(pending)).text == "paid 7"
+        await chat.run("Never mind.")
+    assert outputs(model) == [
+        "not run here: its approval was used in another process, or has expired"
+    ]
+
+
 # Agents of agents
 
 
@@ -372,7 +427,9 @@ async def test_an_agent_is_a_tool_of_another() -> None:
         inner, tools=[pay], output_type=City, name="geographer", description="Knows cities."
     )
     outer = ScriptedModel([Call("geographer", {"prompt": "Where?"}), "Oslo."])
-    assert (await Agent(outer, tools=[expert], on_ask=answer).run("go")).text == "Oslo."
+    result = await Agent(outer, tools=[expert], on_ask=answer).run("go")
+    assert result.text == "Oslo."
+    assert (result.turns, result.usage.total) == (2, 440), "tokens of both of them"
     assert json.loads(outputs(outer)[0]) == {"name": "Oslo", "people": 7}
     assert asked == ["pay"]
     with pytest.raises(ToolDefinitionError, match="description"):

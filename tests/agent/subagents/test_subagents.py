@@ -179,7 +179,7 @@ async def test_closing_a_stuck_child_is_quick(
     agent_id = await spawn(rest)
     await asyncio.wait_for(entered.wait(), 60)
     output = await rest.call("close_agent", {"id": agent_id})
-    assert not left, "nobody waited for it"
+    assert not left, "it was not waited for"
     release.set()
     assert json.loads(output.text) == {"status": "running"}
 

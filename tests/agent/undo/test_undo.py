@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from toolrest import Toolrest, events
 from toolrest.agent.undo.checkpoints import Checkpoints
 from toolrest.agent.undo.records import CheckpointError, UndoError
-from toolrest.agent.undo.scan import Limits
+from toolrest.agent.undo.scan import KeepLimits
 from toolrest.items import FunctionCall
 from toolrest.testing import Call
 
@@ -237,7 +237,7 @@ def test_ignored_and_large_files_are_left_out_and_said(work: Path, toolrest_home
     (work / "tracked.bin").write_bytes(b"t" * 5000)
     (work / "plain").write_bytes(b"p" * 50_000)
     subprocess.run(["git", "-C", work, "add", "-f", "tracked.bin"], check=True)
-    limits = Limits(ignored_file=1000, file=10_000)
+    limits = KeepLimits(ignored_file=1000, file=10_000)
     saved = Checkpoints(str(toolrest_home), str(work), limits)
     turn = saved.begin()
     left = {kept.path: kept.why for kept in saved.left_out()}
@@ -262,7 +262,7 @@ def test_a_file_that_a_call_names_is_kept_whatever_its_size_and_place(
     large.write_bytes(b"l" * 5000)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("kept")
-    saved = Checkpoints(str(toolrest_home), str(work), Limits(file=1000))
+    saved = Checkpoints(str(toolrest_home), str(work), KeepLimits(file=1000))
     turn = saved.begin()
     paths = [str(large), str(elsewhere), str(tmp_path / "made")]
     assert not saved.covers(paths)
@@ -286,7 +286,7 @@ def test_a_named_file_in_a_folder_that_is_left_out_comes_back(
         (work / folder).mkdir()
         for number in range(10):
             (work / folder / f"f{number}").write_text("before")
-    saved = Checkpoints(str(toolrest_home), str(work), Limits(entries=15))
+    saved = Checkpoints(str(toolrest_home), str(work), KeepLimits(entries=15))
     turn = saved.begin()
     left = [kept.path for kept in saved.left_out()]
     assert left

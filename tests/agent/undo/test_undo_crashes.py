@@ -83,12 +83,18 @@ def test_a_killed_turn_is_undone_by_the_next_process(work: Path, toolrest_home: 
     assert [turn.status for turn in saved.turns()] == ["interrupted", "done"]
 
 
-def test_killed_while_saving_nothing_is_lost(work: Path, toolrest_home: Path) -> None:
-    saved = Checkpoints(str(toolrest_home), str(work))
+def change_all(work: Path, home: Path) -> int:
+    """A turn that changes every file; its number."""
+    saved = Checkpoints(str(home), str(work))
     turn = saved.begin()
     for number in range(60):
         (work / f"f{number}").write_text("changed")
     saved.end(turn)
+    return turn
+
+
+def test_killed_while_saving_nothing_is_lost(work: Path, toolrest_home: Path) -> None:
+    turn = change_all(work, toolrest_home)
     chance = random.Random(7)
     for _ in range(6):
         child = start(toolrest_home, work, "begin")
@@ -103,11 +109,7 @@ def test_killed_while_saving_nothing_is_lost(work: Path, toolrest_home: Path) ->
 
 
 def test_killed_while_undoing_it_can_be_finished(work: Path, toolrest_home: Path) -> None:
-    saved = Checkpoints(str(toolrest_home), str(work))
-    turn = saved.begin()
-    for number in range(60):
-        (work / f"f{number}").write_text("changed")
-    saved.end(turn)
+    turn = change_all(work, toolrest_home)
     chance = random.Random(3)
     for _ in range(4):
         child = start(toolrest_home, work, "undo")
@@ -304,7 +306,7 @@ def test_the_lock_of_a_turn_serves_the_next_one_too(work: Path, toolrest_home: P
     one.end(second)
     third = one.begin()
     assert [path.name for path in folder.iterdir()] == [str(third)]
-    # Somebody else sees that it is held, and what was put aside by a process that is gone goes.
+    # Another process sees that it is held, and what was put aside by a process that is gone goes.
     (folder / "idle-of-the-dead").touch()
     other = Checkpoints(str(toolrest_home), str(work))
     other.end(other.begin())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolrest.agent.undo.git_files import Pattern, Rules, parse_line, tracked_in
+from toolrest.agent.undo.git_files import IgnoreRules, Pattern, parse_line, tracked_in
 
 FULL = os.environ.get("TOOLREST_TEST_FULL") == "1"
 NAMES = st.sampled_from(["a", "b", "ab", "a.o", "b.log", "build", "src", "x y", "#x", "!x", "[z]"])
@@ -47,7 +47,7 @@ def test_ignored_as_git_says(top: list[str], below: list[str], paths: set[str]) 
 
 def ignored(path: str, top: list[str], below: list[str]) -> bool:
     """As the walk does it: a folder that is ignored takes everything in it along."""
-    rules = Rules().entered("", _patterns(top))
+    rules = IgnoreRules().entered("", _patterns(top))
     names = path.split("/")
     for end in range(1, len(names)):
         folder = "/".join(names[:end])

@@ -19,8 +19,10 @@ import pytest
 
 from toolrest import Effects, Toolrest, tool
 from toolrest.events import ApprovalDeferred, Event
-from toolrest.gate.approval.pending import PendingApproval, PendingError
+from toolrest.gate.approval.pending import ApprovalScope, PendingApproval, PendingError
 from toolrest.gate.approval.pending_store import PendingStore
+from toolrest.gate.approval.request import ApprovalRequest, Exact
+from toolrest.policy.effects import Risk
 
 TOOLREST = Path(sys.executable).with_name("toolrest")
 
@@ -75,6 +77,16 @@ async def deferred(
         output = await rest.call("act", {"text": text})
         (pending,) = rest.pending
     return output, pending, events
+
+
+def test_the_pin_of_a_call_that_runs_no_file_is_what_it_was_in_earlier_versions() -> None:
+    """Requests that wait in a home are not asked anew after an update."""
+    scope = ApprovalScope("s1", "/w", "untrusted", "workspace-write")
+    request = ApprovalRequest("c1", "act", "{}", "why", Risk.EXECUTE, exact=Exact('{"text": "x"}'))
+    pin = scope.pin(request)
+    assert pin == "3c785f4360a5bb5da8d9662829501f775b3a9e26c43a006e37cc9fc357e74b69"
+    request.exact = Exact('{"text": "x"}', files=(("/w/tool", "hash"),))
+    assert scope.pin(request) != pin
 
 
 async def test_a_question_waits_and_names_itself(tmp_path: Path, toolrest_home: Path) -> None:
@@ -310,6 +322,71 @@ async def test_a_model_cannot_fill_the_disk_with_questions(
     assert outputs[4].failure.kind == "approval_denied"
 
 
+async def test_questions_of_other_sessions_do_not_count(
+    tmp_path: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 questions of one session refused every question of this home, for a day."""
+    monkeypatch.setattr("toolrest.gate.approval.pending_store._MOST_OPEN", 1)
+    for text in ("x", "y"):
+        output, pending, _ = await deferred(tmp_path, text)
+        assert pending.id in output.text
+    assert len(PendingStore(str(toolrest_home)).waiting()) == 2
+
+
+async def test_only_what_is_looked_for_is_read_closely(
+    tmp_path: Path, toolrest_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every question of a home was checked for every call of a graph."""
+    store = PendingStore(str(toolrest_home))
+    _, used, _ = await deferred(tmp_path, "used")
+    _, wanted, _ = await deferred(tmp_path, "wanted")
+    _, other, _ = await deferred(tmp_path, "other")
+    assert store.withdraw(used)
+    assert store.waiting() == [wanted, other]
+    read: list[str] = []
+    genuine = PendingStore._is_genuine
+
+    def counted(self: PendingStore, pending: PendingApproval) -> bool:
+        read.append(pending.id)
+        return genuine(self, pending)
+
+    monkeypatch.setattr(PendingStore, "_is_genuine", counted)
+    assert store.waiting(call_id=wanted.call_id) == [wanted]
+    assert store.waiting(call_id="no such call") == []
+    assert read == [wanted.id]
+
+
+async def test_what_expired_long_ago_is_deleted(tmp_path: Path, toolrest_home: Path) -> None:
+    folder = toolrest_home / "approvals"
+    long_ago = time.time() - 30 * 86_400
+    settings = {"approvals.expire_sec": 1}
+    _, old, _ = await deferred(tmp_path, "old", settings=settings)
+    _, kept, _ = await deferred(tmp_path, "kept")
+    for pending, expires in ((old, long_ago), (kept, time.time() + 60)):
+        store = PendingStore(str(toolrest_home))
+        changed = replace(pending, expires=expires, mac="")
+        changed = replace(changed, mac=store._mac(asdict(changed)))
+        (folder / f"{pending.id}.json").write_text(changed.to_json())
+        os.utime(folder / f"{pending.id}.json", (long_ago, long_ago))
+    await deferred(tmp_path, "new")
+    assert not (folder / f"{old.id}.json").exists()
+    assert (folder / f"{kept.id}.json").exists()
+
+
+async def test_withdrawn_it_cannot_be_approved(tmp_path: Path, toolrest_home: Path) -> None:
+    store = PendingStore(str(toolrest_home))
+    _, pending, _ = await deferred(tmp_path, "x")
+    _, answered, _ = await deferred(tmp_path, "y")
+    _, used, _ = await deferred(tmp_path, "z")
+    store.answer(answered, "approved")
+    store.answer(used, "approved")
+    store.take(used)
+    assert [store.withdraw(one) for one in (pending, answered, used)] == [True, True, False]
+    for one in (pending, answered):
+        with pytest.raises(PendingError, match="already used"):
+            store.take(one)
+
+
 async def test_a_person_who_is_there_is_asked_first(tmp_path: Path) -> None:
     async with Toolrest(
         tmp_path, tools=[acting([])], settings={"on_ask": "defer"}, on_ask=lambda _: True
@@ -357,7 +434,7 @@ async def test_approving_twice_in_many_processes_runs_once(
 async def test_not_even_a_crash_makes_it_run_twice(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, full: bool
 ) -> None:
-    """Processes are killed at any moment; whoever comes after them never repeats the call."""
+    """Processes are killed at any moment; the next process never repeats the call."""
     chance = random.Random(4)
     mark = tmp_path_factory.mktemp("mark") / "mark"
     rounds = 40 if full else 4

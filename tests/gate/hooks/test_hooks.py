@@ -485,7 +485,7 @@ async def test_a_hook_answers_a_question(
 
 @pytest.mark.needs("sandbox")
 async def test_a_hooks_yes_is_none_to_a_second_try_outside(tmp_path: Path, script: Script) -> None:
-    """Inside the sandbox it was asked about, and inside it stays until somebody is asked again."""
+    """It was asked about inside the sandbox, and stays inside until the approver is asked again."""
     name = f"toolrest-must-not-be-there-{secrets.token_hex(8)}"
     outside = Path("/usr/local", name)  # /tmp is the sandbox's own
     body = (
@@ -636,6 +636,6 @@ async def test_session_start_and_stop(tmp_path: Path, script: Script) -> None:
     settings = {"hooks": {"SessionStart": [hook(broken)], "Stop": [hook(broken)]}}
     async with Toolrest(tmp_path, settings=settings) as rest:
         assert (await rest.hooks.session_start()).denies
-        assert not (await rest.hooks.stop()).denies, "a broken hook keeps nobody going"
+        assert not (await rest.hooks.stop()).denies, "a broken hook keeps no session going"
     async with Toolrest(tmp_path) as rest:
         assert not (await rest.hooks.session_start()).denies

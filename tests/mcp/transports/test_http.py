@@ -54,6 +54,7 @@ class Site(ThreadingHTTPServer):
         self.seen: list[dict[str, str]] = []
         self.logins = ""
         self.packs = False
+        self.answers: Callable[[Handler, dict[str, Any]], None] | None = None
         self.asked: list[str] = []
 
     def issue(self) -> dict[str, Any]:
@@ -158,6 +159,9 @@ class Handler(BaseHTTPRequestHandler):
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": _result(message)}
         if site.packs and message["method"] == "tools/call":
             self.reply_packed(json.dumps({**answer, "more": "x" * 50_000_000}).encode())
+            return
+        if site.answers is not None and message["method"] == "tools/call":
+            site.answers(self, answer)
             return
         self.reply(200, answer)
 
@@ -296,6 +300,60 @@ async def test_an_answer_that_would_grow_is_not_unpacked(open_rest: Open, site: 
         output = await rest.call("web/hello")
     assert output.failed
     assert all(headers["Accept-Encoding"] == "identity" for headers in site.seen)
+
+
+def as_event(handler: Handler, answer: dict[str, Any]) -> None:
+    """The answer as one server-sent event."""
+    data = f"event: message\ndata: {json.dumps(answer)}\n\n".encode()
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/event-stream")
+    handler.send_header("Content-Length", str(len(data)))
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        handler.wfile.write(data)
+
+
+def large(handler: Handler, answer: dict[str, Any]) -> None:
+    text = {"type": "text", "text": "x" * 3_000_000}
+    as_event(handler, {**answer, "result": {"content": [text]}})
+
+
+async def test_a_large_answer_is_taken(open_rest: Open, site: Site) -> None:
+    """The SDK's own limit is one MiB, and it took the call and the connection with it."""
+    site.guarded, site.answers = False, large
+    async with open_rest({"web": {"url": f"{site.base}/mcp"}}) as rest:
+        await rest.wait_for_mcp()
+        output = await rest.call("web/hello")
+    assert not output.failed
+    assert "xxx" in output.text
+
+
+def endless(handler: Handler, answer: dict[str, Any]) -> None:
+    """A document that does not end; an OSError ends it when the client has gone."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        handler.wfile.write(b'{"jsonrpc": "2.0", "x": "')
+        while True:
+            handler.wfile.write(b"x" * 65_536)
+
+
+@pytest.mark.parametrize("answers", [large, endless])
+async def test_an_answer_that_is_too_large_is_refused_and_the_connection_stays(
+    open_rest: Open, site: Site, monkeypatch: pytest.MonkeyPatch, answers: Any
+) -> None:
+    monkeypatch.setattr("toolrest.mcp.transports.http.LONGEST_MESSAGE", 2_000_000)
+    site.guarded, site.answers = False, answers
+    async with open_rest({"web": {"url": f"{site.base}/mcp", "tool_timeout_sec": 30.0}}) as rest:
+        await rest.wait_for_mcp()
+        output = await rest.call("web/hello")
+        assert output.failed
+        assert "the answer has more than 2,000,000 bytes" in output.text
+        assert rest.mcp is not None
+        assert rest.mcp.status()[0].state == "ready"
+        site.answers = None
+        assert (await rest.call("web/hello")).text == "hello from afar"
 
 
 @pytest.mark.parametrize(

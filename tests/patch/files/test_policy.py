@@ -132,7 +132,7 @@ def test_read_roots_and_size_limits(folder: Path, workspace: Path) -> None:
 def test_a_folder_that_keeps_turning_into_a_link(
     workspace: Path, outside: Path, full: bool
 ) -> None:
-    """Somebody swaps a folder for a link to the outside, again and again, while we write."""
+    """A folder is swapped for a link to the outside, again and again, while we write."""
     done = threading.Event()
     target, aside, link = workspace / "d", workspace / "aside", workspace / "link"
     link.symlink_to(outside)

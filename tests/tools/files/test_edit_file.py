@@ -237,6 +237,16 @@ async def test_events_and_the_turn_diff(work: Path, name: str) -> None:
     assert "diff --git a/a.txt b/a.txt" in diff.unified_diff
 
 
+async def test_the_approver_sees_the_diff(work: Path) -> None:
+    (work / "a.txt").write_text("a\n")
+    seen = set()
+    for name, arguments in CALLS.items():
+        _, _, (asked,) = await run(work, name, arguments, approval_policy="untrusted")
+        assert list(asked.changes) == [f"{work}/a.txt"]
+        seen.add(asked.diff)
+    assert seen == {f"update {work}/a.txt\n@@ -1 +1 @@\n-a\n+b\n"}
+
+
 async def test_a_no_is_told(work: Path) -> None:
     (work / "a.txt").write_text("a\n")
     for name, words in (("edit_file", "edit rejected"), ("write_file", "write rejected")):

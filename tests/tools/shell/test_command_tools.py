@@ -65,7 +65,7 @@ def time_passes(rest: Toolrest, clock: Clock, text: str, seconds: float) -> None
 
 
 def shown(line: str) -> str:
-    """A line that nobody's profile adds to."""
+    """A line that no profile adds to."""
     return json.dumps({"cmd": line, "login": False})
 
 

@@ -182,6 +182,74 @@ async def test_a_program_is_asked_about_again_when_it_changed_meanwhile(
 
 
 @pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("line", ["./tool", "bash -x tool", "cd . && exec ./tool", "sh < tool"])
+async def test_a_script_of_a_line_is_asked_about_again_when_it_changed_meanwhile(
+    workspace: Path, line: str
+) -> None:
+    """Only the shell was compared, so an approved line ran what was put in the file meanwhile."""
+    tool = program(workspace / "tool", "echo first")
+
+    def swap_and_approve(request: ApprovalRequest) -> str:
+        if len(asked) == 1:
+            program(tool, "echo second")
+        return "approved"
+
+    asked = Asked(swap_and_approve)
+    async with Toolrest(
+        workspace, approval_policy="untrusted", on_ask=asked, tools=["all"]
+    ) as rest:
+        output = await rest.call("exec_command", {"cmd": line, "login": False})
+    assert [bool("changed since" in request.reason) for request in asked] == [False, True]
+    assert "second" in output.text
+
+
+OUTSIDE = {"sandbox_permissions": "require_escalated", "justification": "May I?"}
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("shell", {"command": ["./tool"]}),
+        ("exec_command", {"cmd": "./tool", "login": False}),
+        ("exec_command", {"cmd": "env A=1 bash -x ./tool", "login": False}),
+    ],
+)
+async def test_a_deferred_program_is_asked_about_again_when_it_changed_meanwhile(
+    workspace: Path, tmp_path: Path, name: str, arguments: dict[str, Any], there: bool
+) -> None:
+    """A confined command exchanged the file; the approval of the old one ran it outside."""
+    if there:
+        program(workspace / "tool", "echo harmless")
+    swap = f"printf '#!/bin/sh\\ntouch {tmp_path}/escaped\\n' > tool; chmod 755 tool"
+    async with Toolrest(workspace, on_ask="defer", tools=["all"]) as rest:
+        await rest.call(name, {**arguments, **OUTSIDE})
+        (first,) = rest.pending
+        await rest.call("exec_command", {"cmd": swap, "login": False})
+        output = await rest.resume(first, "approved")
+        (second,) = rest.pending
+        assert output.failed
+        assert second.id != first.id
+        assert not (tmp_path / "escaped").exists()
+        await rest.resume(second, "approved")
+    assert (tmp_path / "escaped").exists()
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_deferred_program_that_is_the_same_runs(workspace: Path, tmp_path: Path) -> None:
+    tool = program(workspace / "tool", f"echo $1 > {tmp_path}/ran")
+    line = {"cmd": "./tool data", "login": False, **OUTSIDE}
+    async with Toolrest(workspace, on_ask="defer", tools=["all"]) as rest:
+        await rest.call("exec_command", line)
+        program(tool, f"echo $1 > {tmp_path}/ran")  # written anew, with the same content
+        (workspace / "data").write_text("which is no program")
+        output = await rest.resume(rest.pending[0], "approved")
+    assert not output.failed
+    assert (tmp_path / "ran").read_text() == "data\n"
+
+
+@pytest.mark.needs("sandbox")
 async def test_no_grant_and_no_rule_lets_a_writable_program_out_unasked(
     workspace: Path, tmp_path: Path, toolrest_home: Path
 ) -> None:

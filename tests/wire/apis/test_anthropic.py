@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from toolrest.config.schema.model_limits import ModelInfo
-from toolrest.testing import Call, Fail, Incomplete, Reply, Say, ScriptedServer, Think
+from toolrest.testing import Call, Cut, Fail, Incomplete, Reply, Say, ScriptedServer, Think
 from toolrest.testing.frames import frame
 from toolrest.wire.apis.anthropic import AnthropicModel
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.model import ItemDone, ModelError, ModelRequest
-from toolrest.wire.provider import Provider
+from toolrest.wire.provider import Profile, Provider
 
 TOOLS = [{"name": "f", "input_schema": {}}, {"name": "g", "input_schema": {}}]
 
@@ -45,6 +46,18 @@ def test_what_is_asked_for() -> None:
     assert body([user("hi")], tools=TOOLS, parallel_tool_calls=True)["tool_choice"] == {
         "type": "auto"
     }
+
+
+@pytest.mark.parametrize(
+    ("tokens", "most"),
+    [(None, 64_000), (1000, 64_000), (150_000, 45_000), (195_000, 4096), (900_000, 4096)],
+)
+def test_a_reply_may_have_what_the_window_leaves(tokens: int | None, most: int) -> None:
+    """Older models refuse a request that with its `max_tokens` is larger than the window."""
+    claude = model()
+    claude.context_window = 200_000
+    sent = json.loads(claude.body(ModelRequest("m", [user("hi")], tokens=tokens)))
+    assert sent["max_tokens"] == most
 
 
 def test_the_cache_ends_where_requests_ended() -> None:
@@ -91,7 +104,7 @@ def test_thinking_is_asked_for_as_the_model_takes_it(
 
 
 async def test_signed_thinking_comes_back_unchanged(connect: Any, ask: Any, done: Any) -> None:
-    async with ScriptedServer([[Think("hm", "sig-1"), Call("f")], "ok"]) as server:
+    async with ScriptedServer([[Think("hm", "sig-1"), Call("f")], "ok", "so"]) as server:
         claude = connect(server, "anthropic")
         history = [user("x")]
         history += done(await ask(claude, history))
@@ -101,12 +114,24 @@ async def test_signed_thinking_comes_back_unchanged(connect: Any, ask: Any, done
         await ask(claude, history)
         changed = json.loads(json.dumps(history))
         changed[1]["summary"][0]["text"] = "other"
-        with pytest.raises(ModelError, match="signature"):
-            await ask(connect(server, "anthropic"), changed)
+        await ask(connect(server, "anthropic"), changed)
+    assert server.refused == ["Invalid `signature` in `thinking` block"]
+    assert "thinking" not in json.dumps(server.requests[-1].body["messages"])
     blocks = server.requests[1].body["messages"][1]["content"]
     assert blocks[0] == {"type": "thinking", "thinking": "hm", "signature": "sig-1"}
     result = server.requests[1].body["messages"][2]["content"][0]
     assert result["content"] == "(no output)"
+
+
+def test_calls_without_their_thinking_go_on_without_it() -> None:
+    """The API wants thinking before the calls of the last reply, or none at all."""
+    info = ModelInfo(1, 9000, "budget")
+    call = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    said = {"type": "message", "role": "assistant", "content": [{"text": "so"}]}
+    history = [user("x"), call, output]
+    assert "thinking" not in body(history, info, reasoning_effort="low")
+    assert "thinking" in body([*history, said, user("y")], info, reasoning_effort="low")
 
 
 def test_hidden_thinking_comes_back_too() -> None:
@@ -120,8 +145,46 @@ def test_hidden_thinking_comes_back_too() -> None:
         {"type": "content_block_stop", "index": 0},
     ]
     made = [e for event in events for e in parser.take(event) if isinstance(e, ItemDone)]
-    sent = body([user("x"), made[0].item, user("y")])
-    assert sent["messages"][1]["content"] == [{"type": "redacted_thinking", "data": "opaque"}]
+    said = {"type": "message", "role": "assistant", "content": [{"text": "so"}]}
+    sent = body([user("x"), made[0].item, said, user("y")])
+    assert sent["messages"][1]["content"] == [
+        {"type": "redacted_thinking", "data": "opaque"},
+        {"type": "text", "text": "so"},
+    ]
+
+
+async def test_a_reply_that_was_cut_after_its_thinking_does_not_end_the_session(
+    connect: Any, ask: Any
+) -> None:
+    """The API refuses a message that ends with thinking, so what was cut is left out."""
+    script: list[Any] = [[Think("hm", "sig-1"), Cut()], "one", "two"]
+    async with ScriptedServer(script) as server:
+        claude = connect(server, "anthropic")
+        history = [user("x")]
+        with suppress(ModelError):
+            async for event in claude.stream(ModelRequest("m", history)):
+                if isinstance(event, ItemDone):
+                    history.append(event.item)
+        assert history[1]["type"] == "reasoning"
+        history.append(user("go on"))
+        history += [e.item for e in await ask(claude, history) if isinstance(e, ItemDone)]
+        history.append(user("and?"))
+        await ask(claude, history)
+    assert server.refused == []
+    first, *others = server.requests[2].body["messages"]
+    assert [part["text"] for part in first["content"]] == ["x", "go on"]
+    assert [message["role"] for message in others] == ["assistant", "user"]
+
+
+def test_thinking_after_a_text_is_left_out_when_nothing_follows_it() -> None:
+    thought = {
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": "hm"}],
+        "anthropic": {"signature": "s"},
+    }
+    said = {"type": "message", "role": "assistant", "content": [{"text": "so"}]}
+    sent = body([user("x"), thought, said, thought, user("y")])["messages"]
+    assert [block["type"] for block in sent[1]["content"]] == ["thinking", "text"]
 
 
 def test_a_history_never_ends_or_begins_with_the_assistant() -> None:
@@ -178,6 +241,34 @@ async def test_a_paused_turn_goes_on(connect: Any, ask: Any) -> None:
     async with ScriptedServer([Reply([Say("x")], end_turn=False)]) as server:
         events = await ask(connect(server, "anthropic"))
     assert events[-1].end_turn is False
+
+
+def declared(**capabilities: Any) -> AnthropicModel:
+    profile = Profile(**capabilities)
+    provider = Provider("x", "http://127.0.0.1:1", "anthropic", key="k", profile=profile)
+    return AnthropicModel(provider, "claude-x")
+
+
+def test_options_that_a_server_is_said_not_to_take_are_not_sent() -> None:
+    request = ModelRequest("m", [user("x")], tools=TOOLS)
+    assert "tool_choice" not in json.loads(declared(tool_choice=False).body(request))
+    sent = json.loads(declared(parallel_tool_calls=False).body(request))
+    assert sent["tool_choice"] == {"type": "auto"}
+
+
+@pytest.mark.parametrize("repair", [True, False])
+def test_arguments_are_put_right_unless_the_settings_say_no(repair: bool) -> None:
+    parser = declared(repair=repair).parser(ModelRequest("m", []))
+    block = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    events: list[dict[str, Any]] = [
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": {"partial_json": '{"a": 1,}'}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_stop"},
+    ]
+    made = [e for event in events for e in parser.take(event) if isinstance(e, ItemDone)]
+    assert json.loads(made[0].item["arguments"].replace(",}", "}")) == {"a": 1}
+    assert ("," in made[0].item["arguments"]) is not repair
 
 
 def test_a_call_that_was_cut_is_no_call() -> None:

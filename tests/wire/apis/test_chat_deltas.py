@@ -282,8 +282,9 @@ def test_length_means_that_the_answer_was_cut_not_that_the_window_is_full() -> N
         run([chunk({"content": "x"}), chunk(piece('{"a"', "f", index=0)), chunk(finish="length")])
     assert caught.value.kind == "incomplete"
     parser = ChatParser(LOCAL, {}, limited=True)
+    list(parser.feed(json.dumps(chunk({"content": "x"}, "length")).encode()))
     with pytest.raises(ModelError) as caught:
-        list(parser.feed(json.dumps(chunk({"content": "x"}, "length")).encode()))
+        list(parser.end())
     assert caught.value.kind == "incomplete"
 
 

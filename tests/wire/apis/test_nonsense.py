@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.apis.responses import ResponsesParser
-from toolrest.wire.client import Parser
 from toolrest.wire.items.decode import calls_in
 from toolrest.wire.model import ItemDone, ModelError, ModelRequest
 from toolrest.wire.provider import LOCAL, Provider
 from toolrest.wire.providers import client_for
+from toolrest.wire.reply import Parser
 
 KEYS = [
     *(

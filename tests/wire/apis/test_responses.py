@@ -328,3 +328,9 @@ def test_an_error_without_a_known_type_keeps_the_servers_words(event: Any) -> No
     assert not list(parser.take(event))
     with pytest.raises(ModelError, match="out of memory"):
         list(parser.end())
+
+
+async def test_hours_are_not_waited_for_before_a_reply_either(connect: Any, ask: Any) -> None:
+    async with ScriptedServer([Fail(503, "x", "busy", retry_after=86_400)]) as server:
+        with pytest.raises(ModelError, match="asks to wait 1,440 minutes"):
+            await asyncio.wait_for(ask(connect(server, "responses", request_max_retries=3)), 30)

@@ -100,6 +100,7 @@ NOT_HTTP = "the server does not speak HTTP/1.1"
         (OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n", UNKNOWN),
         (OK + b"Content-Encoding: br\r\n\r\nhello", "packed as 'br', which was not asked for"),
         (OK + b"Content-Encoding: gzip\r\n\r\nhello", "the answer cannot be unpacked"),
+        (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"hello", mtime=0)[:-9], ENDED),
         (OK + b"a: " + b"b" * 400_000 + b"\r\n\r\n", "the head of the answer is too long"),
     ],
 )

@@ -57,6 +57,28 @@ URL = "http://127.0.0.1:1/v1/x"
         ),
         (400, "The image data you provided does not represent a valid image.", "invalid_image"),
         (
+            400,
+            "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum",
+            "invalid_image",
+        ),
+        (400, {"error": {"message": "Could not process image"}}, "invalid_image"),
+        (400, "At least one of the image dimensions exceed max allowed size", "invalid_image"),
+        (400, "You uploaded an unsupported image. Please make sure it is valid", "invalid_image"),
+        (400, {"error": {"message": "x", "code": "invalid_image_format"}}, "invalid_image"),
+        (413, {"error": {"message": "x", "type": "request_too_large"}}, "context_window"),
+        (400, {"error": {"message": "x", "code": "invalid_encrypted_content"}}, "bad_reasoning"),
+        (400, "The encrypted content for item rs_1 could not be verified.", "bad_reasoning"),
+        (400, "messages.1.content.0: Invalid `signature` in `thinking` block", "bad_reasoning"),
+        (400, "messages.1.content.0.thinking.signature: Field required", "bad_reasoning"),
+        (404, "Item with id 'rs_01a' not found. Items are not persisted when", "bad_reasoning"),
+        (400, "Item 'fc_1' was provided without its required 'reasoning' item", "bad_reasoning"),
+        (
+            400,
+            "messages.1: The final block in an assistant message cannot be `thinking`.",
+            "bad_reasoning",
+        ),
+        (413, "<html><title>413 Request Entity Too Large</title>", "context_window"),
+        (
             500,
             {"error": {"message": "image input is not supported - hint: ... the mmproj"}},
             "no_images",
@@ -136,6 +158,36 @@ def test_retry_after_in_every_form() -> None:
     assert 55 < (retry_after({"retry-after": date}) or 0) <= 61
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"retry-after": "1e400"},
+        {"retry-after-ms": "9" * 400},
+        {"retry-after-ms": "9" * 5000},
+        {"retry-after": "Mon, 01 Jan 0001 00:00:00 -0000"},
+    ],
+)
+def test_a_time_that_is_none_is_ignored(headers: dict[str, str]) -> None:
+    assert not retry_after(headers)
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_any_time_to_wait_is_a_number_or_none(text: str, millis: str) -> None:
+    found = retry_after({"retry-after": text, "retry-after-ms": millis})
+    assert found is None or 0 <= found < float("inf")
+
+
+def test_a_server_that_asks_to_wait_for_hours_is_not_waited_for() -> None:
+    for status in (429, 503):
+        error = error_of_status(status, {"retry-after": "86400"}, b"{}", URL, "chat")
+        assert not error.retryable
+        assert "asks to wait 1,440 minutes" in str(error)
+    body = {"error": {"code": "rate_limit_exceeded", "message": "Please try again in 7200s."}}
+    streamed = error_in_stream(body, "responses")
+    assert not streamed.retryable
+    assert "asks to wait 120 minutes" in streamed.message
+
+
 @given(st.binary(max_size=200))
 def test_any_body_gives_words(body: bytes) -> None:
     assert isinstance(read_error(body).message, str)
@@ -161,6 +213,10 @@ def test_a_refused_option_is_found_by_its_name() -> None:
         },
         {"message": "This model's maximum context length is 4096 tokens. However, you"},
         {"message": "the request exceeds the available context size (4096 tokens)"},
+        {"message": "input length and `max_tokens` exceed context limit: 3900 + 999 > 4096, de"},
+        {"message": "prompt is too long: 5000 tokens > 4096 maximum"},
+        {"message": "input token count (5) exceeds the maximum number of tokens allowed (4096)"},
+        {"message": "This model's maximum prompt length is 4096 but the request contains 5000"},
     ],
 )
 def test_the_window_that_an_error_names(error: Any) -> None:

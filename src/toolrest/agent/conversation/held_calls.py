@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from toolrest.agent.conversation.result import TurnResult
 from toolrest.agent.history.history import answered_item, output_item
 from toolrest.events import ApprovalDeferred, Event
+from toolrest.gate.approval.pending import PendingError
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.wire.items.pairing import call_id_of
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.request import ReviewDecision
 
 _SKIPPED = "not run: the user went on before it was approved"
+_NOT_HERE = "not run here: its approval was used in another process, or has expired"
 
 
 class HeldCalls:
@@ -60,19 +62,36 @@ class HeldCalls:
         return False
 
     def skip(self) -> None:
-        """Record an output for each held call: the user said something else instead."""
+        """Record an output for each held call: the user said something else instead.
+
+        Their approvals are used up, so that no late answer runs them.
+        """
+        if not self._ids:
+            return
+        waiting = {pending.call_id: pending for pending in self.pending}
         for call in self._session.history.open_calls():
-            if call_id_of(call) in self._ids:
-                self._session.record(output_item(call, _SKIPPED))
+            call_id = call_id_of(call)
+            if call_id in self._ids:
+                withdrawn = self._withdraw(waiting.get(call_id))
+                self._session.record(output_item(call, _SKIPPED if withdrawn else _NOT_HERE))
         self._ids.clear()
+
+    def _withdraw(self, pending: PendingApproval | None) -> bool:
+        desk = self._session.rest.gate.services.approvals.deferring
+        if desk is None or pending is None:
+            return False
+        return desk.store.withdraw(pending, "the user went on")
 
     async def resume(
         self, pending: PendingApproval, answer: ReviewDecision | None, note: str
     ) -> None:
-        """Answer an approval, run its call and record the output. PendingError: see `rest.resume`.
+        """Answer an approval, run its call and record the output.
 
-        When the call has to be asked about anew it is held again.
+        PendingError when no call waits for it here; for others see `rest.resume`. When the call
+        has to be asked about anew it is held again.
         """
+        if pending.call_id not in self._ids:
+            raise PendingError(f"{pending.id}: no call of this conversation waits for it any more")
         rest = self._session.rest
         output = await rest.resume(pending, answer, note)
         asked_anew = any(p.call_id == pending.call_id for p in rest.pending)

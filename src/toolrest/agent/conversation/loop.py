@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from toolrest.agent.conversation.answer_form import AnswerForm, without_fence
 from toolrest.agent.conversation.events import ContextCompacted, StreamError
 from toolrest.agent.conversation.model_request import ModelReply, ModelRequestRun
 from toolrest.agent.conversation.result import TurnEnd
+from toolrest.agent.conversation.summary import SummaryRequest, is_about_images
 from toolrest.agent.history.compaction import PROMPT, condensed, without_oldest
-from toolrest.agent.history.history import message, message_text
+from toolrest.agent.history.history import message, message_text, without_refused_images
 from toolrest.errors import Fatal
 from toolrest.gate.decision.repeated_calls import LoopWatch
 from toolrest.items import JSONObject
 from toolrest.wire.items.pairing import is_models
-from toolrest.wire.model import Completed, ItemDone, ModelError, retry_delay
+from toolrest.wire.model import ModelError, retry_delay
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.session import AgentSession
@@ -72,7 +72,9 @@ class Loop:
             async with turns as turn:
                 self._turn = turn
                 turn.prompt = session.redactor.redact(prompt)
-                return await work()
+                end = await work()
+                session.takes_messages = False
+                return end
         except TurnFailed as error:
             return TurnEnd("failed", error.reason, str(error), self.text)
         except ModelError as error:
@@ -90,7 +92,7 @@ class Loop:
         session.begin(messages, self._turn.id)
         while True:
             session.take_pending()
-            limit = self.budget.used_up()
+            limit = self.budget.used_up() or session.accounting.used_up()
             if limit is not None:
                 return TurnEnd("budget", "budget", limit, self.text)
             sampled = await self._sample()
@@ -99,7 +101,7 @@ class Loop:
             if session.held:
                 return TurnEnd("pending", "pending", text=self.text)
             goes_on = sampled.follow_up or session.has_pending or self._complained()
-            if not (goes_on or await self._hook_wants_more()):
+            if not (goes_on or await self._hook_wants_more() or session.has_pending):
                 return TurnEnd(text=self.text)
             if session.is_full():
                 await self._compact()
@@ -159,7 +161,7 @@ class Loop:
                 self.budget.turns += 1
                 return sampled
             self._check_failure()
-            if error.kind == "invalid_image" and self.session.drop_images():
+            if is_about_images(error) and self._drop_images():
                 continue
             overflowed = error.kind == "context_window"
             if error.kind == "incomplete":  # a cut answer, unless there was no room for more
@@ -171,6 +173,15 @@ class Loop:
                 continue
             attempt += 1
             await self._before_retry(error, attempt)
+
+    def _drop_images(self) -> bool:
+        """Remove images that would fail every request; False without any."""
+        items = without_refused_images(self.session.history.items)
+        if items is None:
+            return False
+        summary = "pictures that the model's server could not read were left out"
+        self.session.replace(items, summary)
+        return True
 
     async def _before_retry(self, error: ModelError, attempt: int) -> None:
         most = self.session.model.stream_max_retries
@@ -218,7 +229,7 @@ class Loop:
             reason = "the model wrote no summary; the conversation stays as it is"
             raise TurnFailed("no_summary", reason)
         ceiling = session.accounting.ceiling
-        room = None if ceiling is None else ceiling - session.accounting.fixed
+        room = None if ceiling is None else ceiling - session.accounting.fixed()
         session.replace(condensed(session.opening.items(), before, summary, room), summary)
         session.emit(ContextCompacted(tokens_before=tokens, tokens_after=session.tokens))
         if session.is_full():
@@ -231,34 +242,8 @@ class Loop:
     async def _summary(self, items: Sequence[JSONObject], overflowed: bool, note: str) -> str:
         wanted = self.session.rest.settings.compact_prompt or PROMPT
         prompt = message("user", f"{wanted}\nThe user adds: {note}" if note else wanted)
-        kept = without_oldest(items) if overflowed else list(items)
-        attempt = 0
-        while True:
-            try:
-                return await self._ask_plainly([*kept, prompt])
-            except ModelError as error:
-                if error.kind == "context_window" and kept:
-                    # Halving keeps this short; dropping one by one could take hundreds of requests.
-                    for _ in range(max(1, len(kept) // 4)):
-                        kept = without_oldest(kept)
-                    continue
-                attempt += 1
-                await self._before_retry(error, attempt)
-
-    async def _ask_plainly(self, items: Sequence[JSONObject]) -> str:
-        """Make a request without tools; returns the last text of the reply."""
-        session = self.session
-        request = session.request(self._turn.id, None, items=items, plain=True)
-        text = ""
-        async with aclosing(cast(Any, session.model.stream(request))) as stream:
-            async for event in stream:
-                if isinstance(event, ItemDone) and event.item.get("type") == "message":
-                    text = message_text(event.item) or text
-                elif isinstance(event, Completed):
-                    session.count(event.usage)
-                    if event.usage is not None:
-                        self.budget.take_usage(event.usage)
-        return text
+        asked = SummaryRequest(self.session, self._turn.id, self._before_retry)
+        return await asked.run(without_oldest(items) if overflowed else items, prompt)
 
 
 def _first_line(messages: Sequence[JSONObject]) -> str:

@@ -208,8 +208,6 @@ class ModelRequestRun:
     def _completed(self, event: Completed) -> None:
         self.result.complete = True
         self.session.replied(event.usage)
-        if event.usage is not None:
-            self.budget.take_usage(event.usage)
         if event.end_turn is False:
             self.result.follow_up = True
 

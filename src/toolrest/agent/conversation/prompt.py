@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from toolrest.agent.history.history import History, message
+from toolrest.agent.history.history import IMAGE_END, IMAGE_START, History, message
 from toolrest.errors import ConfigError, Rejected
 from toolrest.items import JSONObject
 from toolrest.policy.paths.policy import PathPolicy
@@ -240,7 +240,7 @@ def opening_for(rest: Toolrest, *, trusted: bool | None = None) -> Opening:
     return Opening(config, files, shell.kind, docs, rest.skills_index())
 
 
-_LARGEST = 20_000_000
+LARGEST_IMAGE = 20_000_000
 _TAKEN = ("png", "jpeg", "gif", "webp")
 
 
@@ -250,9 +250,9 @@ def prompt_items(text: str, images: Sequence[str] = ()) -> list[JSONObject]:
     for number, path in enumerate(images, 1):
         full = os.path.abspath(path)
         parts += [
-            f'<image name=[Image #{number}] path="{full}">',
+            f'{IMAGE_START}{number}] path="{full}">',
             {"type": "input_image", "image_url": image_url(full)},
-            "</image>",
+            IMAGE_END,
         ]
     return [message("user", *parts, text)]
 
@@ -261,12 +261,12 @@ def image_url(path: str) -> str:
     """An image file as a `data:` URL; ConfigError when models do not take it."""
     try:
         with open(path, "rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(LARGEST_IMAGE + 1)
     except OSError as error:
         raise ConfigError(f"image {path} cannot be read: {error.strerror}") from None
     kind = format_of(data)
     if kind not in _TAKEN:
         raise ConfigError(f"image {path} is not a PNG, JPEG, GIF or WebP picture")
-    if len(data) > _LARGEST:
-        raise ConfigError(f"image {path} is larger than {_LARGEST:,} bytes; make it smaller")
+    if len(data) > LARGEST_IMAGE:
+        raise ConfigError(f"image {path} is larger than {LARGEST_IMAGE:,} bytes; make it smaller")
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

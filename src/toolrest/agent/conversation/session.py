@@ -16,16 +16,10 @@ from toolrest.agent.conversation.loop import ABORTED, Loop
 from toolrest.agent.conversation.preload import WarmUp, machine_of
 from toolrest.agent.conversation.prompt import Opening, base_instructions, opening_for
 from toolrest.agent.conversation.result import Denials, SessionHooks, TurnEnd, TurnResult, end_of
-from toolrest.agent.conversation.usage import Accounting, Budget, difference
-from toolrest.agent.history.history import (
-    History,
-    interrupted_item,
-    message,
-    message_text,
-    without_images,
-)
+from toolrest.agent.conversation.usage import Accounting, Budget, difference, fixed_tokens
+from toolrest.agent.history.history import History, interrupted_item, message, own_text
 from toolrest.agent.history.journal import NoJournal, SessionJournal, turn_context
-from toolrest.agent.history.tokens import text_tokens, usage_json
+from toolrest.agent.history.tokens import usage_json
 from toolrest.errors import Fatal, Rejected
 from toolrest.events import Event
 from toolrest.items import JSONObject
@@ -49,7 +43,7 @@ class AgentSession:
     """One conversation. Many can live in one process; nothing is shared between them.
 
     ```python
-    async with AgentSession(Toolrest("."), model) as agent:
+    async with AgentSession(Toolrest(".", tools=["all"]), model) as agent:
         result = await agent.run("fix the failing test")
     ```
 
@@ -85,12 +79,14 @@ class AgentSession:
         self.accounting = Accounting(
             rest.settings.model_context_window or model.context_window,
             rest.settings.model_auto_compact_token_limit,
-            text_tokens(self.instructions) + text_tokens(dumps(rest.offered(model.wire))),
+            fixed_tokens(self.instructions, lambda: rest.offered(model.wire)),
             usage or Usage(),
             spent={model.name: Usage()} | dict(spent or {}),
             price=prices_for(rest.settings, model),
-            children=agents.accountings if agents is not None else [],
+            emit=self.emit,
+            write=lambda line: self.journal.write("event_msg", line),
         )
+        rest.gate.services.accounting = self.accounting
         self._cost_before: float | None = None
         if rest.has_servers:
             from toolrest.agent.mcp.server_requests import sampler
@@ -101,6 +97,7 @@ class AgentSession:
         """Calls that wait for an approval; None where the model gets a denial instead."""
         self.server_has_answered = False  # whether the model's server has ever answered
         self._pending: deque[JSONObject] = deque()
+        self.takes_messages = False  # whether the model will read what is said to the turn
         self._task: asyncio.Task[TurnEnd] | None = None
         self._stopping: StopReason | None = None
         self._opened = False
@@ -170,6 +167,7 @@ class AgentSession:
         unsubscribe = self.rest.subscribe(denials)
         self._stopping = None
         self._task = asyncio.ensure_future(self._turn(loop, work))
+        self.takes_messages = True
         cancelled = False
         try:
             while not self._task.done():
@@ -180,7 +178,7 @@ class AgentSession:
                     self._task.cancel()
             end = end_of(self._task)
         finally:
-            self._task = None
+            self._task, self.takes_messages = None, False
             unsubscribe()
         result = self._result(end, loop.budget, denials)
         if cancelled:
@@ -227,7 +225,8 @@ class AgentSession:
         return await loop.run(messages)
 
     async def _turn(self, loop: Loop, work: Callable[[], Awaitable[TurnEnd]]) -> TurnEnd:
-        self.accounting.turn, self._cost_before = Usage(), self.accounting.cost()
+        self.accounting.begin_turn(loop.budget.max_tokens)
+        self._cost_before = self.accounting.cost()
         try:
             return await work()
         except asyncio.CancelledError:
@@ -294,15 +293,15 @@ class AgentSession:
             self.record(item)
         self._opened = True
         cwd = self.rest.gate.services.files.cwd
-        context = turn_context(self.rest.settings, self.model.name, cwd, turn_id)
-        self.journal.write("turn_context", context)
+        settings, model = self.rest.settings, self.model.name
+        self.journal.write("turn_context", turn_context(settings, model, cwd, turn_id))
         for item in messages:
             self._record_user_item(item)
 
     def _record_user_item(self, item: JSONObject) -> None:
         self.record(item)
         if item.get("role") == "user":
-            self.emit(UserMessage(message=message_text(item)))
+            self.emit(UserMessage(message=own_text(item)))
 
     def close_open_calls(self) -> None:
         """Record an output for calls that a crash interrupted. None of them is run again."""
@@ -345,18 +344,14 @@ class AgentSession:
             reasoning_summary=settings.model_reasoning_summary,
             verbosity=settings.model_verbosity,
             tool_choice="auto" if may_call else "none",
+            tokens=None if self.accounting.window is None else self.tokens,
         )
 
     # Tokens
 
     def count(self, usage: Usage | None) -> None:
-        """Add the tokens of a response to the thread's; the line also marks the reply's end."""
-        if usage is None:
-            self.accounting.is_partial = True
-        else:
-            self.accounting.add(usage, self.model.name)
-            self.emit(self.accounting.event(usage))
-        self.journal.write("event_msg", self.accounting.line(usage))
+        """Count the tokens of a reply."""
+        self.accounting.count(usage, self.model.name)
 
     def replied(self, usage: Usage | None) -> None:
         """Count a reply: its usage is the size of the history up to here."""
@@ -380,20 +375,11 @@ class AgentSession:
         """Whether the history has to be compacted."""
         return self.accounting.is_full(self.history)
 
-    def drop_images(self) -> bool:
-        """Remove images since the last reply, which would fail every request; False without any."""
-        items = without_images(self.history.items)
-        if items is None:
-            return False
-        self.replace(items, "pictures that the model's server could not read were left out")
-        return True
-
     def replace(self, items: list[JSONObject], summary: str) -> None:
         """Go on from these items instead of the history so far."""
-        line: JSONObject = {"message": summary, "replacement_history": items}
         self.history.replace(items)
         self.accounting.last = Usage()
-        self.journal.write("compacted", line)
+        self.journal.write("compacted", {"message": summary, "replacement_history": items})
 
 
 def _messages(prompt: Prompt) -> list[JSONObject]:

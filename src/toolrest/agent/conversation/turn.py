@@ -50,14 +50,15 @@ class Turn(CallTurn):
     async def answer(self, reply: Any) -> list[Any]:
         """Run every tool call in a reply; the items to send back, in call order.
 
-        Of a stream (or a list of its events) the model's own message comes first.
+        Of a stream (or a list of its events) the model's own message comes first. TypeError for
+        what is no reply.
         """
-        from toolrest.wire.apis.sdk_stream import streamed_reply
+        from toolrest.wire.apis.sdk_replies import read_reply
         from toolrest.wire.items.decode import calls_in
         from toolrest.wire.items.encode import encode
 
-        streamed = await streamed_reply(reply)
-        calls = calls_in(reply if streamed is None else streamed.items)
+        items, streamed = await read_reply(reply)
+        calls = calls_in(items)
         started = [self.start(item) for item in calls]
         answered = [Answered(call.item, await call.output()) for call in started]
         if streamed is None or not calls:

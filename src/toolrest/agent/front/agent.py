@@ -17,6 +17,7 @@ from toolrest.agent.open_session import fork as fork_session
 from toolrest.agent.open_session import open_with, provided
 from toolrest.agent.rest import Toolrest
 from toolrest.errors import ConfigError, ToolDefinitionError
+from toolrest.gate.context import Context
 
 if TYPE_CHECKING:
     from toolrest.agent.conversation.prompt import Opening
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from toolrest.config import Config
     from toolrest.gate.approval.approvals import OnAsk
     from toolrest.gate.approval.user_questions import OnQuestion
-    from toolrest.gate.context import Context
     from toolrest.gate.tool.tool import Tool
     from toolrest.wire.model import Model
 
@@ -250,9 +250,8 @@ class Agent(Generic[Out]):
         """A tool that hands its prompt to this agent; `tools=[agent]` does the same.
 
         The agent's own calls pass its own gate; what it may not approve itself is asked through
-        the calling session. Its tools get the caller's `deps`.
+        the calling session. Its tools get the caller's `deps`; its tokens count for the caller.
         """
-        from toolrest.gate.context import Context as CallContext
         from toolrest.gate.tool.function_tool import FunctionTool
 
         async def ask(prompt: str, ctx: Context) -> Any:
@@ -261,9 +260,10 @@ class Agent(Generic[Out]):
                 # What one of them has read, the other may be told to send.
                 conversation.rest.gate.services.taint = ctx.taint
                 conversation.rest.gate.share_mode(ctx.mode_limit)
+                conversation.session.accounting.parent = ctx.accounting
                 return (await conversation.run(prompt)).output
 
-        ask.__annotations__ = {"prompt": str, "ctx": CallContext, "return": Any}
+        ask.__annotations__ = {"prompt": str, "ctx": Context, "return": Any}
         text = description or self.description
         if not text:
             raise ToolDefinitionError(

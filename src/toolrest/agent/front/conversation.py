@@ -160,6 +160,8 @@ class TurnEvents(AsyncIterator["Event"], Generic[Out]):
 
     async def __aexit__(self, *exc: object) -> None:
         if not self._turn.done():
+            await asyncio.sleep(0)  # its first step: before it there is no turn to interrupt
+        if not self._turn.done():
             await self._conversation.interrupt()
         await asyncio.wait({self._turn})
         if not self._turn.cancelled():

@@ -1,4 +1,4 @@
-"""Clean-up of the home: old sessions, spill files, logs, audit logs, tasks of batches; `run`."""
+"""Clean-up of the home: old sessions, spill files, logs, reports, requests for approval, tasks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from toolrest.gate.audit.chain import HEAD_SUFFIX
 from toolrest.private_files import is_locked, remove_tree
 
 DAY = 86_400.0
+_APPROVALS_KEPT = 8 * DAY
+"""The least age of a request for approval that is removed: it has expired a week ago."""
 
 
 class Removed(Struct):
@@ -50,11 +52,14 @@ def collect(
         "spill": list(_folders(os.path.join(home, "spill"))),
         "run": list(_folders(os.path.join(home, "run"), only_sessions=True)),
         "log": list(_files(os.path.join(home, "log"))),
+        "reports": list(_files(os.path.join(home, "reports"))),
         "batch": list(_batch_tasks(os.path.join(home, "batch"))),
     }
     found = [_trim(kind, entries, max_age, max_size, dry_run) for kind, entries in kinds.items()]
-    # Room is no reason to forget what was allowed.
-    return [*found, _trim("audit", list(_audit_logs(audit)), max_age, sys.maxsize, dry_run)]
+    # Room is no reason to forget what was allowed, or what is still asked.
+    asked, logs = list(_requests(home)), list(_audit_logs(audit))
+    found.append(_trim("approvals", asked, max(max_age, _APPROVALS_KEPT), sys.maxsize, dry_run))
+    return [*found, _trim("audit", logs, max_age, sys.maxsize, dry_run)]
 
 
 def _sessions(home: str) -> Iterator[_Entry]:
@@ -96,6 +101,13 @@ def _files(place: str) -> Iterator[_Entry]:
     for name in _names(place):
         entry = _entry(os.path.join(place, name))
         if entry is not None:
+            yield entry
+
+
+def _requests(home: str) -> Iterator[_Entry]:
+    """Requests for approval and their answers; not the key that signs them."""
+    for entry in _files(os.path.join(home, "approvals")):
+        if entry.path.endswith((".json", ".answer", ".taken")):
             yield entry
 
 

@@ -10,6 +10,7 @@ from toolrest.items import Answered, CallItem, JSONObject, ToolOutput
 from toolrest.wire.items.encode import encode
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import OUTPUT_OF, call_id_of, is_call, is_output
+from toolrest.wire.items.parts import is_image
 
 _NOT_USERS = (
     "# agents.md instructions for ",
@@ -18,6 +19,8 @@ _NOT_USERS = (
     "<environment_context>",
     "<turn_aborted>",
 )
+IMAGE_START, IMAGE_END = "<image name=[Image #", "</image>"
+"""The marks around an image of a message."""
 
 
 class History:
@@ -134,9 +137,14 @@ def message_text(item: JSONObject) -> str:
 def own_text(item: JSONObject) -> str:
     """The text of a user's message as it was written, without the marks of its images."""
     content = item.get("content")
-    if isinstance(content, list) and any(map(_is_image, content)):
-        return message_text({"content": content[-1:]})
+    if isinstance(content, list) and any(map(is_image, content)):
+        return message_text({"content": [part for part in content if not _is_mark(part)]})
     return message_text(item)
+
+
+def _is_mark(part: Any) -> bool:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text == IMAGE_END or (isinstance(text, str) and text.startswith(IMAGE_START))
 
 
 def is_user_turn(item: JSONObject) -> bool:
@@ -146,25 +154,35 @@ def is_user_turn(item: JSONObject) -> bool:
     return not message_text(item)[:64].lower().startswith(_NOT_USERS)
 
 
-def without_images(items: Sequence[JSONObject]) -> list[JSONObject] | None:
-    """The items with a text for each image since the model's last reply; None without images."""
+def without_refused_images(items: Sequence[JSONObject]) -> list[JSONObject] | None:
+    """The items without the images that a server probably refused; None without images.
+
+    Those before the last reply were taken once, so they come second: servers have a limit for all
+    images together, and a smaller one for each when there are many.
+    """
+    return without_images(items) or without_images(items, anywhere=True)
+
+
+def without_images(
+    items: Sequence[JSONObject], *, anywhere: bool = False
+) -> list[JSONObject] | None:
+    """The items with a text for each image since the model's last reply; None without images.
+
+    `anywhere`: also for those before it.
+    """
     kept = list(items)
     changed = False
     for at in range(len(items) - 1, -1, -1):
         item = items[at]
-        if item.get("type") == "message" and item.get("role") == "assistant":
+        if item.get("type") == "message" and item.get("role") == "assistant" and not anywhere:
             break
         key = "content" if item.get("type") == "message" else "output"
         parts = item.get(key)
-        if not isinstance(parts, list) or not any(_is_image(part) for part in parts):
+        if not isinstance(parts, list) or not any(is_image(part) for part in parts):
             continue
-        kept[at] = item | {key: [_NO_IMAGE if _is_image(part) else part for part in parts]}
+        kept[at] = item | {key: [_NO_IMAGE if is_image(part) else part for part in parts]}
         changed = True
     return kept if changed else None
 
 
 _NO_IMAGE = {"type": "input_text", "text": "[image left out: the server could not read it]"}
-
-
-def _is_image(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "input_image"

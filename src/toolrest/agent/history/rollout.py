@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.json import decode
 
 from toolrest.agent.history.compaction import condensed, is_summary
 from toolrest.agent.history.history import is_user_turn, message_text, own_text
-from toolrest.agent.history.tokens import usage_from
+from toolrest.agent.history.tokens import AGENT_TOKENS, usage_from
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
 from toolrest.wire.items.pairing import call_id_of, is_call
@@ -83,16 +84,20 @@ class Rollout(Struct):
 
     def _event(self, payload: JSONObject) -> None:
         if payload.get("type") == "token_count":
-            info = payload.get("info")
-            if isinstance(info, dict):
-                self.usage = usage_from(info.get("total_token_usage"))
-                model, last = str(self.context.get("model")), info.get("last_token_usage")
-                self.spent[model] = self.spent.get(model, Usage()) + usage_from(last)
+            self._count(payload.get("info"), self.context.get("model"))
             if self.ends_with_message:
                 self.answer = message_text(self.items[-1])
+        elif payload.get("type") == AGENT_TOKENS:
+            self._count(payload.get("info"), payload.get("model"))
         elif payload.get("type") == "thread_rolled_back":
             turns = payload.get("num_turns")
             self._roll_back(turns if type(turns) is int else 1)
+
+    def _count(self, info: Any, model: Any) -> None:
+        if isinstance(info, dict):
+            last = usage_from(info.get("last_token_usage"))
+            self.usage = usage_from(info.get("total_token_usage"))
+            self.spent[str(model)] = self.spent.get(str(model), Usage()) + last
 
     def _roll_back(self, turns: int) -> None:
         starts = [at for at, item in enumerate(self.items) if is_user_turn(item)]
@@ -111,10 +116,18 @@ def lines_of(path: str) -> Iterator[tuple[str, JSONObject] | None]:
         raise ConfigError(f"the session {path} cannot be read: {error.strerror}") from None
 
 
+def line_json(line: bytes) -> Any:
+    """The value of a line; ValueError or RecursionError when it is not JSON."""
+    try:
+        return decode(line)
+    except ValueError:
+        return json.loads(line)  # slower; it also takes a half of a surrogate pair, and NaN
+
+
 def parsed(line: bytes) -> tuple[str, JSONObject] | None:
     """A line as its type and content; None when it cannot be used."""
     try:
-        value: Any = json.loads(line)
+        value = line_json(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from toolrest.agent.history.history import is_user_turn, message_text
+from toolrest.agent.history.history import is_user_turn, message_text, own_text
 from toolrest.agent.history.journal import FOLDER
 from toolrest.agent.history.rollout import lines_of, parsed
 from toolrest.errors import ConfigError
@@ -56,11 +56,20 @@ class Summary(Struct):
 
 def stored_sessions(home: str) -> list[Stored]:
     """Every session, the latest first."""
-    found = []
+    found: list[Stored] = []
     for folder, _, names in os.walk(os.path.join(home, FOLDER)):
-        for name in names:
-            if match := _NAME.fullmatch(name):
-                found.append(Stored(os.path.join(folder, name), match[2], match[1]))
+        found += filter(None, (stored_at(folder, name) for name in names))
+    return latest_first(found)
+
+
+def stored_at(folder: str, name: str) -> Stored | None:
+    """The session whose file has this name; None for another file."""
+    match = _NAME.fullmatch(name)
+    return Stored(os.path.join(folder, name), match[2], match[1]) if match else None
+
+
+def latest_first(found: Iterable[Stored]) -> list[Stored]:
+    """The sessions by the time of their start, the latest first."""
     return sorted(found, key=lambda stored: (stored.started, stored.thread_id), reverse=True)
 
 
@@ -74,20 +83,24 @@ def summaries(home: str, cwd: str | None = None) -> Iterator[Summary]:
 
 def summary_of(stored: Stored) -> Summary | None:
     """The row of one session; None when its file cannot be read."""
-    meta: JSONObject = {}
-    title = ""
     try:
-        for line in itertools.islice(lines_of(stored.path), _HEAD_LINES):
-            kind, payload = line if line is not None else ("", {})
-            if kind == "session_meta":
-                meta = meta or payload
-            elif kind == "response_item" and is_user_turn(payload):
-                title = " ".join(message_text(payload).split())[:_TITLE]
-                break
+        meta, title = head_of(lines_of(stored.path))
         status = os.stat(stored.path)
     except (ConfigError, OSError):
         return None
-    return Summary(stored, meta, title, status.st_size, status.st_mtime)
+    return Summary(stored, meta, title or "", status.st_size, status.st_mtime)
+
+
+def head_of(lines: Iterable[tuple[str, JSONObject] | None]) -> tuple[JSONObject, str | None]:
+    """The meta line and the title in a session's first lines; None without a user's message."""
+    meta: JSONObject = {}
+    for line in itertools.islice(lines, _HEAD_LINES):
+        kind, payload = line if line is not None else ("", {})
+        if kind == "session_meta":
+            meta = meta or payload
+        elif kind == "response_item" and is_user_turn(payload):
+            return meta, " ".join(own_text(payload).split())[:_TITLE]
+    return meta, None
 
 
 def last_said(path: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from toolrest.items import JSONObject
 from toolrest.wire.model import Usage
 
+AGENT_TOKENS = "agent_token_count"
+"""The type of a journal's line about a reply to a sub-agent."""
 _IMAGE_BYTES = 7373
 _HIDDEN_OVERHEAD = 650
 

@@ -17,7 +17,7 @@ from toolrest.mcp.errors import McpUnavailable
 from toolrest.mcp.launch import command_of, with_own_byte_code
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.private_files import remove_tree
-from toolrest.sandbox.confine import Confined, Sandbox
+from toolrest.sandbox.confine import Confined, SessionSandbox
 from toolrest.sandbox.errors import SandboxUnavailable
 from toolrest.sandbox.policy import Network, SandboxPolicy
 
@@ -44,7 +44,7 @@ class ServerBoxes:
         self._environ = environ
         self._approved = approved
         self._folder = os.path.join(config.home, "run", f"{session_id}-mcp")
-        self._boxes: dict[str, Sandbox] = {}
+        self._boxes: dict[str, SessionSandbox] = {}
         self._proxies: list[NetworkProxy] = []
 
     async def confine(self, server: Server) -> Confined:
@@ -60,7 +60,7 @@ class ServerBoxes:
         except SandboxUnavailable as error:
             raise McpUnavailable(str(error)) from None
 
-    async def box(self, server: Server) -> Sandbox:
+    async def box(self, server: Server) -> SessionSandbox:
         """The server's sandbox, made on first use."""
         if server.name not in self._boxes:
             self._boxes[server.name] = await self._box(server)
@@ -77,7 +77,7 @@ class ServerBoxes:
     def _cache(self, server: Server) -> str:
         return os.path.join(self._config.home, "mcp", "cache", digest(server.name)[:16])
 
-    async def _box(self, server: Server) -> Sandbox:
+    async def _box(self, server: Server) -> SessionSandbox:
         settings = self._config.value
         slug = os.path.basename(self._cache(server))
         network = network_of(server)
@@ -100,7 +100,7 @@ class ServerBoxes:
         shown = (*policy.exceptions, *self._approved(server, "read"))
         policy = replace(policy, exceptions=shown)
         proxy = await self._proxy(hosts, own) if network == "allowlist" else None
-        return Sandbox(
+        return SessionSandbox(
             policy,
             backend=None
             if settings.sandbox_policy in ("docker", "gvisor", "vm")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from toolrest.mcp.servers import Server
     from toolrest.policy.paths.policy import PathPolicy
     from toolrest.process.command import Command
-    from toolrest.sandbox.confine import Sandbox
+    from toolrest.sandbox.confine import SessionSandbox
 
 MOST_ASKED = 5
 """A server names the folders itself: so many of them it is asked about in a session."""
@@ -98,7 +98,7 @@ class ServerFolders:
     def _cwd(self, server: Server) -> str:
         return os.path.join(self._files.workspace, server.cwd or "")
 
-    async def _box(self, server: Server) -> Sandbox | None:
+    async def _box(self, server: Server) -> SessionSandbox | None:
         """The server's sandbox; None when it has none."""
         if server.transport != "stdio" or self._files.mode == "danger-full-access":
             return None
@@ -141,7 +141,7 @@ class ServerFolders:
 
     # Reading
 
-    def _unseen(self, server: Server, box: Sandbox | None) -> list[str]:
+    def _unseen(self, server: Server, box: SessionSandbox | None) -> list[str]:
         """Folders of the server's program and scripts that the sandbox's own /tmp hides."""
         if box is None or box.policy.tmp != "private":
             return []
@@ -162,7 +162,7 @@ class ServerFolders:
 
     # Writing
 
-    def _unfit(self, folder: str, box: Sandbox) -> str:
+    def _unfit(self, folder: str, box: SessionSandbox) -> str:
         """Why a folder is not asked about: the mode, or too wide, the system's, hidden, run by
         other programs.
 
@@ -190,7 +190,7 @@ class ServerFolders:
         return any(inside(place, folder) or inside(folder, place) for place in hidden)
 
 
-def _refused_path(text: str, box: Sandbox, cwd: str) -> str | None:
+def _refused_path(text: str, box: SessionSandbox, cwd: str) -> str | None:
     """The path that the sandbox did not let be written, by an error's text."""
     try:
         backend = box.choose()[1].name

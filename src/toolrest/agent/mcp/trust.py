@@ -103,9 +103,9 @@ class Trust:
             self._pins.put_launch(server, record)
             self._note_start(server, record, Answer.ALLOW, "mcp.first-use")
             return None
-        refused = await self._ask(
-            START, record, _why_start(server, pin), launch_diff(pin.launch if pin else {}, record)
-        )
+        kept = (f"  {how}: {path} (approved before)" for path, how in self._kept(server))
+        diff = "\n".join((launch_diff(pin.launch if pin else {}, record), *kept))
+        refused = await self._ask(START, record, _why_start(server, pin), diff)
         if refused is None:
             self._pins.put_launch(server, record)
             self._note_start(server, record, Answer.ALLOW, "mcp.approved")
@@ -116,6 +116,10 @@ class Trust:
         if server.origin == "editor":
             return reason  # only a session of the editor has it
         return f"{reason}; to see and approve it run: toolrest mcp approve {server.name}"
+
+    def _kept(self, server: Server) -> list[tuple[str, Access]]:
+        """The folders that stay approved, for the code that is about to be approved as well."""
+        return sorted(self._pins.folders(server).items())
 
     def _record(self, server: Server) -> JSONObject:
         own = self.folders(server, "write")
@@ -147,17 +151,9 @@ class Trust:
     # Folders
 
     def folders(self, server: Server, access: Access) -> tuple[str, ...]:
-        """The folders that this server may read or write by approval, as long as they are there.
-
-        One that was replaced by a link is another folder.
-        """
-        pin = self._pins.get(server)
-        approved = pin.folders.items() if pin is not None else ()
-        return tuple(
-            path
-            for path, granted in approved
-            if granted == access and os.path.realpath(path) == path
-        )
+        """The folders that this server may read or write by approval."""
+        approved = self._pins.folders(server)
+        return tuple(path for path, granted in approved.items() if granted == access)
 
     async def approve_folder(
         self, server: Server, folder: str, reason: str, *, write: bool

@@ -1,4 +1,4 @@
-"""What a session is and says: its settings, tools, rules and the decision on a call."""
+"""Views of a session: its settings, tools, rules and the decision on a call."""
 
 from __future__ import annotations
 

@@ -42,8 +42,7 @@ def waiting(approvals: Approvals) -> list[PendingApproval]:
     desk = approvals.deferring
     if desk is None:
         return []
-    own = (p for p in desk.store.listed() if p.session_id == desk.around.session_id)
-    return [pending for pending in own if desk.store.state(pending) in ("waiting", "answered")]
+    return desk.store.waiting(session_id=desk.around.session_id)
 
 
 async def resume(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from toolrest.agent.path_policy import network_of, path_policy, shared_tmp
+from toolrest.agent.user_rules import SessionRules
 from toolrest.config.files import placeholder_records, vm_folder
 from toolrest.config.secrets import key_variables
 from toolrest.events import ConnectionBlocked
@@ -19,7 +20,7 @@ from toolrest.process.limits import Limits
 from toolrest.process.shells.environment import EnvironmentPolicy
 from toolrest.running.confinement import Confinement
 from toolrest.running.runner import Runner
-from toolrest.sandbox.backends.container import ContainerOptions
+from toolrest.sandbox.backends.container.engine import ContainerOptions
 from toolrest.sandbox.vm.options import VmOptions
 
 if TYPE_CHECKING:
@@ -96,17 +97,21 @@ def standalone_runner(
     config: Config,
     environ: Mapping[str, str],
     *,
-    network: Network = "off",
+    network: Network | None = "off",
     hosts: tuple[str, ...] = (),
     backend: Backend | None = None,
 ) -> Runner:
-    """A session's runner without the session."""
+    """A session's runner without the session; without `network`, with that of a session."""
     files = path_policy(config, config.workspace or os.getcwd())
-    settled = confinement_of(config.value)
-    confinement = replace(
-        settled, network=network, allowed_hosts=hosts, backend=backend or settled.backend
-    )
-    return session_runner(config, files, f"sandbox-{uuid.uuid4().hex}", environ, confinement)
+    session_id = f"sandbox-{uuid.uuid4().hex}"
+    confinement = confinement_of(config.value)
+    if network is None:
+        confinement = SessionRules(config, files.workspace, session_id).confined(confinement)
+    else:
+        confinement = replace(confinement, network=network, allowed_hosts=hosts)
+    if backend is not None:
+        confinement = replace(confinement, backend=backend)
+    return session_runner(config, files, session_id, environ, confinement)
 
 
 def _container(settings: Settings) -> ContainerOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from msgspec import structs
 from toolrest.agent.conversation.usage import Budget
 from toolrest.agent.rest import Toolrest
 from toolrest.agent.subagents.roles import Role, narrowed, roles
-from toolrest.agent.subagents.subagents import ChildAgent, SubAgents
+from toolrest.agent.subagents.subagents import AgentCall, AgentStatus, ChildAgent, SubAgents
+from toolrest.events import Event, ToolCallBegin, ToolCallEnd
 from toolrest.gate.approval.request import ApprovalRequest, Approver, Review
 from toolrest.running.tally import CommandCount
 from toolrest.tools.catalog import built_in, switched_on
@@ -97,20 +99,46 @@ def _session(
         if tool.group in ("user", "mcp"):
             rest.add_tool(tool, approved=tool in parent.gate.registry.approved)
     agents = delegate(rest, make_model, environ=environ, depth=depth, path=child.path)
+    rest.subscribe(_reports(parent, child))
     texts = [base_instructions(config.value), child.role.instructions or ""]
-    return AgentSession(
+    session = AgentSession(
         rest,
         make_model(config),
         history=child.history,
         instructions="\n\n".join(text for text in texts if text),
         agents=agents,
     )
+    session.accounting.parent = parent.gate.services.accounting
+    return session
 
 
 def _silenced(config: Config, parent: Toolrest) -> Config:
     """A child's settings with its parent's `on_ask`, for requests without an approver."""
     unasked = parent.gate.services.approvals.unasked
     return structs.replace(config, value=config.value.replace(on_ask=unasked))
+
+
+def _reports(parent: Toolrest, child: ChildAgent) -> Callable[[Event], None]:
+    """A listener that tells a parent's subscribers what its child does, and the child's own."""
+    emit = parent.gate.services.bus.emit
+
+    def report(event: Event) -> None:
+        if isinstance(event, ToolCallBegin | ToolCallEnd):
+            ended = isinstance(event, ToolCallEnd)
+            arguments = "" if isinstance(event, ToolCallEnd) else event.arguments
+            emit(
+                AgentCall(
+                    agent_id=child.id,
+                    path=child.path,
+                    tool=event.tool,
+                    arguments=arguments,
+                    ended=ended,
+                )
+            )
+        elif isinstance(event, AgentCall | AgentStatus):
+            emit(copy(event))
+
+    return report
 
 
 def _asks(parent: Toolrest, path: str) -> Approver:

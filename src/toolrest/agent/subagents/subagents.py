@@ -23,7 +23,7 @@ from toolrest.tools.agents.collab import Status, is_final
 if TYPE_CHECKING:
     from toolrest.agent.conversation.result import TurnResult
     from toolrest.agent.conversation.session import AgentSession
-    from toolrest.agent.conversation.usage import Accounting, Budget
+    from toolrest.agent.conversation.usage import Budget
     from toolrest.agent.subagents.roles import Role
 
 CLOSE_SECONDS = 1.5
@@ -38,6 +38,17 @@ class AgentStatus(Event, kw_only=True):
     path: str
     role: str
     status: Any
+
+
+class AgentCall(Event, kw_only=True):
+    """A sub-agent has begun a call, or has ended it."""
+
+    type = "collab_agent_call"
+    agent_id: str
+    path: str
+    tool: str
+    arguments: str = ""
+    ended: bool = False
 
 
 class ChildAgent(Struct):
@@ -78,8 +89,6 @@ class SubAgents:
         self._emit = emit
         self._make_budget = make_budget
         self._children: dict[str, ChildAgent] = {}
-        self.accountings: list[Accounting] = []
-        """The tokens of all of them."""
         self._changed: list[asyncio.Future[None]] = []
         self._dying: set[asyncio.Task[Any]] = set()
 
@@ -107,7 +116,6 @@ class SubAgents:
         child = self._children[child_id] = ChildAgent(child_id, path, chosen)
         try:
             child.session = await self._open(child)
-            self.accountings.append(child.session.accounting)
         except Exception as error:
             del self._children[child_id]
             raise RespondToModel(f"collab spawn failed: {error}") from error
@@ -160,7 +168,6 @@ class SubAgents:
         if child.session is None:
             try:
                 child.session = await self._open(child)
-                self.accountings.append(child.session.accounting)
             except Exception as error:
                 raise RespondToModel(f"collab tool failed: {error}") from error
             self._set(child, child.before_close)

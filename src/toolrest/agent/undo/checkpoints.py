@@ -12,17 +12,29 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
 from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.live_turns import Claims
 from toolrest.agent.undo.packs import Packs
-from toolrest.agent.undo.plan import Item, Kept, Plan, Turn, last_to_undo, left_out, plan, turns_in
-from toolrest.agent.undo.records import OUTSIDE, Changes, TooSlow, UndoError, same
+from toolrest.agent.undo.plan import (
+    Item,
+    Kept,
+    Own,
+    RecordedTurn,
+    UndoPlan,
+    changes_of,
+    is_own,
+    last_to_undo,
+    left_out,
+    plan,
+    turns_in,
+)
+from toolrest.agent.undo.records import OUTSIDE, Changes, FileRecord, TooSlow, UndoError, same
 from toolrest.agent.undo.restore import restore
-from toolrest.agent.undo.scan import Limits, Scan
+from toolrest.agent.undo.scan import KeepLimits, Scan
 
 _LONGEST_LABEL = 120
 _QUICK = 0.002
@@ -36,21 +48,31 @@ def _never() -> bool:
 
 
 class Undone(Struct):
-    """What an undo did; `number` is its own, to take it back by."""
+    """The result of an undo; `number` is its own, to take it back by."""
 
-    plan: Plan
+    plan: UndoPlan
     number: int | None = None
     done: list[Item] = field(default_factory=list)
     failed: list[Kept] = field(default_factory=list)
 
 
+class Changed(NamedTuple):
+    """A path before and after; its contents are None where there was none or it is not kept."""
+
+    path: str
+    was: FileRecord | None
+    now: FileRecord | None
+    before: bytes | None
+    after: bytes | None
+
+
 class Checkpoints:
     """The checkpoints of one workspace, under `home`/checkpoints."""
 
-    def __init__(self, home: str, workspace: str, limits: Limits | None = None) -> None:
+    def __init__(self, home: str, workspace: str, limits: KeepLimits | None = None) -> None:
         self.workspace = os.path.realpath(workspace)
         self.home = os.path.realpath(home)
-        self._limits = limits or Limits()
+        self._limits = limits or KeepLimits()
         self._journal = Journal(self.home, key_of(self.workspace))
         self._packs = Packs(self._journal.folder)
         self._claims = Claims(self._journal.folder)
@@ -113,19 +135,55 @@ class Checkpoints:
             self._look(cancelled)
             return self._close(number)
 
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[RecordedTurn]:
         """Every turn and undo that is still known, oldest first."""
         if not self.exists:
             return []
         with self._using(create=False):
             return turns_in(self._journal.history())
 
+    def changed_by(self, session: str, most: int, in_all: int) -> list[Changed]:
+        """What a session has changed since its first turn, up to the end of its last.
+
+        Contents of more than `most` bytes are left out, and what would be more than `in_all`.
+        """
+        if not self.exists:
+            return []
+        with self._using(create=False):
+            found = changes_of(self._journal.history(), session)
+            changed = []
+            for path, pair in sorted(found.items()):
+                one = self._contents(path, *pair, min(most, in_all))
+                in_all = max(0, in_all - len(one.before or b"") - len(one.after or b""))
+                changed.append(one)
+            return changed
+
+    def _contents(
+        self, path: str, was: FileRecord | None, now: FileRecord | None, most: int
+    ) -> Changed:
+        return Changed(path, was, now, self._content(was, most), self._content(now, most))
+
+    def _content(self, record: FileRecord | None, most: int) -> bytes | None:
+        """The kept bytes of a file; a link's target."""
+        if record is None or record.ref is None or record.size > most:
+            return None
+        if record.is_link:
+            return os.fsencode(record.ref)
+        return b"".join(self._packs.pieces(record.ref, record.size))
+
     # Going back
 
-    def preview(self, turn: int | None = None, *, force: bool = False) -> Plan:
+    def newest(self, own: Own) -> int | None:
+        """The number of the newest turn of these sessions that can be undone."""
+        found = last_to_undo(self.turns(), own)
+        return None if found is None else found.number
+
+    def preview(
+        self, turn: int | None = None, *, force: bool = False, own: Own | None = None
+    ) -> UndoPlan:
         """What `undo` would do now."""
         with self._going_back():
-            return self._plan(turn, force)
+            return self._plan(turn, force, own)
 
     def undo(
         self,
@@ -133,16 +191,18 @@ class Checkpoints:
         *,
         force: bool = False,
         session: str = "",
-        tell: Callable[[Plan], None] | None = None,
+        own: Own | None = None,
+        tell: Callable[[UndoPlan], None] | None = None,
     ) -> Undone:
         """Go back to before `turn` (default: the newest that is not undone), later ones included.
 
-        Only paths that these turns changed are touched. What somebody else changed since is left
-        alone unless `force`. `tell` hears the plan before anything happens. The undo is a turn of
-        its own: `undo(its number)` takes it back.
+        Only paths that these turns changed are touched. What others changed since is left
+        alone unless `force`. With `own`, only a turn of these sessions, and only if it is the
+        newest. `tell` gets the plan before anything happens. The undo is a turn of its own:
+        `undo(its number)` takes it back.
         """
         with self._going_back():
-            chosen = self._plan(turn, force)
+            chosen = self._plan(turn, force, own)
             if tell is not None:
                 tell(chosen)
             result = Undone(chosen)
@@ -171,9 +231,11 @@ class Checkpoints:
                 self._end_dead()
             yield self._journal
 
-    def _plan(self, turn: int | None, force: bool) -> Plan:
+    def _plan(self, turn: int | None, force: bool, own: Own | None) -> UndoPlan:
         history = self._journal.history()
         turns = turns_in(history)
+        if own is not None:
+            _check_own(turns, turn, own)
         if turn is None:
             newest = last_to_undo(turns)
             if newest is None:
@@ -263,6 +325,20 @@ class Checkpoints:
         if record is not None:
             return record.is_file and record.ref is None
         return any(above is not None and bool(above.why) for above in map(state.get, _above(key)))
+
+
+def _check_own(turns: list[RecordedTurn], turn: int | None, own: Own) -> None:
+    """Refuse to undo what is not the newest turn, or not of one's own."""
+    mine, newest = last_to_undo(turns, own), last_to_undo(turns)
+    if mine is None or newest is None:
+        raise UndoError("there is nothing to undo: this session has changed nothing here")
+    if not is_own(newest, own):
+        raise UndoError(
+            f"turn {newest.number} of the session {newest.session} changed this folder later; "
+            "take that back first, in its session or with `toolrest undo`"
+        )
+    if turn not in (None, mine.number):
+        raise UndoError(f"turn {turn} is not the newest of this session: that is {mine.number}")
 
 
 def _above(key: str) -> Iterator[str]:

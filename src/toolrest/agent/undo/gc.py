@@ -1,4 +1,4 @@
-"""How checkpoints are kept small: old turns are forgotten, and what only they needed is deleted."""
+"""Garbage collection of checkpoints: old turns go, and the contents that only they needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolrest.agent.undo.checkpoints import Checkpoints, key_of
 from toolrest.agent.undo.journal import Journal
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import turns_in
-from toolrest.agent.undo.records import CheckpointError, Record, parse
+from toolrest.agent.undo.records import CheckpointError, FileRecord, parse
 from toolrest.private_files import write_all
 
 DAY = 86_400.0
@@ -24,7 +24,7 @@ _LONGEST_JOURNAL = 64 << 20
 
 
 class Collected(Struct):
-    """What was cleared away for one workspace, or why nothing was."""
+    """The result of a collection for one workspace, or why nothing was collected."""
 
     workspace: str
     turns: int = 0
@@ -167,12 +167,12 @@ def _live(lines: list[dict[str, Any]], journal: Journal) -> dict[str, int]:
     return live
 
 
-def _records(line: dict[str, Any]) -> Iterator[Record]:
+def _records(line: dict[str, Any]) -> Iterator[FileRecord]:
     if line["t"] == "step":
         for pair in line["c"].values():
             yield from (record for side in pair if (record := parse(side)) is not None)
     elif line["t"] == "stat":
-        yield from (Record(*value) for value in line["c"].values())
+        yield from (FileRecord(*value) for value in line["c"].values())
 
 
 def _rewrite(journal: Journal, lines: list[dict[str, Any]], live: dict[str, int]) -> None:

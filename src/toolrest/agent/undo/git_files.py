@@ -46,7 +46,7 @@ class Frame(NamedTuple):
     patterns: tuple[Pattern, ...]
 
 
-class Rules:
+class IgnoreRules:
     """The .gitignore files from the repository's top down to one folder."""
 
     __slots__ = ("_frames", "_shift")
@@ -56,7 +56,7 @@ class Rules:
         self._shift = shift
 
     @classmethod
-    def above(cls, workspace: str) -> tuple[Rules, str | None]:
+    def above(cls, workspace: str) -> tuple[IgnoreRules, str | None]:
         """What the repository around the workspace says, from its top down to the parent.
 
         And where that top is; None when there is no repository.
@@ -74,12 +74,12 @@ class Rules:
         rules._frames = tuple(frame for frame in frames if frame.patterns)
         return rules, folder
 
-    def entered(self, folder: str, patterns: tuple[Pattern, ...]) -> Rules:
+    def entered(self, folder: str, patterns: tuple[Pattern, ...]) -> IgnoreRules:
         """These rules with the .gitignore of a folder of the workspace added."""
         if not patterns:
             return self
         depth = len(self._shift) + len(_names(folder))
-        return Rules((*self._frames, Frame(depth, patterns)), self._shift)
+        return IgnoreRules((*self._frames, Frame(depth, patterns)), self._shift)
 
     def ignores(self, path: str, *, is_dir: bool = False) -> bool:
         """Whether the last pattern that matches, the nearest file first, ignores this path."""

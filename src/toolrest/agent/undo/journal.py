@@ -1,4 +1,4 @@
-"""What happened to a workspace, in order: turns that began and ended, and what changed between.
+"""The journal of a workspace: turns that began and ended, and what changed between, in order.
 
 `journal.jsonl` only grows, a line at a time; `index.json` is the state up to one of its lines, so
 that it need not be read from the start. A line that a dying process left half written is cut off.
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolrest.agent.undo.live_turns import HeldFolder
-from toolrest.agent.undo.records import Changes, CheckpointError, Record, State, TooSlow, parse
+from toolrest.agent.undo.records import Changes, CheckpointError, FileRecord, State, TooSlow, parse
 from toolrest.private_files import reason, write_all
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -47,9 +47,9 @@ class Journal:
 
     @contextlib.contextmanager
     def locked(self, *, create: bool = True, haste: bool = False) -> Iterator[None]:
-        """Nobody else changes this workspace's checkpoints meanwhile.
+        """Hold the lock on this workspace's checkpoints.
 
-        In haste, TooSlow when that means waiting, or reading what somebody else has written.
+        In haste, TooSlow when that means waiting, or reading what another process has written.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -102,7 +102,7 @@ class Journal:
             if index["of"] != identity[1]:
                 return
             for folder, names in index["folders"].items():
-                self.state.folders[folder] = {name: Record(*r) for name, r in names.items()}
+                self.state.folders[folder] = {name: FileRecord(*r) for name, r in names.items()}
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -149,7 +149,7 @@ class Journal:
         for line in lines:
             self._apply(line)
 
-    def step(self, changes: Changes, refreshed: dict[str, Record]) -> None:
+    def step(self, changes: Changes, refreshed: dict[str, FileRecord]) -> None:
         """Write down what a walk has found."""
         if self.fresh:
             # The first look is where everything starts from: no line, the index alone.
@@ -214,7 +214,7 @@ class Journal:
         elif kind == "touched":
             self.state.touched.update(line["paths"])
 
-    def _changed(self, path: str, before: Record | None, after: Record | None) -> None:
+    def _changed(self, path: str, before: FileRecord | None, after: FileRecord | None) -> None:
         self.state.put(path, after)
         for changes in self.watching.values():
             first = changes[path][0] if path in changes else before

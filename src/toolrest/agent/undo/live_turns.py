@@ -83,7 +83,7 @@ class Claims:
                 self._held[number] = fd
                 return
             except OSError:
-                os.close(fd)  # somebody moved the folder away, for one
+                os.close(fd)  # the folder was moved away, for one
         fd = os.open(str(number), _NEW, 0o600, dir_fd=folder)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._held[number] = fd

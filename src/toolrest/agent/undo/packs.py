@@ -1,6 +1,6 @@
-"""Where contents are kept: appended to a few large private files, found by hash and place.
+"""Packs: contents of files, appended to a few large private files, found by hash and place.
 
-Nothing is ever written over: a process that dies in the middle leaves bytes that nobody names.
+Nothing is ever written over: a process that dies in the middle leaves bytes that have no entry.
 """
 
 from __future__ import annotations

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
-from toolrest.agent.undo.records import Record, State, parse, same
+from toolrest.agent.undo.records import Changes, FileRecord, State, parse, same
 
-CHANGED_SINCE = "somebody else has changed it since"
+CHANGED_SINCE = "it was changed since, and not by these turns"
 
 
-class Turn(Struct):
+class RecordedTurn(Struct):
     """A turn that may have changed the workspace, or an undo, as the journal tells it."""
 
     number: int
@@ -33,8 +33,8 @@ class Item(NamedTuple):
     """A path to put back: what it is now and what it was."""
 
     path: str
-    now: Record | None
-    was: Record | None
+    now: FileRecord | None
+    was: FileRecord | None
 
     @property
     def action(self) -> str:
@@ -51,29 +51,29 @@ class Kept(NamedTuple):
     why: str
 
 
-class Plan(Struct):
-    """What an undo would do."""
+class UndoPlan(Struct):
+    """The plan of an undo: what it would restore, remove and leave alone."""
 
     turn: int
     undoes: tuple[int, ...]
     items: list[Item] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
-    """Left alone so as not to lose what somebody else did; `force` takes them back too."""
+    """Paths left alone because others changed them since; `force` takes them back too."""
     lost: list[Kept] = field(default_factory=list)
     """Changed, but the content before was never kept."""
     left_out: list[Kept] = field(default_factory=list)
     """Everything that checkpoints of this workspace do not hold, changed or not."""
 
 
-def turns_in(history: Iterable[dict[str, Any]]) -> list[Turn]:
+def turns_in(history: Iterable[dict[str, Any]]) -> list[RecordedTurn]:
     """Every turn and undo, oldest first."""
-    turns: dict[int, Turn] = {}
+    turns: dict[int, RecordedTurn] = {}
     paths: dict[int, set[str]] = {}
     running: set[int] = set()
     for line in history:
         if line["t"] == "open":
             number = line["n"]
-            turns[number] = Turn(
+            turns[number] = RecordedTurn(
                 number,
                 line["kind"],
                 line["time"],
@@ -96,7 +96,7 @@ def turns_in(history: Iterable[dict[str, Any]]) -> list[Turn]:
     return list(turns.values())
 
 
-def _mark_undone(turns: dict[int, Turn]) -> None:
+def _mark_undone(turns: dict[int, RecordedTurn]) -> None:
     """The newest undo counts; what it took back, undos included, does not."""
     for number in sorted(turns, reverse=True):
         turn = turns[number]
@@ -106,13 +106,24 @@ def _mark_undone(turns: dict[int, Turn]) -> None:
                     turns[other].undone = True
 
 
-def last_to_undo(turns: list[Turn]) -> Turn | None:
-    """The newest turn that changed something and was not taken back.
+Own: TypeAlias = Mapping[str, float]
+"""The ids of sessions whose turns count as one's own, each with the time until which they do."""
+
+
+def is_own(turn: RecordedTurn, own: Own) -> bool:
+    """Whether a turn is one of these sessions'."""
+    return turn.time < own.get(turn.session, float("-inf"))
+
+
+def last_to_undo(turns: list[RecordedTurn], own: Own | None = None) -> RecordedTurn | None:
+    """The newest turn that changed something and was not taken back; with `own`, of those.
 
     A sub-agent's turn is part of the turn of its session that it began in.
     """
     known = {turn.number: turn for turn in turns}
     for turn in reversed(turns):
+        if own is not None and not is_own(turn, own):
+            continue
         if turn.kind == "turn" and turn.changed and not turn.undone:
             around = (known[number] for number in turn.inside if number in known)
             same_session = (outer for outer in around if outer.session == turn.session)
@@ -120,13 +131,13 @@ def last_to_undo(turns: list[Turn]) -> Turn | None:
     return None
 
 
-def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: bool) -> Plan:
+def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: bool) -> UndoPlan:
     """How to get back to what was there before `turn`, without the changes of others.
 
     A path is taken back to what it was before the first of these turns that changed it. What
     changed it outside of them, a person or an older turn, is not ours to undo.
     """
-    first: dict[str, Record | None] = {}
+    first: dict[str, FileRecord | None] = {}
     foreign: set[str] = set()
     ours: set[int] = set()
     numbers = []
@@ -142,10 +153,26 @@ def plan(history: Iterable[dict[str, Any]], state: State, turn: int, *, force: b
                     first.setdefault(path, parse(before))
                 elif path in first:
                     foreign.add(path)
-    result = Plan(turn, tuple(numbers), left_out=left_out(state))
+    result = UndoPlan(turn, tuple(numbers), left_out=left_out(state))
     for path, was in sorted(first.items()):
         _sort_in(result, Item(path, state.get(path), was), path in foreign and not force)
     return result
+
+
+def changes_of(history: Iterable[dict[str, Any]], session: str) -> Changes:
+    """The paths that the turns of one session changed: before the first of them, after the last."""
+    found: Changes = {}
+    ours: set[int] = set()
+    for line in history:
+        if line["t"] == "open" and line["session"] == session:
+            ours.add(line["n"])
+        elif line["t"] == "close":
+            ours.discard(line["n"])
+        elif line["t"] == "step" and ours:
+            for path, (before, after) in line["c"].items():
+                first = found[path][0] if path in found else parse(before)
+                found[path] = (first, parse(after))
+    return {path: pair for path, pair in found.items() if not same(*pair)}
 
 
 def left_out(state: State) -> list[Kept]:
@@ -153,7 +180,7 @@ def left_out(state: State) -> list[Kept]:
     return sorted(Kept(path, record.why) for path, record in state.records() if record.why)
 
 
-def _sort_in(result: Plan, item: Item, foreign: bool) -> None:
+def _sort_in(result: UndoPlan, item: Item, foreign: bool) -> None:
     if same(item.now, item.was):
         return
     if foreign:

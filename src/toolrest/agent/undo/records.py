@@ -1,7 +1,4 @@
-"""What is known of one path: its kind, its stat for cheap comparing, and where its bytes are.
-
-What can go wrong with checkpoints, for the host program.
-"""
+"""Records of paths: kind, stat for cheap comparing, where the bytes are; errors of checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ OUTSIDE = "/"
 """The key of files outside the workspace; their names are absolute paths."""
 
 
-class Record(NamedTuple):
+class FileRecord(NamedTuple):
     """One path at one moment. `ref` says where the content is kept, or is a symlink's target."""
 
     mode: int
@@ -65,12 +62,12 @@ class Record(NamedTuple):
         )
 
 
-Change: TypeAlias = tuple[Record | None, Record | None]
+Change: TypeAlias = tuple[FileRecord | None, FileRecord | None]
 """Before and after; None where there was nothing."""
 Changes: TypeAlias = dict[str, Change]
 
 
-def same(one: Record | None, other: Record | None) -> bool:
+def same(one: FileRecord | None, other: FileRecord | None) -> bool:
     """Whether two records mean the same content, kind, mode and owner."""
     if one is None or other is None:
         return one is other
@@ -81,10 +78,10 @@ def same(one: Record | None, other: Record | None) -> bool:
     return one.is_dir or one.ref == other.ref
 
 
-def _same_bytes(one: Record, other: Record) -> bool:
+def _same_bytes(one: FileRecord, other: FileRecord) -> bool:
     if one.ref is not None and other.ref is not None:
         return one.digest == other.digest
-    # What was not kept can only be told by its stat; one that is now kept was not touched by that.
+    # Content that was not kept is compared by its stat, which keeping it later does not change.
     return (one.size, one.mtime, one.inode) == (other.size, other.mtime, other.inode)
 
 
@@ -92,18 +89,18 @@ class State:
     """Every known path of a workspace, by folder."""
 
     def __init__(self) -> None:
-        self.folders: dict[str, dict[str, Record]] = {}
+        self.folders: dict[str, dict[str, FileRecord]] = {}
         self.touched: set[str] = set()
         """Paths that a call said it would write: kept whatever their size and place."""
         self._sums: list[int] | None = None
         self._places: dict[str, str] | None = None
 
-    def get(self, path: str) -> Record | None:
+    def get(self, path: str) -> FileRecord | None:
         """What is known of a path."""
         folder, name = split(path)
         return self.folders.get(folder, {}).get(name)
 
-    def put(self, path: str, record: Record | None) -> None:
+    def put(self, path: str, record: FileRecord | None) -> None:
         """Learn or forget a path."""
         folder, name = split(path)
         if self._sums is not None:
@@ -129,7 +126,7 @@ class State:
         self.held(ignored=False)
         return self._places.get(digest) if self._places is not None else None
 
-    def _count(self, record: Record | None, sign: int) -> None:
+    def _count(self, record: FileRecord | None, sign: int) -> None:
         if record is None or record.ref is None or not record.is_file:
             return
         if self._sums is not None and self._places is not None:
@@ -137,7 +134,7 @@ class State:
             if sign > 0:
                 self._places[record.ref.split(".", 1)[0]] = record.ref
 
-    def records(self) -> Iterable[tuple[str, Record]]:
+    def records(self) -> Iterable[tuple[str, FileRecord]]:
         """Every path with its record."""
         for folder, names in self.folders.items():
             for name, record in names.items():
@@ -157,9 +154,9 @@ def join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder and folder != OUTSIDE else name
 
 
-def parse(value: object) -> Record | None:
+def parse(value: object) -> FileRecord | None:
     """A record from its JSON form."""
-    return None if value is None else Record(*value)  # type: ignore[misc]
+    return None if value is None else FileRecord(*value)  # type: ignore[misc]
 
 
 class CheckpointError(ToolrestError):
@@ -167,8 +164,8 @@ class CheckpointError(ToolrestError):
 
 
 class TooSlow(CheckpointError):
-    """Nothing was done: it takes longer than somebody who is in a hurry can wait."""
+    """Raised in haste, before anything is done: it would take too long to wait for."""
 
 
 class UndoError(ToolrestError):
-    """Nothing was taken back; the message says why."""
+    """The undo took nothing back; the message says why."""

@@ -1,7 +1,7 @@
-"""Put paths back, through folder descriptors: no symlink is followed, nothing else is touched.
+"""Restoring paths through folder descriptors: no symlink is followed, nothing else is touched.
 
-A file is written beside its place and then renamed into it, so that whoever dies in the middle
-leaves the old content or the new one.
+A file is written beside its place and then renamed into it, so that a process that dies in the
+middle leaves the old content or the new one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.plan import Item, Kept
-from toolrest.agent.undo.records import Record, UndoError
+from toolrest.agent.undo.records import FileRecord, UndoError
 from toolrest.private_files import reason, write_all
 
 _STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
@@ -95,7 +95,7 @@ def _put_back(folder: int, name: str, item: Item, packs: Packs) -> None:
         _replace(folder, name, was, packs)
 
 
-def _check_untouched(folder: int, name: str, now: Record | None) -> None:
+def _check_untouched(folder: int, name: str, now: FileRecord | None) -> None:
     """What changed a moment ago is not in the checkpoint: it must not be lost."""
     try:
         found = os.lstat(name, dir_fd=folder)
@@ -111,7 +111,7 @@ def _check_untouched(folder: int, name: str, now: Record | None) -> None:
         raise UndoError("it was changed while undoing")
 
 
-def _remove(folder: int, name: str, now: Record | None) -> None:
+def _remove(folder: int, name: str, now: FileRecord | None) -> None:
     if now is not None and now.is_dir:
         try:
             os.rmdir(name, dir_fd=folder)
@@ -122,7 +122,7 @@ def _remove(folder: int, name: str, now: Record | None) -> None:
     os.unlink(name, dir_fd=folder)
 
 
-def _folder(folder: int, name: str, was: Record) -> None:
+def _folder(folder: int, name: str, was: FileRecord) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=folder)
     fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
@@ -133,7 +133,7 @@ def _folder(folder: int, name: str, was: Record) -> None:
         os.close(fd)
 
 
-def _replace(folder: int, name: str, was: Record, packs: Packs) -> None:
+def _replace(folder: int, name: str, was: FileRecord, packs: Packs) -> None:
     beside = f".toolrest-undo-{secrets.token_hex(6)}"
     try:
         if was.is_link:
@@ -147,7 +147,7 @@ def _replace(folder: int, name: str, was: Record, packs: Packs) -> None:
         raise
 
 
-def _write(folder: int, name: str, was: Record, packs: Packs) -> None:
+def _write(folder: int, name: str, was: FileRecord, packs: Packs) -> None:
     fd = os.open(name, _NEW, 0o600, dir_fd=folder)
     try:
         for piece in packs.pieces(was.ref or "", was.size):
@@ -159,7 +159,7 @@ def _write(folder: int, name: str, was: Record, packs: Packs) -> None:
         os.close(fd)
 
 
-def _own(fd: int, was: Record) -> None:
+def _own(fd: int, was: FileRecord) -> None:
     found = os.fstat(fd)
     if (found.st_uid, found.st_gid) != (was.uid, was.gid):
         with contextlib.suppress(PermissionError):

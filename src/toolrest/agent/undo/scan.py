@@ -1,4 +1,4 @@
-"""What has changed in the workspace since the last look? One walk; only what changed is read."""
+"""The scan for what changed in the workspace since the last one: one walk reads what changed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from toolrest.agent.undo.git_files import Rules, read_patterns, tracked_in
+from toolrest.agent.undo.git_files import IgnoreRules, read_patterns, tracked_in
 from toolrest.agent.undo.packs import Packs
 from toolrest.agent.undo.records import (
     OUTSIDE,
     Changes,
     CheckpointError,
-    Record,
+    FileRecord,
     State,
     TooSlow,
     join,
@@ -39,8 +39,8 @@ _HASTY_BYTES = 256 << 10
 """Looked at, and read, in a millisecond or two."""
 
 
-class Limits(Struct, frozen=True):
-    """How much is kept. Tracked files and files that a call names are kept whatever these say."""
+class KeepLimits(Struct, frozen=True):
+    """Limits of what is kept. Tracked files and files that a call names are kept in any case."""
 
     ignored_file: int = 1 << 20
     ignored_total: int = 256 << 20
@@ -53,7 +53,7 @@ class Folder(Struct):
     """A folder to look into, as its parent's listing showed it."""
 
     path: str
-    rules: Rules
+    rules: IgnoreRules
     repository: str | None
     ignored: bool = False
     identity: tuple[int, int] | None = None
@@ -65,14 +65,14 @@ class Scan(Struct):
     root: str
     state: State
     packs: Packs
-    limits: Limits
+    limits: KeepLimits
     skip: str = ""
     """An absolute path that is never looked into: our own home."""
     cancelled: Callable[[], bool] = lambda: False
     haste: bool = False
     """Whether to give up (TooSlow) where there is more to do than an event loop can wait for."""
     changes: Changes = field(default_factory=dict)
-    refreshed: dict[str, Record] = field(default_factory=dict)
+    refreshed: dict[str, FileRecord] = field(default_factory=dict)
     _new: dict[str, str] = field(default_factory=dict)
     _added: list[int] = field(default_factory=lambda: [0, 0])
     _tracked: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Scan(Struct):
     def run(self) -> None:
         """Walk everything, ignored folders last, and keep what is new."""
         self._now = time.time_ns()
-        top = Folder("", *Rules.above(self.root))
+        top = Folder("", *IgnoreRules.above(self.root))
         try:
             self._walk([top])
             self._walk(self._later)
@@ -210,7 +210,7 @@ class Scan(Struct):
     # Files
 
     def _learn(
-        self, folder: Folder, fd: int, name: str, now: os.stat_result, known: Record | None
+        self, folder: Folder, fd: int, name: str, now: os.stat_result, known: FileRecord | None
     ) -> None:
         path = join(folder.path, name)
         record = _plain(now)
@@ -225,7 +225,7 @@ class Scan(Struct):
                 record = self._keep(record, name, fd)
         self._note(path, known, record)
 
-    def _note(self, path: str, known: Record | None, record: Record) -> None:
+    def _note(self, path: str, known: FileRecord | None, record: FileRecord) -> None:
         if known is not None and same(known, record):
             self.refreshed[path] = record
         else:
@@ -255,7 +255,7 @@ class Scan(Struct):
             self._tracked[top] = tracked_in(top)
         return os.path.relpath(os.path.join(self.root, path), top) in self._tracked[top]
 
-    def _keep(self, record: Record, name: str, folder: int | None) -> Record:
+    def _keep(self, record: FileRecord, name: str, folder: int | None) -> FileRecord:
         """Read a file into the packs."""
         try:
             fd = os.open(name, _FILE, dir_fd=folder)
@@ -318,7 +318,7 @@ class Scan(Struct):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self.refreshed[path] = self._record(_plain(os.lstat(full)), full)
 
-    def _record(self, record: Record, full: str) -> Record:
+    def _record(self, record: FileRecord, full: str) -> FileRecord:
         if record.is_file:
             return self._keep(record, full, None)
         if record.is_link:
@@ -327,10 +327,10 @@ class Scan(Struct):
         return record
 
 
-def _plain(now: os.stat_result) -> Record:
+def _plain(now: os.stat_result) -> FileRecord:
     if stat.S_ISDIR(now.st_mode):
-        return Record(now.st_mode, inode=now.st_ino, uid=now.st_uid, gid=now.st_gid)
-    return Record(
+        return FileRecord(now.st_mode, inode=now.st_ino, uid=now.st_uid, gid=now.st_gid)
+    return FileRecord(
         now.st_mode,
         now.st_size,
         now.st_mtime_ns,

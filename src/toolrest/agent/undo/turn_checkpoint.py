@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolrest.agent.undo.checkpoints import Checkpoints, Undone
-    from toolrest.agent.undo.records import Changes, Record
+    from toolrest.agent.undo.plan import Own
+    from toolrest.agent.undo.records import Changes, FileRecord
     from toolrest.gate.bus import Bus
     from toolrest.policy.effects import Effects
 
@@ -70,15 +71,15 @@ class Saver(Struct):
         """The checkpoints of this session's workspace."""
         if self._made is None:
             from toolrest.agent.undo.checkpoints import Checkpoints
-            from toolrest.agent.undo.scan import Limits
+            from toolrest.agent.undo.scan import KeepLimits
 
-            limits = Limits(file=self.max_file_size, total=self.max_size)
+            limits = KeepLimits(file=self.max_file_size, total=self.max_size)
             self._made = Checkpoints(self.home, self.workspace, limits)
         return self._made
 
 
 class TurnCheckpoint(Struct):
-    """What a turn asks for before its changes and after its calls."""
+    """The checkpoint of one turn: begun before its first change, ended after its calls."""
 
     saver: Saver
     bus: Bus
@@ -121,7 +122,7 @@ class TurnCheckpoint(Struct):
         checkpoints = self.saver.get()
         number = checkpoints.begin(self.saver.session_id, label, self._cancel.is_set)
         if self._cancel.is_set():
-            checkpoints.end(number)  # nobody waits for it any more
+            checkpoints.end(number)  # the turn does not wait for it any more
         return number
 
     async def after(self) -> None:
@@ -168,7 +169,7 @@ class TurnCheckpoint(Struct):
         )
 
 
-def _digest(record: Record | None) -> str | None:
+def _digest(record: FileRecord | None) -> str | None:
     if record is None or record.is_dir:
         return None
     if record.is_link:
@@ -176,8 +177,21 @@ def _digest(record: Record | None) -> str | None:
     return record.digest or NOT_KEPT
 
 
+async def newest_turn(saver: Saver | None, own: Callable[[], Own]) -> int | None:
+    """The newest turn of one's own that can be undone."""
+    if saver is None:
+        return None
+    return await run_in_thread(lambda: saver.get().newest(own()), (), threading.Event())
+
+
 async def undo_turns(
-    saver: Saver | None, session_id: str, turn: int | None, *, force: bool, dry_run: bool
+    saver: Saver | None,
+    session_id: str,
+    turn: int | None,
+    *,
+    force: bool,
+    dry_run: bool,
+    own: Callable[[], Own] | None = None,
 ) -> Undone:
     """Take back the newest turn, or turn N and all after it; UndoError without checkpoints."""
     if saver is None:
@@ -187,8 +201,9 @@ async def undo_turns(
         from toolrest.agent.undo.checkpoints import Undone
 
         checkpoints = saver.get()
+        mine = None if own is None else own()
         if dry_run:
-            return Undone(checkpoints.preview(turn, force=force))
-        return checkpoints.undo(turn, force=force, session=session_id)
+            return Undone(checkpoints.preview(turn, force=force, own=mine))
+        return checkpoints.undo(turn, force=force, session=session_id, own=mine)
 
     return await run_in_thread(work, (), threading.Event())

@@ -18,6 +18,7 @@ from toolrest.policy.effects import Risk
 
 if TYPE_CHECKING:
     from toolrest.gate.approval.pending_store import FileApprovals
+    from toolrest.gate.approval.waiting import WaitingRequests
     from toolrest.gate.bus import Bus
     from toolrest.gate.context import Context
 
@@ -47,6 +48,8 @@ class Approvals:
         self._make_deferring = make_deferring
         self._deferring: FileApprovals | None = None
         self._admitted: dict[str, tuple[str, Review]] = {}
+        self.waiting: WaitingRequests | None = None
+        """Where a second front end finds requests and answers them, too."""
 
     @property
     def deferring(self) -> FileApprovals | None:
@@ -113,7 +116,8 @@ class Approvals:
         try:
             answer = approver(request)
             if inspect.isawaitable(answer):
-                answer = await answer
+                asked = self.waiting
+                answer = await (answer if asked is None else asked.first(request, answer))
         except Exception as error:
             raise Rejected(
                 f"not run: asking for approval failed: {type(error).__name__}: {error}",

@@ -25,8 +25,9 @@ class PendingApproval:
     """An approval request that waits: the exact call, what is shown of it, and its expiry.
 
     `arguments` are exact, as they will run; everything else that is shown is redacted. `pin` is
-    a hash over the call, where and how it would run and what was shown: an answer counts for
-    that and for nothing else. `mac` proves that this home's Toolrest wrote it.
+    a hash over the call, where and how it would run, the programs and scripts that it names and
+    what was shown: an answer counts for that and for nothing else. `mac` proves that this home's
+    Toolrest wrote it.
     """
 
     id: str
@@ -151,6 +152,8 @@ class ApprovalScope(Struct, frozen=True):
             request.retry_reason is not None,
             request.diff,
         ]
+        if exact.files:  # without any, requests of earlier versions stay what they were
+            parts.append(exact.files)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Literal, TypeAlias
@@ -58,13 +58,13 @@ class PendingStore(Struct):
             raise PendingError("an approval request that is not about a call cannot wait")
         if len(exact.text) > _LONGEST:
             raise PendingError("a call with arguments this long cannot wait for an answer")
-        open_ones = [p for p in self.listed() if self.state(p) in ("waiting", "answered")]
-        for known in open_ones:
-            if reuse and known.pin == pin:
-                return known
-        if len(open_ones) >= _MOST_OPEN:
+        if reuse and (known := next(iter(self.waiting(pin=pin)), None)) is not None:
+            return known
+        count = len(self.waiting(session_id=around.session_id))
+        if count >= _MOST_OPEN:
             raise PendingError(
-                f"{len(open_ones)} approvals wait already; answer some (`toolrest approvals list`)"
+                f"{count} approvals wait already in this session; answer some "
+                "(`toolrest approvals list`)"
             )
         self._forget_old()
         now = time.time()
@@ -93,6 +93,23 @@ class PendingStore(Struct):
         """Every genuine pending approval, oldest first."""
         found = [pending for name in self._names(".json") if (pending := self._load(name[:-5]))]
         return sorted(found, key=lambda pending: (pending.created, pending.id))
+
+    def waiting(self, **having: str) -> list[PendingApproval]:
+        """Every genuine pending approval that can still be used, oldest first.
+
+        `having` are fields with their values, such as `call_id`; others are not looked at closely.
+        """
+        names = set(self._names(""))
+        ids = (n[:-5] for n in names if n.endswith(".json") and f"{n[:-5]}.taken" not in names)
+        parts = [json.dumps(value).encode() for value in having.values()]
+        found = [pending for identity in ids if (pending := self._load(identity, parts))]
+        usable = [
+            pending
+            for pending in found
+            if self.state(pending) in ("waiting", "answered")
+            and all(getattr(pending, name) == value for name, value in having.items())
+        ]
+        return sorted(usable, key=lambda pending: (pending.created, pending.id))
 
     def get(self, identity: str) -> PendingApproval:
         """One pending approval by its id, or by a unique start of it."""
@@ -160,6 +177,18 @@ class PendingStore(Struct):
         except FileExistsError:
             raise PendingError(f"{pending.id} was already used; an answer counts once") from None
 
+    def withdraw(self, pending: PendingApproval, note: str = "") -> bool:
+        """Use an approval up without its call; False when that cannot be, as when it was used."""
+        try:
+            with suppress(PendingError):  # it may have an answer, which is then used up
+                self.answer(pending, "denied", note)
+            self.take(pending)
+        except PendingError:
+            return self.state(pending) != "taken"
+        except OSError:
+            return False
+        return True
+
     def check(self, pending: PendingApproval) -> None:
         """Raise PendingError unless it is genuine, known here, unused and not expired."""
         if not self._is_genuine(pending):
@@ -174,10 +203,12 @@ class PendingStore(Struct):
 
     # Files
 
-    def _load(self, identity: str) -> PendingApproval | None:
-        """A pending approval of the folder; None for one that is torn or not genuine."""
+    def _load(self, identity: str, parts: Iterable[bytes] = ()) -> PendingApproval | None:
+        """A pending approval of the folder; None for one that is torn, not genuine or without
+        these parts: to look for them is far quicker than to read and check it.
+        """
         text = self._read(f"{identity}.json")
-        if text is None:
+        if text is None or not all(part in text for part in parts):
             return None
         try:
             pending = PendingApproval.from_json(text)
@@ -190,11 +221,19 @@ class PendingStore(Struct):
 
     def _forget_old(self) -> None:
         """Delete what expired long ago; its expiry is part of it, so it cannot come back."""
-        for pending in self.listed():
-            if time.time() > pending.expires + _KEPT_AFTER:
+        for name in list(self._names(".json")):
+            pending = self._load(name[:-5]) if self._is_old(name) else None
+            if pending is not None and time.time() > pending.expires + _KEPT_AFTER:
                 for ending in (".answer", ".json", ".taken"):
                     with suppress(OSError):
                         os.unlink(self._path(pending.id + ending))
+
+    def _is_old(self, name: str) -> bool:
+        """Whether a file is old enough to be forgotten; only then is it worth reading."""
+        try:
+            return os.stat(self._path(name)).st_mtime < time.time() - _KEPT_AFTER
+        except OSError:
+            return False
 
     def _path(self, name: str) -> str:
         return os.path.join(self.home, FOLDER, name)

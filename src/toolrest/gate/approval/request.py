@@ -72,10 +72,14 @@ class Choice(Struct, frozen=True):
 
 
 class Exact(Struct, frozen=True):
-    """The arguments as they will run, not redacted: for running the call later, not for show."""
+    """The arguments as they will run, not redacted: for running the call later, not for show.
+
+    `files` are the files that it would run, each with a stamp of its content.
+    """
 
     text: str
     freeform: bool = False
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -113,6 +117,15 @@ class ApprovalRequest:
     protected: str = ""
     """The protected name that the call writes, with the rule: no setting approves that."""
     exact: Exact | None = field(default=None, repr=False)
+
+    def answer_for(self, scope: object) -> ReviewDecision:
+        """The answer that approves with this scope; ValueError where it is not offered."""
+        if scope == "once":
+            return "approved"
+        for choice in self.choices:
+            if choice.scope == scope:
+                return choice.answer
+        raise ValueError(f"the scope {scope!r} is not offered for this call")
 
     def choice(self, answer: ReviewDecision) -> Choice | None:
         """The choice that an answer takes, if it was offered."""

@@ -17,6 +17,7 @@ from toolrest.events import RequestUserInput
 from toolrest.items import JSONObject
 
 if TYPE_CHECKING:
+    from toolrest.gate.approval.waiting import WaitingRequests
     from toolrest.gate.bus import Bus
 
 UNAVAILABLE = (
@@ -85,6 +86,8 @@ class Questions:
         self._bus = bus
         self._on_question = on_question
         self._answers = dict(answers or {})
+        self.waiting: WaitingRequests | None = None
+        """Where a second front end finds questions and answers them, too."""
 
     async def ask(self, asked: UserQuestions) -> dict[str, tuple[str, ...]]:
         """Every question's answers; RespondToModel when the user cannot or will not answer."""
@@ -97,7 +100,8 @@ class Questions:
         try:
             given: Any = self._on_question(asked)
             if inspect.isawaitable(given):
-                given = await given
+                waiting = self.waiting
+                given = await (given if waiting is None else waiting.first(asked, given))
         except NobodyThere:
             return self._configured(asked)
         except RespondToModel:

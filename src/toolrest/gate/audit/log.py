@@ -32,6 +32,7 @@ from toolrest.gate.audit.chain import GENESIS, HEAD_SUFFIX, end_of_log, head_rec
 from toolrest.gate.output.truncate import Limit, encoded, truncate
 from toolrest.gate.threads import start_in_thread
 from toolrest.items import JSONObject
+from toolrest.policy.paths.names import inside
 from toolrest.private_files import own_file, private_file, private_folder, reason, write_all
 
 _LONGEST = 8192
@@ -245,7 +246,7 @@ class AuditLog:
     def _create(self) -> None:
         # Only a folder under our own home gets private rights; a configured one stays as it is.
         parent, name = os.path.split(self._folder)
-        ours = self._home is not None and _is_inside(self._folder, self._home)
+        ours = self._home is not None and inside(self._folder, self._home)
         folder = private_folder(parent, name) if ours else private_folder(self._folder)
         try:
             if self._shared:
@@ -285,26 +286,24 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 def _refuse_inside(folder: str, home: str | None, roots: Iterable[str | os.PathLike[str]]) -> None:
     real = os.path.realpath(folder)
-    if home is not None and _is_inside(real, os.path.realpath(home)):
+    if home is not None and inside(real, os.path.realpath(home)):
         return
     for root in roots:
-        if _is_inside(real, os.path.realpath(_absolute(root))):
+        if inside(real, os.path.realpath(_absolute(root))):
             raise ConfigError(
                 f"tool_security.audit_log_path: {folder} is inside the writable root "
                 f"{os.fspath(root)}, where a tool could change it; choose a folder outside"
             )
 
 
-def _is_inside(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+def _head(event: Event, kind: str) -> JSONObject:
+    now = event.time or time.time()
+    return {"type": kind, "time": now, "seq": event.seq, "turn": event.turn_id}
 
 
 def _decision(event: ToolCallDecision) -> JSONObject:
     record: JSONObject = {
-        "type": "decision",
-        "time": event.time or time.time(),
-        "seq": event.seq,
-        "turn": event.turn_id,
+        **_head(event, "decision"),
         "call_id": event.call_id,
         "tool": event.tool,
         "verdict": event.verdict,
@@ -329,10 +328,7 @@ def _decision(event: ToolCallDecision) -> JSONObject:
 
 def _result(event: ToolCallEnd) -> JSONObject:
     return {
-        "type": "result",
-        "time": event.time or time.time(),
-        "seq": event.seq,
-        "turn": event.turn_id,
+        **_head(event, "result"),
         "call_id": event.call_id,
         "tool": event.tool,
         "success": event.success,
@@ -351,10 +347,7 @@ def _result(event: ToolCallEnd) -> JSONObject:
 
 def _hook(event: HookRan) -> JSONObject:
     return {
-        "type": "hook",
-        "time": event.time or time.time(),
-        "seq": event.seq,
-        "turn": event.turn_id,
+        **_head(event, "hook"),
         "call_id": event.call_id,
         "event": event.event,
         "command": [_short(word) for word in event.command[:_MAX_KEYS]],
@@ -368,10 +361,7 @@ def _hook(event: HookRan) -> JSONObject:
 
 def _files_changed(event: FilesChanged) -> JSONObject:
     return {
-        "type": "files",
-        "time": event.time or time.time(),
-        "seq": event.seq,
-        "turn": event.turn_id,
+        **_head(event, "files"),
         "checkpoint": event.checkpoint,
         "files": _hashes(event.files),
         "files_in_all": event.files_in_all,

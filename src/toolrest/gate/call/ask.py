@@ -25,7 +25,7 @@ async def ask(
 ) -> Review | None:
     """The approver's review, or None when a hook approved; a denial is raised."""
     gate = walk.gate
-    request = _request_for(walk, call, decision, retry=retry)
+    request = request_for(walk, call, decision, retry=retry)
     review: Review | None = None
     by: Source = "hook"
     try:
@@ -73,13 +73,14 @@ def _may_retry(gate: Gate, call: ResolvedCall) -> bool:
     return gate.decider.retries_outside and call.tool.may_escalate
 
 
-def _request_for(
-    walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool
+def request_for(
+    walk: Walk, call: ResolvedCall, decision: Decision, *, retry: bool = False
 ) -> ApprovalRequest:
     """The approval request for a call; `retry`: the sandbox has blocked its first attempt."""
     redact = walk.gate.services.redactor.redact
     shown = call.tool.question(call.args, call.ctx)
-    exact = Exact(walk.route.text, walk.route.freeform) if walk.route is not None else None
+    route = walk.route
+    exact = Exact(route.text, route.freeform, shown.files) if route is not None else None
     return ApprovalRequest(
         walk.call_id,
         call.tool.name,

@@ -190,9 +190,7 @@ class Walk(Struct):
         unknown: tuple[str, ...] = ()
         try:
             self._count()
-            found = route(self.item, gate.registry)
-            if not (self.turn.reaches_all or gate.registry.offers(found.tool)):
-                raise not_offered(self.item.name)
+            found = self._routed()
             decoded = self._decode(found)
             unknown = decoded.unknown
         except RecursionError:
@@ -205,6 +203,19 @@ class Walk(Struct):
             self.ticket = gate.scheduler.enter(Effects.unknown())
         ctx = self._context(tool)
         return self._resolved(tool, args, ctx, await self.find_effects(tool, args, ctx))
+
+    async def look(self) -> ResolvedCall:
+        """The call as it would be made now; it is neither counted nor announced."""
+        found = self._routed()
+        tool, args, ctx = found.tool, self._decode(found).args, self._context(found.tool)
+        return self._resolved(tool, args, ctx, await self.find_effects(tool, args, ctx))
+
+    def _routed(self) -> Route:
+        registry = self.gate.registry
+        found = route(self.item, registry)
+        if not (self.turn.reaches_all or registry.offers(found.tool)):
+            raise not_offered(self.item.name)
+        return found
 
     def _takes_long(self, tool: Tool) -> bool:
         return tool.slow_effects and self.route is not None and len(self.route.text) > _LONG

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolrest.config.secrets import (
+    LOOK_BACK,
     SECRET_NAMES,
     SHORTEST_TOKEN,
     find_tokens,
     is_secret_name,
     is_secret_value,
-    open_token,
     token_beginnings,
     url_password,
 )
+from toolrest.gate.output.open_token import open_token
 from toolrest.gate.output.secret_values import PatternStage, compile_pattern, label, spellings
 
 _PROBE = 8
@@ -143,7 +144,7 @@ class Redactor:
     def _find(self, text: str, before: str = "") -> list[tuple[int, int, str]]:
         """All occurrences as (start, -end, label) in order of start, the longest first.
 
-        `before` is the character that the text follows on.
+        `before` is the end of what the text follows on.
         """
         forms = self._texts
         if len(text) < self._lengths[-1]:
@@ -220,7 +221,7 @@ class StreamRedactor:
         found = self._redactor._find(text, self._before)
         out, self._covered, self._label = _cover(text, found, until, self._covered, self._label)
         self._held = text[until:]
-        self._before = text[until - 1] if until else self._before
+        self._before = (self._before + text[max(0, until - LOOK_BACK) : until])[-LOOK_BACK:]
         return out
 
 

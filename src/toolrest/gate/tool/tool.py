@@ -53,6 +53,8 @@ class Question(Struct, frozen=True):
     changes: JSONObject = field(default_factory=dict)
     parsed: tuple[JSONObject, ...] = ()
     """The parsed parts of a command, as events have them."""
+    files: tuple[tuple[str, str], ...] = ()
+    """The files that the call would run, each with a stamp of its content: part of the pin."""
 
 
 class Tool:
@@ -113,7 +115,10 @@ class Tool:
     """It only asks the user, so it is not offered where no question can be shown."""
 
     capability: str = ""
-    """What this tool is one of several forms of: `[tools] disabled` switches all of them off."""
+    """What this tool is one of several forms of: `[tools] disabled` switches all of them off.
+
+    A part of it (`run commands/input`) goes off with it, and may be switched off alone.
+    """
     needs: ClassVar[tuple[str, ...]] = ()
     """Conditions of a built-in tool's handler: one must hold; without any it always has one.
 

@@ -8,7 +8,7 @@ import os
 from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from toolrest.config.files import read_text
+from toolrest.config.files import USERS_HOME, read_text
 from toolrest.config.write import replace_file
 from toolrest.errors import ConfigError
 from toolrest.items import JSONObject
@@ -54,7 +54,9 @@ def token_store(home: str, mode: StoreMode = "auto") -> TokenStore:
             'mcp.oauth_credentials_store = "keyring" needs the package `keyring` and a keyring '
             "that is unlocked; install it, or set it to file"
         )
-    return FileStore(os.path.join(home, "auth", "mcp-oauth.json"))
+    # A task of a batch has a home of its own, but no logins: a token that one renews is void
+    # for all others.
+    return FileStore(os.path.join(os.environ.get(USERS_HOME) or home, "auth", "mcp-oauth.json"))
 
 
 def _keyring() -> Any:

@@ -2,7 +2,8 @@
 
 The server itself gives the address of its login, which is not trusted: it is checked against
 the user's list of hosts, and must not lead from the open internet to this machine or its
-network. Responses are requested uncompressed, so that a few bytes cannot become very many.
+network. Responses are requested uncompressed, so that a few bytes cannot become very many, and
+have a longest length.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
-from httpx2 import ConnectError, DecodingError
+from httpx2 import AsyncByteStream, ConnectError, DecodingError, StreamError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from toolrest.mcp.transports.host import Host
 
 
+LONGEST_MESSAGE = 64 << 20
 _CONNECT = 10.0
 _SSE_SILENCE = 3600.0
 
@@ -151,7 +153,9 @@ def _client(server: Server, host: Host, auth: Any, silence: float | None = None)
 async def _streamable(server: Server, host: Host, auth: Any, stack: AsyncExitStack) -> HttpWire:
     client = await stack.enter_async_context(_client(server, host, auth))
     read, write = await stack.enter_async_context(
-        streamable_http_client(server.url or "", http_client=client)
+        streamable_http_client(
+            server.url or "", http_client=client, max_sse_event_size=LONGEST_MESSAGE
+        )
     )
     return HttpWire(read, write)
 
@@ -194,8 +198,29 @@ def guards(server: Server, may_connect: MayConnect) -> dict[str, list[Any]]:
         if name not in _PLAIN_NAMES:
             reason = f"the answer is packed as {name[:40]}, which was not asked for"
             raise DecodingError(reason, request=response.request)
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = Bounded(response.stream)  # the SDK bounds events, but no documents
 
     return {"request": [leaving], "response": [coming]}
+
+
+class Bounded(AsyncByteStream):
+    """The body of a response; StreamError past the longest length."""
+
+    def __init__(self, inner: AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._inner:
+            size += len(chunk)
+            if size > LONGEST_MESSAGE:
+                raise StreamError(f"the answer has more than {LONGEST_MESSAGE:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._inner.aclose()
 
 
 async def _refusal(server: Server, url: str, may_connect: MayConnect) -> str | None:

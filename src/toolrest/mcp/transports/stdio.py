@@ -13,7 +13,6 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -25,7 +24,7 @@ from toolrest.mcp.errors import McpUnavailable
 from toolrest.mcp.transports.stderr import crash_reason
 from toolrest.process.child import Child, StartFailed
 from toolrest.process.output.streams import StreamReader
-from toolrest.process.wakeup import uncancelled
+from toolrest.process.wakeup import uncancelled, wake
 
 if TYPE_CHECKING:
     from toolrest.process.owner import Owner
@@ -41,19 +40,53 @@ class Closed(Exception):
     """The other side is gone, or we closed."""
 
 
-class LineReader:
-    """Reads lines from a descriptor, when asked for."""
+class _Descriptor:
+    """One end of a pipe that the event loop watches while a task waits for it."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
         self._loop = asyncio.get_running_loop()
         self._close = weakref.finalize(self, os.close, fd)
+        self._waiting: asyncio.Future[None] | None = None
+        self.closed = False
+
+    def _watch(self, waiting: asyncio.Future[None]) -> None:
+        raise NotImplementedError
+
+    def _unwatch(self) -> None:
+        raise NotImplementedError
+
+    async def _ready(self) -> None:
+        waiting = self._waiting = self._loop.create_future()
+        self._watch(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting = None
+            if not self.closed:
+                self._unwatch()
+
+    def close(self) -> None:
+        """Close it; a task that waits for it gets Closed."""
+        if self.closed:
+            return
+        self.closed = True
+        if not self._loop.is_closed():
+            self._unwatch()
+        self._close()
+        if self._waiting is not None:
+            wake(self._waiting)
+
+
+class LineReader(_Descriptor):
+    """Reads lines from a descriptor, when asked for."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
         self._parts: list[bytes] = []
         self._held = 0
         self._lines: list[bytes] = []
-        self._waiting: asyncio.Future[None] | None = None
-        self.closed = False
 
     async def line(self) -> bytes:
         """The next line without its end; Closed at the end of the stream."""
@@ -86,45 +119,25 @@ class LineReader:
             try:
                 return os.read(self._fd, CHUNK)
             except BlockingIOError:
-                await self._readable()
+                await self._ready()
                 if self.closed:
                     return b""
             except OSError:
                 return b""
 
-    async def _readable(self) -> None:
-        waiting = self._waiting = self._loop.create_future()
-        self._loop.add_reader(self._fd, _wake, waiting)
-        try:
-            await waiting
-        finally:
-            self._waiting = None
-            if not self.closed:
-                self._loop.remove_reader(self._fd)
+    def _watch(self, waiting: asyncio.Future[None]) -> None:
+        self._loop.add_reader(self._fd, wake, waiting)
 
-    def close(self) -> None:
-        """Stop reading; a task that waits for a line gets Closed."""
-        if self.closed:
-            return
-        self.closed = True
-        if not self._loop.is_closed():
-            self._loop.remove_reader(self._fd)
-        self._close()
-        if self._waiting is not None:
-            _wake(self._waiting)
+    def _unwatch(self) -> None:
+        self._loop.remove_reader(self._fd)
 
 
-class LineWriter:
+class LineWriter(_Descriptor):
     """Writes whole lines to a descriptor, one after the other, waiting while it is full."""
 
     def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd = fd
-        self._loop = asyncio.get_running_loop()
-        self._close = weakref.finalize(self, os.close, fd)
+        super().__init__(fd)
         self._turn = asyncio.Lock()
-        self._waiting: asyncio.Future[None] | None = None
-        self.closed = False
 
     async def write(self, line: bytes) -> None:
         """Write a line; Closed when the reader is gone."""
@@ -136,35 +149,15 @@ class LineWriter:
                 try:
                     rest = rest[os.write(self._fd, rest) :]
                 except BlockingIOError:
-                    await self._writable()
+                    await self._ready()
                 except OSError:
                     self.close()
 
-    async def _writable(self) -> None:
-        waiting = self._waiting = self._loop.create_future()
-        self._loop.add_writer(self._fd, _wake, waiting)
-        try:
-            await waiting
-        finally:
-            self._waiting = None
-            if not self.closed:
-                self._loop.remove_writer(self._fd)
+    def _watch(self, waiting: asyncio.Future[None]) -> None:
+        self._loop.add_writer(self._fd, wake, waiting)
 
-    def close(self) -> None:
-        """Close the server's input."""
-        if self.closed:
-            return
-        self.closed = True
-        if not self._loop.is_closed():
-            self._loop.remove_writer(self._fd)
-        self._close()
-        if self._waiting is not None:
-            _wake(self._waiting)
-
-
-def _wake(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+    def _unwatch(self) -> None:
+        self._loop.remove_writer(self._fd)
 
 
 LEAVES_BY_ITSELF = 1.0
@@ -247,12 +240,7 @@ class _End:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
 

@@ -90,7 +90,7 @@ class Hunk(Struct):
         return [t for m, t in zip(self.marks, self.texts, strict=True) if m != "-"]
 
 
-class FileDiff(Struct):
+class UnifiedFile(Struct):
     """The diff of one file. Without an old name it is made, without a new one removed."""
 
     line: int
@@ -108,7 +108,7 @@ def looks_like_diff(text: str) -> bool:
     return text.lstrip().startswith(("diff --git ", "--- "))
 
 
-def parse(text: str) -> list[FileDiff]:
+def parse(text: str) -> list[UnifiedFile]:
     """Parse a unified diff. ParseError names what is wrong and where."""
     try:
         text.encode()
@@ -127,9 +127,9 @@ class _Reader:
             # The diff itself was sent with CRLF; its content need not have been.
             self.lines = [line.removesuffix("\r") for line in self.lines]
         self.at = 0
-        self.diffs: list[FileDiff] = []
+        self.diffs: list[UnifiedFile] = []
 
-    def run(self) -> list[FileDiff]:
+    def run(self) -> list[UnifiedFile]:
         while self.at < len(self.lines):
             line = self.lines[self.at]
             if line.startswith("diff --git "):
@@ -160,13 +160,13 @@ class _Reader:
 
     def _git_header(self, line: str) -> None:
         old, new = names_of_git_header(line)
-        diff = FileDiff(self.at + 1, old, new, git=True)
+        diff = UnifiedFile(self.at + 1, old, new, git=True)
         self.diffs.append(diff)
         self.at += 1
         while self.at < len(self.lines) and self._extended(diff, self.lines[self.at]):
             self.at += 1
 
-    def _extended(self, diff: FileDiff, line: str) -> bool:
+    def _extended(self, diff: UnifiedFile, line: str) -> bool:
         """Read one of git's extra header lines; False when it is none."""
         if line.startswith(_BINARY):
             raise self._bad("binary content in a unified diff cannot be applied")
@@ -198,7 +198,7 @@ class _Reader:
         old, new = _without_prefixes(header_name(line), header_name(self._next()))
         last = self.diffs[-1] if self.diffs else None
         if last is None or not last.git or last.hunks:
-            last = FileDiff(self.at + 1)
+            last = UnifiedFile(self.at + 1)
             self.diffs.append(last)
         if not (last.renamed or last.copied):
             last.old, last.new = old, new
@@ -286,7 +286,7 @@ def _without_prefixes(old: str | None, new: str | None) -> tuple[str | None, str
     return old, new
 
 
-def _check(diff: FileDiff) -> None:
+def _check(diff: UnifiedFile) -> None:
     if diff.old is None and diff.new is None:
         raise ParseError("a file's old and new name are both /dev/null", diff.line)
     if not diff.hunks and not diff.git:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from toolrest.patch.errors import ApplyError, MatchError, Missing
 from toolrest.patch.files.file_system import FileSystem
 from toolrest.patch.files.paths import Target, resolve
-from toolrest.patch.forms.unified import FileDiff, Hunk
+from toolrest.patch.forms.unified import Hunk, UnifiedFile
 from toolrest.patch.overlay import Spot
 from toolrest.patch.plan import Plan, Planner, Record
 from toolrest.patch.text.diff import split_lines
@@ -98,7 +98,7 @@ def _lines(hunk: Hunk, old: list[str], ending: str, at_end: bool) -> list[str]:
 
 
 def plan_diff(
-    diffs: list[FileDiff], files: FileSystem, cwd: str, legacy: str | None = None
+    diffs: list[UnifiedFile], files: FileSystem, cwd: str, legacy: str | None = None
 ) -> Plan:
     """Plan a unified diff. ApplyError gives the reason when it cannot be applied."""
     planner = Planner(files, cwd, legacy)
@@ -112,13 +112,13 @@ def plan_diff(
     return planner.finish()
 
 
-def paths(diffs: list[FileDiff]) -> list[str]:
+def paths(diffs: list[UnifiedFile]) -> list[str]:
     """Every path that a diff would write or remove, as spelled, each once."""
     named = (name for diff in diffs for name in (diff.old, diff.new) if name is not None)
     return list(dict.fromkeys(named))
 
 
-def _make(planner: Planner, diff: FileDiff, name: str) -> None:
+def _make(planner: Planner, diff: UnifiedFile, name: str) -> None:
     target = _target(planner, name)
     if _exists(planner, target):
         raise ApplyError(
@@ -134,7 +134,7 @@ def _make(planner: Planner, diff: FileDiff, name: str) -> None:
     planner.added.append(name)
 
 
-def _delete(planner: Planner, diff: FileDiff, name: str) -> None:
+def _delete(planner: Planner, diff: UnifiedFile, name: str) -> None:
     target = _target(planner, name)
     _, data = _read(planner, target)
     if _patched(planner, diff, data, target):
@@ -147,7 +147,7 @@ def _delete(planner: Planner, diff: FileDiff, name: str) -> None:
     planner.deleted.append(name)
 
 
-def _update(planner: Planner, diff: FileDiff) -> None:
+def _update(planner: Planner, diff: UnifiedFile) -> None:
     old, new = diff.old or "", diff.new or ""
     moved = diff.renamed or diff.copied
     source = _target(planner, old if moved else _which(planner, old, new))
@@ -190,7 +190,7 @@ def _read(planner: Planner, target: Target) -> tuple[Spot, bytes]:
     return planner.read(target)
 
 
-def _patched(planner: Planner, diff: FileDiff, data: bytes, target: Target) -> bytes:
+def _patched(planner: Planner, diff: UnifiedFile, data: bytes, target: Target) -> bytes:
     if not diff.hunks:
         return data
     try:

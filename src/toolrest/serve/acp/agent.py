@@ -40,6 +40,7 @@ from msgspec import Struct
 
 from toolrest import __version__
 from toolrest.agent.history.stored_sessions import exact_session
+from toolrest.control.server import open_control
 from toolrest.errors import ToolrestError
 from toolrest.gate.approval.request import ApprovalRequest, Review
 from toolrest.serve import user_form
@@ -57,6 +58,10 @@ if TYPE_CHECKING:
     from toolrest.gate.approval.user_questions import UserQuestions
 
 VERSION = 1
+_FAILED = -32603  # JSON-RPC's internal error
+_STOPS = {"model_policy": "refusal", "model_incomplete": "max_tokens", "denied": "end_turn"}
+"""Failures that the protocol has a word for. Editors drop a refused turn from their view, so it
+is none of the others: those are errors."""
 
 
 class SessionRequest(Struct):
@@ -186,7 +191,7 @@ class EditorAgent:
         done = await commands.run(session, first_text(prompt))
         if done is not None and not done.prompt:
             await self._send(session_id, update_agent_message_text(done.answer))
-            return PromptResponse(stop_reason="end_turn")
+            return PromptResponse(stop_reason="cancelled" if done.stopped else "end_turn")
         if done is not None:
             prompt = [text_block(done.prompt), *prompt[1:]]
         updates = Updates(session.rest.gate.services.files.cwd)
@@ -200,8 +205,10 @@ class EditorAgent:
             queue.put_nowait(None)
             await sending
         if result.status == "failed":
-            text = f"\n{result.error or result.reason}\n"
-            await self._send(session_id, update_agent_message_text(text))
+            text = result.error or result.reason
+            if result.reason not in _STOPS:
+                raise RequestError(_FAILED, text)
+            await self._send(session_id, update_agent_message_text(f"\n{text}\n"))
         return PromptResponse(stop_reason=_reason(result), usage=_usage(result))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -270,6 +277,7 @@ class EditorAgent:
             raise RequestError.invalid_params({"message": str(error)}) from error
         channel.session_id = session.thread_id
         self._sessions[session.thread_id] = session
+        open_control(session)
         return session
 
     async def _send_updates(
@@ -354,7 +362,7 @@ def _reason(result: TurnResult) -> Any:
         return "cancelled"
     if result.status == "budget":
         return "max_turn_requests"
-    return "refusal" if result.status == "failed" else "end_turn"
+    return _STOPS[result.reason] if result.status == "failed" else "end_turn"
 
 
 def _usage(result: TurnResult) -> Usage:

@@ -34,10 +34,12 @@ _INIT = "let the model write an AGENTS.md for this folder"
 
 
 class CommandResult(Struct, frozen=True):
-    """What came of a command: an answer for the user, or a prompt for the model."""
+    """The result of a command: an answer for the user, or a prompt for the model."""
 
     answer: str = ""
     prompt: str = ""
+    stopped: bool = False
+    """The user cancelled it."""
 
 
 def offered(session: AgentSession) -> AvailableCommandsUpdate:
@@ -64,7 +66,7 @@ async def run(session: AgentSession, text: str) -> CommandResult | None:
         if name == "init":
             return CommandResult(prompt=session_text.INIT)
         if name == "compact":
-            return CommandResult(answer=await _compacted(session, rest.strip()))
+            return await _compacted(session, rest.strip())
         if name == "undo":
             return CommandResult(answer=_lines(await session_text.undo(session)))
         if name in _ANSWERED:
@@ -74,11 +76,12 @@ async def run(session: AgentSession, text: str) -> CommandResult | None:
     return None
 
 
-async def _compacted(session: AgentSession, note: str) -> str:
+async def _compacted(session: AgentSession, note: str) -> CommandResult:
     if not any(is_models(item) for item in session.history.items):
-        return "there is nothing to summarise yet"
+        return CommandResult(answer="there is nothing to summarise yet")
     result = await session.compact(note)
-    return result.error or f"summarised: the context is now about {session.tokens:,} tokens"
+    done = f"summarised: the context is now about {session.tokens:,} tokens"
+    return CommandResult(answer=result.error or done, stopped=result.status == "interrupted")
 
 
 def _lines(lines: list[str]) -> str:

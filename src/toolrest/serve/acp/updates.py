@@ -99,10 +99,12 @@ class Updates:
         failed = event.failure is not None or event.success is False
         keeps_diff = event.call_id in self._with_diff and not failed
         self._with_diff.discard(event.call_id)
+        output = event.output[:_SHOWN]
         yield update_tool_call(
             event.call_id,
             status="failed" if failed else "completed",
-            content=None if keeps_diff else [tool_content(text_block(event.output[:_SHOWN]))],
+            content=None if keeps_diff else [tool_content(text_block(output))],
+            raw_output=output,
         )
 
     def _plan(self, event: PlanUpdate) -> Iterator[Any]:
@@ -171,7 +173,7 @@ def _ended(cell: CallCell, cwd: str) -> ToolCallProgress:
     shown = [] if failed else diffs.of_call(cell.arguments, cwd)
     content: list[Any] = [*shown] or [tool_content(text_block(output))]
     status: Any = "failed" if failed else "completed"
-    return update_tool_call(cell.call_id, status=status, content=content)
+    return update_tool_call(cell.call_id, status=status, content=content, raw_output=output)
 
 
 def _plan(steps: Iterable[JSONObject]) -> AgentPlanUpdate:

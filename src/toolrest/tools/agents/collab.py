@@ -108,7 +108,7 @@ class SpawnAgent(Collab):
     class Args(Parameters, extra="ignore"):
         """Parameters."""
 
-        message: str = param(description="The whole task, for somebody who knows nothing yet.")
+        message: str = param(description="The whole task, for an agent that knows nothing yet.")
         agent_type: str | None = param(
             default=None, description="Which kind of agent; the default one if left out."
         )

@@ -148,7 +148,7 @@ class ApplyPatch(Tool):
 
     def question(self, args: str | Mapping[str, Any], ctx: Context) -> Question:
         """The change as a diff."""
-        return patch_question(_read_once(args, ctx), ctx.cwd, ctx)
+        return patch_question(ctx.cwd, ctx)
 
     def rejected_text(self, message: str) -> str:
         """The message of a denied patch."""
@@ -260,7 +260,7 @@ def _refuse_changed(plan: Plan | None, ctx: Context) -> None:
     raise Changed(f"{', '.join(sorted(differ)[:3])} is not what it was")
 
 
-def patch_question(request: Request, cwd: str, ctx: Context) -> Question:
+def patch_question(cwd: str, ctx: Context) -> Question:
     """The question to the approver: every file that it changes, as a diff, nothing left out."""
     from toolrest.patch.report.changes import changes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolrest.errors import RespondToModel
 from toolrest.gate.context import Context
 from toolrest.gate.tool import arguments
-from toolrest.gate.tool.tool import ExecItem, Group, Icon, Tool
+from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.tools.files import apply_patch
@@ -88,6 +88,10 @@ class EditFile(Tool):
     async def run(self, args: Request, ctx: Context) -> ToolOutput:
         """Make the edits, all or none, and show them."""
         return await ctx.in_thread(_edit, args, ctx)
+
+    def question(self, args: Request, ctx: Context) -> Question:
+        """The change as a diff."""
+        return apply_patch.patch_question(ctx.cwd, ctx)
 
     def rejected_text(self, message: str) -> str:
         """The message of a denied edit."""

@@ -88,7 +88,7 @@ class GrepFiles(Tool):
 
     async def _lines(self, search: Search, ctx: Context, counted: bool) -> ToolOutput:
         skipped, limit = search.offset - 1, search.limit
-        found = matches.GrepMatches(search.where, ctx.files, skipped, limit, counted=counted)
+        found = matches.GrepMatches(search.where, ctx.files, skipped, limit)
         # The text of a line comes from the file, by way of the policy; its number is enough here.
         flags = ["--count"] if counted else ["--line-number", "--max-columns=1", "--no-heading"]
         ended = await self._run(["--with-filename", *flags], search, ctx, found.take)

@@ -21,19 +21,16 @@ _APART = "--"
 class GrepMatches:
     """Gathers `PATH NUL NUMBER…` records until `limit` results after the skipped ones are held.
 
-    A result is a matching line, or with `counted` a file.
+    A result is a matching line, or of ripgrep's counts a file.
     """
 
-    def __init__(
-        self, where: SearchRoot, files: PathPolicy, skip: int, limit: int, *, counted: bool
-    ) -> None:
+    def __init__(self, where: SearchRoot, files: PathPolicy, skip: int, limit: int) -> None:
         self.taken = 0
         self.more = False
         self._judge = PathFilter(where, files)
         self._files = files
         self._skip = skip
         self._limit = limit
-        self._counted = counted
         self._numbers: dict[str, list[int]] = {}
         self._shown: dict[bytes, str | None] = {}
         self._rest = b""

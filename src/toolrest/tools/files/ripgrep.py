@@ -20,7 +20,7 @@ from toolrest.errors import Rejected, RespondToModel, Timeout, os_words
 from toolrest.gate.context import Context
 from toolrest.policy.paths.policy import PathPolicy
 from toolrest.process.child import StartFailed
-from toolrest.sandbox.denial import launcher_problem
+from toolrest.sandbox.backends.launcher import ATTEMPTS, disturbed, launcher_problem
 from toolrest.sandbox.programs import rg_programs
 from toolrest.tools.files.list_dir import one_line
 
@@ -77,6 +77,24 @@ class Ripgrep(Struct):
             *arguments,
         )
         env = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        for _ in range(ATTEMPTS):
+            end = await self._once(argv, take, cwd, env, ctx)
+            problem = launcher_problem(end.errors, end.code)
+            if problem is None:
+                return end
+            if not disturbed(end.errors, end.code):
+                break
+        # Its exit code 1 would mean that nothing matches.
+        raise RespondToModel(f"rg was not run: {problem}; call again")
+
+    async def _once(
+        self,
+        argv: tuple[str, ...],
+        take: Callable[[bytes], bool],
+        cwd: str,
+        env: dict[str, str],
+        ctx: Context,
+    ) -> SearchEnd:
         try:
             async with ctx.runner.searches.running(argv, cwd, env) as child:
                 errors = await ctx.in_thread(self._read, child.outputs, take, lambda: ctx.cancelled)
@@ -88,9 +106,6 @@ class Ripgrep(Struct):
         except StartFailed as failure:
             raise _not_started(failure) from None
         code = None if ended is None else ended.exit_code
-        problem = launcher_problem(errors, code or 0)
-        if problem is not None:  # its exit code 1 would mean that nothing matches
-            raise RespondToModel(f"rg was not run: {problem}; call again")
         return SearchEnd(-(ended.signal or 0) if ended and code is None else code or 0, errors)
 
     def _read(

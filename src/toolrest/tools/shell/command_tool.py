@@ -13,7 +13,7 @@ from toolrest.gate.tool.args_class import Parameters, extra_of, param
 from toolrest.gate.tool.tool import ExecItem, Group, Icon, Question, Tool
 from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
-from toolrest.policy.launch import Changed, GitArmed, Launch
+from toolrest.policy.launch import Changed, GitArmed, Launch, RunFiles, refuse_changed
 from toolrest.sandbox.denial import ASK
 from toolrest.sandbox.errors import SandboxBusy, SandboxUnavailable
 from toolrest.tools.files.apply_patch import (
@@ -60,14 +60,14 @@ class Escalation(Parameters):
         )
 
 
-def command_effects(launch: Launch, args: Escalation, ctx: Context, verdict: Judgement) -> Effects:
+def command_effects(launch: Launch, args: Escalation, verdict: Judgement) -> Effects:
     """Runs one program; inside the sandbox unless the model asks otherwise.
 
     Only a command that is proven to read and nothing else may share its turn.
     """
     from toolrest.policy.verdict.verdict import CommandClass
 
-    confined = ctx.runner.is_confined
+    confined = launch.confined
     if confined and launch.escalated:
         return Effects(runs=(launch.argv,), escalates=args.justification or "")
     worst = verdict.worst
@@ -137,7 +137,7 @@ class CommandTool(Tool):
         patch = self._patch_once(args, ctx)
         if patch is not None:
             return patch_effects(patch.request, patch.cwd, ctx)
-        return command_effects(launch, args, ctx, self.verdict(args, ctx))
+        return command_effects(launch, args, self.verdict(args, ctx))
 
     def _refuse_escalation(self, ctx: Context) -> None:
         """Only on-request lets a model ask to leave the sandbox, and not with every tool."""
@@ -180,8 +180,8 @@ class CommandTool(Tool):
         """The hosts that the command line names, and programs whose purpose is to send."""
         if not effects.runs:
             return super().reaches(args, effects, ctx)
-        stays = ctx.runner.confinement.network == "off" and effects.escalates is None
-        if stays and ctx.runner.is_confined:
+        launch = self.launch(args, ctx)
+        if launch.confined and launch.network == "off" and effects.escalates is None:
             return ()
         from toolrest.policy.commands.network import senders_in
 
@@ -216,28 +216,49 @@ class CommandTool(Tool):
         """The argument vector and the folder, or the patch as a diff."""
         patch = self._patch_once(args, ctx)
         if patch is not None:
-            return patch_question(patch.request, patch.cwd, ctx)
+            return patch_question(patch.cwd, ctx)
         launch = self.launch(args, ctx)
         purpose = getattr(args, "description", None) or ""
-        return Question(launch.argv, launch.cwd, purpose=purpose, parsed=self.parsed(args, ctx))
+        return Question(
+            launch.argv,
+            launch.cwd,
+            purpose=purpose,
+            parsed=self.parsed(args, ctx),
+            files=self._asked_files(launch, args, ctx),
+        )
+
+    def _asked_files(self, launch: Launch, args: Any, ctx: Context) -> RunFiles:
+        """What an approval counts for besides the words: the program, and scripts of the line."""
+        from toolrest.policy.verdict.run_files import run_files
+
+        found = ctx.memo["asked_files"] = run_files(self.verdict(args, ctx), launch)
+        program = launch.program
+        return found if program is None else ((program.path, program.stamp), *found)
 
     def parsed(self, args: Any, ctx: Context) -> tuple[JSONObject, ...]:
-        """For events: what the command is for, part by part."""
-        from toolrest.policy.commands.purpose import parsed_command
+        """For questions and events: what the command is for, part by part; once a call."""
+        found: tuple[JSONObject, ...] | None = ctx.memo.get("parsed")
+        if found is None:
+            from toolrest.policy.commands.purpose import parsed_command
 
-        return parsed_command(self.launch(args, ctx).judged, self.verdict(args, ctx).scripts)
+            scripts = self.verdict(args, ctx).scripts
+            found = ctx.memo["parsed"] = parsed_command(self.launch(args, ctx).judged, scripts)
+        return found
 
     async def prepare(self, args: Any, ctx: Context) -> Effects | None:
         """Verify a patch; for a command read the profile that its environment comes from."""
         patch = self._patch_once(args, ctx)
         if patch is not None:
             await prepare_patch(patch.request, patch.cwd, ctx)
-        elif ctx.runner.is_confined and not ctx.memo["planned"].escalated:
-            # Outside the sandbox a profile is read only after the decision: it is a program, too.
+            return None
+        planned: Launch = ctx.memo["planned"]
+        # Outside the sandbox a profile is read only after the decision: it is a program, too.
+        if planned.confined and not planned.escalated:
+            runner = ctx.runner
             try:
-                settled = await ctx.runner.settle(ctx.memo["planned"], outside=False)
+                settled = await runner.settle(planned, outside=False)
             except SandboxBusy as error:
-                raise ctx.runner.enclosure.refusal(error) from error
+                raise runner.enclosure.refusal(error) from error
             except SandboxUnavailable:
                 return None  # the start says so, after the decision
             if self._settle(settled, args, ctx):
@@ -259,8 +280,10 @@ class CommandTool(Tool):
         """The record as it is started; Changed when that is not what was judged."""
         runner = ctx.runner
         cwd = runner.workdir(args.workdir)
-        if ctx.outside or not runner.is_confined:
-            settled = await runner.settle(ctx.memo["planned"], outside=True)
+        planned: Launch = ctx.memo["planned"]
+        # The person may have switched the sandbox off since it was planned.
+        if ctx.outside or not (planned.confined and runner.is_confined):
+            settled = await runner.settle(planned, outside=True)
             if self._settle(settled, args, ctx):
                 raise Changed("outside the sandbox PATH finds other programs than were judged")
         launch = self.launch(args, ctx)
@@ -271,6 +294,7 @@ class CommandTool(Tool):
 
             more = await disarm((cwd, *folders), ctx)
         runner.compare(launch)
+        refuse_changed(ctx.memo.get("asked_files", ()))
         runner.count()
         return replace(launch, env={**launch.env, **more}) if more else launch
 

@@ -40,12 +40,12 @@ def path_hijack(verdict: Judgement, launch: Launch, ctx: Context) -> bool:
     """Whether a planted file may shadow one of the commands; found out at most once a call."""
     found: bool | None = ctx.memo.get("path_hijack")
     if found is None:
-        found = ctx.memo["path_hijack"] = expose_hijacks(verdict, launch, ctx.runner.suspects)
+        found = ctx.memo["path_hijack"] = expose_hijacks(verdict, launch)
     return found
 
 
 def _executables(launch: Launch, ctx: Context) -> Executables:
-    return Executables(launch.path or "", ctx.workspace, ctx.runner.suspects)
+    return Executables(launch.path or "", ctx.workspace, launch.suspects)
 
 
 _GRAVE: dict[str, Row] = {"dangerous": "critical", "unknown": "unread"}
@@ -56,7 +56,7 @@ def setting_of(launch: Launch, ctx: Context) -> Setting:
     return Setting(
         ctx.approval_policy,
         ctx.files.mode,
-        network=ctx.runner.confinement.network != "off",
+        network=launch.network != "off",
         permissions="require_escalated" if launch.escalated else "use_default",
     )
 
@@ -80,7 +80,7 @@ def decision_on(verdict: Judgement, launch: Launch, args: Escalation, ctx: Conte
         # Nor where a command is a file that a tool can have written: a rule knows no content.
         leaves = (
             required.bypass_sandbox
-            and ctx.runner.is_confined
+            and launch.confined
             and not path_hijack(verdict, launch, ctx)
             and not _executables(launch, ctx).is_writable(verdict.segments)
         )
@@ -122,7 +122,7 @@ def _asked(
 ) -> Decision:
     required = found.requirement
     rows = [decided.row for decided in found.decided]
-    leaves = ctx.runner.is_confined and found.leaves
+    leaves = launch.confined and found.leaves
     justified = args.justification if setting.escalated else None
     words = justified or required.reason or required.detail or "it asks to run"
     where = " (it would run outside the sandbox)" if leaves and not setting.escalated else ""

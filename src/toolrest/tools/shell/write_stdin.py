@@ -40,6 +40,7 @@ class WriteStdin(Tool):
     group: Group = "shell"
     icon: Icon = "execute"
     exec_item: ExecItem = "command_execution"
+    capability = "run commands/input"
     needs = ("shell:unified_exec",)
     description = (
         "Type characters into a command that exec_command left running, then return what it "

@@ -40,7 +40,7 @@ class Page(Struct):
     hops: list[str] = field(default_factory=list)
 
 
-class Client:
+class WebClient:
     """Asks the web within a session's access; nothing of the environment, no cookies, no keys."""
 
     def __init__(self, access: UrlAccess, caps: Caps | None = None) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from toolrest.errors import RespondToModel
 from toolrest.sandbox.network.url_access import parse_web_url
-from toolrest.tools.web.client import Client, Page
+from toolrest.tools.web.client import Page, WebClient
 from toolrest.urls import HttpUrl
 
 Found: TypeAlias = Sequence[Mapping[str, Any]]
@@ -32,7 +32,7 @@ class Backend(Protocol):
     def endpoint(self) -> HttpUrl | None:
         """What it connects to from here; None when it does not say."""
 
-    async def find(self, query: str, limit: int, client: Client) -> Found:
+    async def find(self, query: str, limit: int, client: WebClient) -> Found:
         """The rows, best first."""
 
 
@@ -46,7 +46,7 @@ class Own(Struct, frozen=True):
         """Its author knows."""
         return None
 
-    async def find(self, query: str, limit: int, client: Client) -> Found:
+    async def find(self, query: str, limit: int, client: WebClient) -> Found:
         """Call it."""
         found = self.function(query, limit)
         return await found if inspect.isawaitable(found) else found
@@ -62,7 +62,7 @@ class SearXNG(Struct, frozen=True):
         """The instance."""
         return parse_web_url(self.url)
 
-    async def find(self, query: str, limit: int, client: Client) -> Found:
+    async def find(self, query: str, limit: int, client: WebClient) -> Found:
         """Ask its search page for JSON."""
         base = self.url.rstrip("/")
         base = base if base.endswith("/search") else f"{base}/search"
@@ -82,7 +82,7 @@ class Brave(Struct, frozen=True):
         """The API."""
         return parse_web_url(self.url)
 
-    async def find(self, query: str, limit: int, client: Client) -> Found:
+    async def find(self, query: str, limit: int, client: WebClient) -> Found:
         """Ask for web results."""
         query_string = urlencode({"q": query, "count": min(limit, 20)})
         headers = {"Accept": "application/json", "X-Subscription-Token": self.key}
@@ -101,7 +101,7 @@ class Tavily(Struct, frozen=True):
         """The API."""
         return parse_web_url(self.url)
 
-    async def find(self, query: str, limit: int, client: Client) -> Found:
+    async def find(self, query: str, limit: int, client: WebClient) -> Found:
         """Ask for results."""
         headers = {"Accept": "application/json", "Authorization": f"Bearer {self.key}"}
         body = {"query": query, "max_results": min(limit, 20)}

@@ -18,7 +18,7 @@ from toolrest.items import JSONObject, ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.sandbox.network.hosts import Allowlist
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
-from toolrest.tools.web.client import Client
+from toolrest.tools.web.client import WebClient
 from toolrest.tools.web.page_text import one_line, wrapped
 from toolrest.tools.web.search_services import Backend, Own
 from toolrest.tools.web.webfetch import WebOptions, judge
@@ -103,7 +103,7 @@ class WebSearch(Tool):
             raise RespondToModel(self.options.problem)
         ctx.emit(WebSearchBegin(call_id=ctx.call_id))
         web = self._web(backend)
-        client = Client(web.access, web.caps)
+        client = WebClient(web.access, web.caps)
         if isinstance(backend, Own) and not inspect.iscoroutinefunction(backend.function):
             found = await ctx.in_thread(backend.function, args.query, self.options.most)
             found = await found if inspect.isawaitable(found) else found

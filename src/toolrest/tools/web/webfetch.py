@@ -18,7 +18,7 @@ from toolrest.items import ToolOutput
 from toolrest.policy.effects import Effects
 from toolrest.policy.modes import need
 from toolrest.sandbox.network.url_access import UrlAccess, UrlRefused, parse_web_url
-from toolrest.tools.web.client import AGENT, Caps, Client, Page
+from toolrest.tools.web.client import AGENT, Caps, Page, WebClient
 from toolrest.tools.web.page_text import readable, wrapped
 from toolrest.urls import HttpUrl
 
@@ -137,7 +137,7 @@ class WebFetch(Tool):
 
     async def _fetch(self, url: str, ctx: Context) -> Page:
         start = _parse(url)
-        client = Client(self.options.access, self.options.caps)
+        client = WebClient(self.options.access, self.options.caps)
 
         def may_go(hop: HttpUrl) -> str | None:
             # An approval of this host does not cover another one.
@@ -177,7 +177,7 @@ def _read(page: Page, raw: bool) -> tuple[str, str]:
     return readable(page, raw=raw)
 
 
-async def _check_robots(url: HttpUrl, client: Client, ctx: Context) -> None:
+async def _check_robots(url: HttpUrl, client: WebClient, ctx: Context) -> None:
     """Refuse a page that the site's robots.txt forbids; fetched once a session and site."""
     from urllib.robotparser import RobotFileParser
 

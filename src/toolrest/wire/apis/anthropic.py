@@ -18,13 +18,14 @@ from toolrest.wire.apis.anthropic_messages import (
 from toolrest.wire.apis.anthropic_stream import AnthropicParser
 from toolrest.wire.apis.chat import schemas_of
 from toolrest.wire.apis.output_format import is_closed, schema_in_words
-from toolrest.wire.client import HttpModel, Parser, array
+from toolrest.wire.client import HttpModel, array
 from toolrest.wire.items.history_bytes import EncodedHistory, Rendered
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.pairing import word_id
 from toolrest.wire.items.parts import leading_texts, speaks
 from toolrest.wire.model import ModelRequest
-from toolrest.wire.provider import Provider
+from toolrest.wire.provider import Profile, Provider
+from toolrest.wire.reply import Parser
 
 _VERSION: Final = "2023-06-01"
 _INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
@@ -33,6 +34,10 @@ _EFFORTS: Final = {"minimal": "low", "xhigh": "max"}
 _KNOWS_SCHEMAS: Final = re.compile(r"claude-[a-z]+-(?:4-(?:[5-9]|[1-9]\d)(?!\d)|[5-9])")
 """Models that can be kept to a schema: from 4.5 on."""
 _OFF: Final = frozenset({"none", "off"})
+_LEAST: Final = 4096
+"""Tokens that a reply may have however full the window is."""
+_SPARE: Final = 40
+"""One in so many tokens of the window is kept free, as the size of a request is an estimate."""
 
 
 class AnthropicModel(HttpModel):
@@ -58,7 +63,7 @@ class AnthropicModel(HttpModel):
         images = self.sees
         return EncodedHistory(
             lambda items: anthropic_messages(items, images=images),
-            speaks=lambda item: "anthropic" in item or speaks(item),
+            speaks=speaks,
             legal=word_id,
         )
 
@@ -74,7 +79,7 @@ class AnthropicModel(HttpModel):
         if request.output_schema is not None:
             texts = [*texts, schema_in_words(request.output_schema)]
         system = "\n\n".join(filter(None, [request.instructions, *texts]))
-        thinking = self._thinking(request)
+        thinking = self._thinking(request, history.rest)
         tools = self.tools_json(request.tools) if request.tools else None
         return self.joined(
             {
@@ -83,7 +88,7 @@ class AnthropicModel(HttpModel):
                 "system": [_block(system)] if system.strip() else None,
                 "messages": _messages(history),
                 "tools": tools,
-                "tool_choice": _choice(request) if tools else None,
+                "tool_choice": _choice(request, self.provider.profile) if tools else None,
                 "thinking": thinking,
                 "output_config": self._output_config(request),
                 "stream": True,
@@ -97,15 +102,21 @@ class AnthropicModel(HttpModel):
 
     def _most(self, request: ModelRequest, thinking: JSONObject | None) -> int:
         most = self.most(request) or self._info.max_output_tokens
+        if self.context_window is not None and request.tokens is not None:
+            # Older models refuse a request whose own tokens and `max_tokens` exceed the window.
+            spare = self.context_window // _SPARE
+            most = min(most, max(_LEAST, self.context_window - request.tokens - spare))
         budget = thinking.get("budget_tokens", 0) if thinking else 0
         return most if most > budget else int(budget) + 4096
 
-    def _thinking(self, request: ModelRequest) -> JSONObject | None:
+    def _thinking(self, request: ModelRequest, messages: list[JSONObject]) -> JSONObject | None:
         effort = request.reasoning_effort
         if effort is None or effort in _OFF or self._info.thinking == "none":
             return None
         if self._info.thinking == "adaptive":
             return {"type": "adaptive"}
+        if _called_without_thinking(messages):
+            return None  # the API would refuse to go on from there with it
         return {"type": "enabled", "budget_tokens": _BUDGETS.get(effort, _BUDGETS["medium"])}
 
     def _output_config(self, request: ModelRequest) -> JSONObject | None:
@@ -131,7 +142,7 @@ class AnthropicModel(HttpModel):
 
     def parser(self, request: ModelRequest) -> Parser:
         """The parser of the reply."""
-        return AnthropicParser(schemas_of(request.tools))
+        return AnthropicParser(schemas_of(request.tools), repairs=self.provider.profile.repair)
 
 
 def _messages(history: Rendered) -> list[bytes | bytearray]:
@@ -146,13 +157,25 @@ def _messages(history: Rendered) -> list[bytes | bytearray]:
     return array(first, settled, rest)
 
 
+def _called_without_thinking(messages: list[JSONObject]) -> bool:
+    """Whether the last reply made calls and has no thinking, or lost it on the way."""
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            kinds = [block["type"] for block in message["content"]]
+            return "tool_use" in kinds and kinds[0] not in ("thinking", "redacted_thinking")
+    return False
+
+
 def _block(text: str) -> JSONObject:
     return {"type": "text", "text": text, "cache_control": MARK}
 
 
-def _choice(request: ModelRequest) -> JSONObject:
+def _choice(request: ModelRequest, profile: Profile) -> JSONObject | None:
+    if not profile.tool_choice:
+        return None
     kinds = {"auto": "auto", "required": "any", "none": "none"}
     choice: JSONObject = {"type": kinds.get(request.tool_choice, "auto")}
-    if not request.parallel_tool_calls and choice["type"] != "none":
+    limits = profile.parallel_tool_calls and not request.parallel_tool_calls
+    if limits and choice["type"] != "none":
         choice["disable_parallel_tool_use"] = True
     return choice

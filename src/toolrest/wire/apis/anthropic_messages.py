@@ -36,8 +36,6 @@ def anthropic_messages(items: Sequence[JSONObject], *, images: bool = True) -> l
 def marked(message: JSONObject) -> JSONObject:
     """The message with a cache mark on its last block."""
     *before, last = message["content"]
-    if last.get("type") in ("thinking", "redacted_thinking"):
-        return message
     return {**message, "content": [*before, {**last, "cache_control": MARK}]}
 
 
@@ -59,6 +57,8 @@ def closed(messages: list[JSONObject], before: JSONObject | None) -> list[JSONOb
 class _Messages:
     def __init__(self) -> None:
         self.made: list[JSONObject] = []
+        self._thoughts: list[JSONObject] = []
+        """Thinking that waits for a text or a call: the API refuses a message that ends with it."""
 
     def add(self, item: JSONObject) -> None:
         if is_models(item):
@@ -76,7 +76,7 @@ class _Messages:
             if text.strip():
                 self._say({"type": "text", "text": text.rstrip()})
         elif item.get("type") == "reasoning":
-            self._put("assistant", _thinking(item))
+            self._thoughts += _thinking(item)
 
     def _say(self, block: JSONObject) -> None:
         """Add text before the calls of its message: results must follow calls at once."""
@@ -84,13 +84,19 @@ class _Messages:
         if last is not None and last["role"] == "assistant":
             blocks = last["content"]
             at = next((n for n, b in enumerate(blocks) if b["type"] == "tool_use"), len(blocks))
-            blocks.insert(at, block)
+            blocks[at:at] = [*self._thought(), block]
         else:
             self._put("assistant", [block])
+
+    def _thought(self) -> list[JSONObject]:
+        thoughts, self._thoughts = self._thoughts, []
+        return thoughts
 
     def _put(self, role: str, blocks: list[JSONObject]) -> None:
         if not blocks:
             return
+        thoughts = self._thought()  # those of a reply that was cut are dropped
+        blocks = [*thoughts, *blocks] if role == "assistant" else blocks
         last = self.made[-1] if self.made else None
         if last is not None and last["role"] == role:
             last["content"] += blocks

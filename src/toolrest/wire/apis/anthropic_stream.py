@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from toolrest.items import JSONObject
 from toolrest.wire.apis.chat_calls import is_object
 from toolrest.wire.apis.responses import count
-from toolrest.wire.client import Parser
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.repair_json import repaired
@@ -25,6 +24,7 @@ from toolrest.wire.model import (
     TextDelta,
     Usage,
 )
+from toolrest.wire.reply import Parser
 
 _KINDS = {"text": "message", "tool_use": "function_call", "thinking": "reasoning"}
 _KINDS["redacted_thinking"] = "reasoning"
@@ -44,8 +44,9 @@ class _Block(Struct):
 class AnthropicParser(Parser):
     """A parser that makes an item of each block; a call with broken arguments waits for the end."""
 
-    def __init__(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, schemas: Mapping[str, Mapping[str, Any]], *, repairs: bool = True) -> None:
         self._schemas = schemas
+        self._repairs = repairs
         self._open: dict[int, _Block] = {}
         self._doubtful: list[_Block] = []
         self._id = ""
@@ -73,7 +74,7 @@ class AnthropicParser(Parser):
             self._count(event.get("usage"))
         elif kind == "message_stop":
             yield from self._complete()
-        elif kind == "error":
+        elif kind == "error" or (kind is None and event.get("error")):
             raise error_in_stream(event, "anthropic")
 
     def _count(self, usage: Any) -> None:
@@ -83,6 +84,7 @@ class AnthropicParser(Parser):
     def _stopped(self, delta: Any) -> None:
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None
         self._stop = reason if isinstance(reason, str) else self._stop
+        self.is_ending = self._stop is not None
 
     def _start(self, event: JSONObject) -> Iterator[ModelEvent]:
         head: Any = event.get("content_block")
@@ -133,7 +135,7 @@ class AnthropicParser(Parser):
         given = block.head.get("input")
         text = block.text or (dumps(given) if isinstance(given, dict) else "{}")
         name = block.head.get("name")
-        made = repaired(text, self._schemas.get(str(name)))
+        made = repaired(text, self._schemas.get(str(name))) if self._repairs else []
         item: JSONObject = {
             "type": "function_call",
             "name": name if isinstance(name, str) else "",
@@ -144,6 +146,10 @@ class AnthropicParser(Parser):
         return item | {"repaired": notes} if notes else item
 
     def _complete(self) -> Iterator[ModelEvent]:
+        while self._open:  # some gateways do not say where a block ends
+            block = self._open.pop(min(self._open))
+            if block.kind != "tool_use" or self._stop != "max_tokens":
+                yield from self._finished(block)
         if self._stop == "max_tokens":
             # A call that was cut is dropped; complete ones before it stay.
             raise ModelError("incomplete", "Incomplete response returned, reason: max_tokens")
@@ -157,8 +163,10 @@ class AnthropicParser(Parser):
         self.completed = Completed(self._id, _usage(self._usage), again)
 
     def end(self) -> Iterator[ModelEvent]:
-        """Raise ModelError: a stream that ends before it is complete has failed."""
-        raise ModelError("stream", "stream closed before message_stop")
+        """Complete a stream that has its stop reason; ModelError for any other, as it was cut."""
+        if self._stop is None:
+            raise ModelError("stream", "stream closed before message_stop")
+        yield from self._complete()
 
     def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
         """The events of a message that was not streamed."""

@@ -11,10 +11,11 @@ from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.chat_messages import chat_messages
 from toolrest.wire.apis.chat_stream import ChatParser
 from toolrest.wire.apis.output_format import response_format, schema_in_words
-from toolrest.wire.client import HttpModel, Parser, array
+from toolrest.wire.client import HttpModel, array
 from toolrest.wire.items.history_bytes import EncodedHistory
 from toolrest.wire.items.parts import leading_texts, speaks
 from toolrest.wire.model import ModelRequest
+from toolrest.wire.reply import Parser
 
 
 class ChatModel(HttpModel):
@@ -74,9 +75,11 @@ class ChatModel(HttpModel):
 
     def parser(self, request: ModelRequest) -> Parser:
         """The parser of the reply."""
+        # What may not be called is not called in a text either.
+        callable_tools = request.tools if request.tool_choice != "none" else ()
         return ChatParser(
             self.provider.profile,
-            schemas_of(request.tools),
+            schemas_of(callable_tools),
             limited=self.most(request) is not None,
         )
 

@@ -9,7 +9,6 @@ from toolrest.items import JSONObject
 from toolrest.wire.apis.calls_in_text import text_calls
 from toolrest.wire.apis.chat_calls import CallAssembler, Slot, is_object
 from toolrest.wire.apis.responses import count
-from toolrest.wire.client import Parser
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.repair_json import Arguments, repaired
 from toolrest.wire.model import (
@@ -24,13 +23,14 @@ from toolrest.wire.model import (
     Usage,
 )
 from toolrest.wire.provider import Profile
+from toolrest.wire.reply import Parser
 
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _THINK: Final = ("<think>", "</think>")
 
 
 class ChatParser(Parser):
-    """The parser of chunks; items come with the finish reason, usage may follow."""
+    """The parser of chunks; items come at the end, when nothing can be added to them."""
 
     def __init__(
         self,
@@ -49,7 +49,6 @@ class ChatParser(Parser):
         self._blocks: list[JSONObject] = []
         self._calls = CallAssembler()
         self._finish: str | None = None
-        self._flushed = False
         self._id = ""
         self._usage: Usage | None = None
 
@@ -61,7 +60,7 @@ class ChatParser(Parser):
 
     def take(self, event: JSONObject) -> Iterator[ModelEvent]:
         """The events of one chunk."""
-        if event.get("error"):
+        if event.get("error") or _is_failure(event):
             raise error_in_stream(event, "chat")
         if isinstance(event.get("id"), str):
             self._id = event["id"]
@@ -72,6 +71,8 @@ class ChatParser(Parser):
                 yield from self._choice(choice)
 
     def _choice(self, choice: JSONObject) -> Iterator[ModelEvent]:
+        if choice.get("error"):  # of OpenRouter, when its own upstream fails
+            raise error_in_stream(choice, "chat")
         delta, message = choice.get("delta"), choice.get("message")
         if isinstance(delta, dict):
             yield from self._delta(delta)
@@ -79,8 +80,9 @@ class ChatParser(Parser):
             yield from self._message(message)
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish:
+            # Some servers send one with every chunk, or text and calls after it.
             self._finish = finish
-            yield from self._flush()
+            self.is_ending = True
 
     def _message(self, message: JSONObject) -> Iterator[ModelEvent]:
         """Take the parts of a whole message that its deltas did not have."""
@@ -140,6 +142,8 @@ class ChatParser(Parser):
     # The end
 
     def _done(self) -> Iterator[ModelEvent]:
+        if self._finish is None and not (self._text or self._thoughts or self._calls.slots):
+            raise ModelError("stream", "the server's answer has no message in it")
         yield from self._flush()
         self.completed = Completed(self._id, self._usage)
 
@@ -152,16 +156,13 @@ class ChatParser(Parser):
 
     def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
         """The events of a completion that was not streamed."""
+        if not isinstance(document.get("choices"), list):
+            raise error_in_stream(document, "chat")
         yield from self.take(document)
-        if self._finish is None and not self._text and not self._calls.slots:
-            raise ModelError("stream", "the server's answer has no message in it")
         yield from self._done()
 
     def _flush(self) -> Iterator[ModelEvent]:
-        """The items, once: reasoning, then text, then calls."""
-        if self._flushed:
-            return
-        self._flushed = True
+        """The items: reasoning, then text, then calls."""
         text, thought = _without_tags("".join(self._text))
         if self._thoughts or self._details or self._blocks:
             origin = {"field": self._field, "details": self._details, "blocks": self._blocks}
@@ -218,6 +219,13 @@ def _call_item(name: str, call_id: str, arguments: str, notes: tuple[str, ...]) 
         "call_id": call_id,
     }
     return item | {"repaired": list(notes)} if notes else item
+
+
+def _is_failure(event: JSONObject) -> bool:
+    """Whether a chunk without `choices` is an error that is not called one, as vLLM's is."""
+    if "choices" in event or not event.get("message"):
+        return False
+    return "code" in event or event.get("object") == "error"
 
 
 def _content(value: Any) -> str:

@@ -7,9 +7,10 @@ from typing import Any, Final, TypeGuard
 
 from toolrest.items import JSONObject, Wire
 from toolrest.wire.apis.output_format import json_schema_format, response_format, schema_in_words
-from toolrest.wire.client import HttpModel, Parser, array
+from toolrest.wire.client import HttpModel, array
 from toolrest.wire.http.error_bodies import error_in_stream
 from toolrest.wire.items.history_bytes import EncodedHistory
+from toolrest.wire.items.json_text import dumps
 from toolrest.wire.items.parts import leading_texts, without_images
 from toolrest.wire.model import (
     ArgumentsDelta,
@@ -24,6 +25,7 @@ from toolrest.wire.model import (
     Usage,
 )
 from toolrest.wire.provider import Provider
+from toolrest.wire.reply import Parser
 
 _KNOWN: Final = frozenset(
     {
@@ -53,10 +55,10 @@ def input_items(
 ) -> list[JSONObject]:
     """Items as this API takes them, without unknown ones and other wires' reasoning.
 
-    Without `developer` such messages come from the user: templates of local models take
-    instructions at the start only.
+    Without `developer` such messages come from the user, and messages of the user in a row are
+    one: templates of local models take instructions at the start only, and want turns.
     """
-    made = []
+    made: list[JSONObject] = []
     for item in items:
         kind = item.get("type")
         if not isinstance(kind, str) or kind not in _KNOWN or "anthropic" in item or "chat" in item:
@@ -64,8 +66,23 @@ def input_items(
         item = _without_ours(item)
         if not developer and item.get("role") in ("developer", "system"):
             item = {**item, "role": "user"}
-        made.append(item if images else without_images(item))
+        item = item if images else without_images(item)
+        if not developer and made and _is_user(made[-1]) and _is_user(item):
+            made[-1] = {**made[-1], "content": [*_content(made[-1]), *_content(item)]}
+        else:
+            made.append(item)
     return made
+
+
+def _is_user(item: JSONObject) -> bool:
+    return item.get("type") == "message" and item.get("role") == "user"
+
+
+def _content(item: JSONObject) -> list[Any]:
+    content = item.get("content")
+    if isinstance(content, str):
+        return [{"type": "input_text", "text": content}]
+    return content if isinstance(content, list) else []
 
 
 def _without_ours(item: JSONObject) -> JSONObject:
@@ -184,6 +201,7 @@ class ResponsesParser(Parser):
     def __init__(self) -> None:
         self._calls: dict[str, tuple[str, str]] = {}
         self._failure: ModelError | None = None
+        self._has_items = False
 
     def take(self, event: JSONObject) -> Iterator[ModelEvent]:
         """The events of one server-sent event."""
@@ -191,19 +209,31 @@ class ResponsesParser(Parser):
         if kind == "response.output_item.done":
             item = event.get("item")
             if _is_item(item):
-                yield ItemDone(_without_ours(item))
+                self._has_items = True
+                yield ItemDone(_received(item))
         elif kind in ("response.completed", "response.done"):
+            yield from self._unseen(event.get("response"))
             self._complete(event.get("response"), strict=kind == "response.completed")
         elif kind == "response.output_item.added":
             yield from self._started(event.get("item"))
         elif kind in ("response.failed", "error"):
-            self._failure = _failure(event)
+            self._fail(event)
         elif kind == "response.incomplete":
             raise _incomplete(event.get("response"))
         elif isinstance(kind, str) and kind.startswith("response."):
             yield from self._delta(kind, event)
         elif event.get("error") or ("code" in event and "message" in event):
-            self._failure = _failure(event)  # of servers that know no type for it
+            self._fail(event)  # of servers that know no type for it
+
+    def _fail(self, event: JSONObject) -> None:
+        self._failure = _failure(event)
+        self.is_ending = True
+
+    def _unseen(self, response: Any) -> Iterator[ModelEvent]:
+        """The items of a whole response, from a server that sent none of them by itself."""
+        output = response.get("output") if isinstance(response, dict) else None
+        if not self._has_items and self._failure is None and isinstance(output, list):
+            yield from (ItemDone(_received(item)) for item in output if _is_item(item))
 
     def _started(self, item: Any) -> Iterator[ModelEvent]:
         if _is_item(item):
@@ -253,10 +283,9 @@ class ResponsesParser(Parser):
         status = document.get("status")
         if status == "failed" or (document.get("error") and not document.get("output")):
             raise _failure({"response": document})
-        output = document.get("output")
-        for item in output if isinstance(output, list) else []:
-            if _is_item(item):
-                yield ItemDone(_without_ours(item))
+        if not isinstance(document.get("output"), list):
+            raise error_in_stream(document, "responses")
+        yield from self._unseen(document)
         if status == "incomplete":
             raise _incomplete(document)
         self._complete(document, strict=False)
@@ -264,6 +293,14 @@ class ResponsesParser(Parser):
 
 def _is_item(value: Any) -> TypeGuard[JSONObject]:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
+def _received(item: JSONObject) -> JSONObject:
+    """A server's item; the arguments of a function are text, as the API wants them back."""
+    item = _without_ours(item)
+    if item["type"] == "function_call" and not _string(given := item.get("arguments")).strip():
+        return {**item, "arguments": "{}" if given is None or given == "" else dumps(given)}
+    return item
 
 
 def usage_of(value: Any) -> Usage | None:

@@ -196,6 +196,8 @@ class DirectResponse:
         while (piece := await self.connection.read()) is not None:
             if data := piece if decoder is None else _unpacked(decoder, piece):
                 yield data
+        if decoder is not None and not decoder.eof:
+            raise Broken("the answer ended before it was complete")
 
 
 def _request(method: str, url: HttpUrl, body: bytes, headers: Mapping[str, str]) -> h11.Request:

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from toolrest.wire.http.direct import Direct
 from toolrest.wire.http.error_bodies import error_of_status
 from toolrest.wire.http.shared_pace import VARIABLE as PACE_VARIABLE
 from toolrest.wire.http.shared_pace import SharedPace
@@ -25,12 +24,13 @@ from toolrest.wire.http.transport import (
     Transport,
     TransportError,
 )
-from toolrest.wire.model import ModelError, Retrying, retry_delay
+from toolrest.wire.model import LONGEST_WAIT, ModelError, Retrying, retry_delay
 from toolrest.wire.provider import Provider
 
 _LONGEST_ERROR: Final = 64 << 10
 _LONGEST_ANSWER: Final = 64 << 20
 _VERSION: Final = re.compile(r"/v\d|/api\b|/openai\b")
+_EVENT: Final = re.compile(rb"(data|event|id|retry)?:")
 # Some servers keep the connection open after their last event: the longest wait for its end.
 _GOODBYE: Final = 0.02
 
@@ -40,10 +40,15 @@ class Opened(Struct):
 
     headers: Mapping[str, str]
 
-    @property
-    def is_events(self) -> bool:
-        """Whether this is a stream of events, and not one JSON document."""
-        return "json" not in self.headers.get("content-type", "").split(";")[0]
+    def is_events(self, start: bytes) -> bool:
+        """Whether a body with this start is a stream of events, and not one JSON document.
+
+        Some servers name the wrong type, or none.
+        """
+        if _EVENT.match(start):
+            return True
+        is_json = "json" in self.headers.get("content-type", "").split(";")[0]
+        return not is_json and not start.startswith(b"{")
 
 
 Part: TypeAlias = "Retrying | Opened | bytes"
@@ -179,6 +184,8 @@ def transport_for(connect_timeout: float, idle_timeout: float) -> Transport:
         from toolrest.wire.http.proxied import Proxied
 
         return Proxied(connect_timeout, idle_timeout)
+    from toolrest.wire.http.direct import Direct
+
     return Direct(connect_timeout, idle_timeout)
 
 
@@ -202,6 +209,8 @@ async def drain(parts: AsyncIterator[Part]) -> None:
 
 
 def _repeatable(error: ModelError) -> bool:
+    if error.retry_after is not None and error.retry_after > LONGEST_WAIT:
+        return False
     if error.status is None:
         return error.retryable and error.kind in ("unreachable", "stream")
     return error.status >= 500 and error.kind in ("server", "overloaded")

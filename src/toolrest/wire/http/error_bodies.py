@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from toolrest.items import JSONObject, Wire
-from toolrest.wire.model import ModelError, ModelErrorKind
+from toolrest.urls import parse_url
+from toolrest.wire.model import LONGEST_WAIT, ModelError, ModelErrorKind
 
 _LONGEST: Final = 2000
 _CODES: Final[dict[str, ModelErrorKind]] = {
@@ -34,37 +35,60 @@ _CODES: Final[dict[str, ModelErrorKind]] = {
     "bio_policy": "policy",
     "cyber_policy": "policy",
     "misalignment_policy_violation": "policy",
+    "request_too_large": "context_window",
+    "invalid_encrypted_content": "bad_reasoning",
+    "invalid_image": "invalid_image",
+    "invalid_image_format": "invalid_image",
+    "invalid_base64_image": "invalid_image",
+    "image_parse_error": "invalid_image",
+    "image_too_large": "invalid_image",
+    "image_too_small": "invalid_image",
+    "image_file_too_large": "invalid_image",
+    "empty_image_file": "invalid_image",
+    "unsupported_image_media_type": "invalid_image",
 }
 _STATUSES: Final[dict[int, ModelErrorKind]] = {
-    301: "not_found",
-    302: "not_found",
-    307: "not_found",
-    308: "not_found",
+    **dict.fromkeys(range(300, 400), "not_found"),
     400: "invalid_request",
     401: "auth",
     402: "quota",
     403: "auth",
     404: "not_found",
-    413: "invalid_request",
+    413: "context_window",
     422: "invalid_request",
     429: "rate_limit",
     529: "overloaded",
 }
-# Messages of servers without codes: OpenAI, Anthropic, vLLM, llama.cpp, Ollama, LM Studio.
+# Messages of servers without codes: OpenAI, Anthropic, vLLM, llama.cpp, Ollama, LM Studio, Gemini,
+# xAI.
 _FULL: Final = re.compile(
     r"maximum context length|context window|context length|prompt is too long"
-    r"|exceeds? the (available )?context|context[_ ]size|input is too long|too many tokens",
+    r"|exceeds? (the )?(available )?context|context[_ ]size|input is too long|too many tokens"
+    r"|maximum number of tokens allowed|maximum prompt length",
     re.IGNORECASE,
 )
-_BAD_IMAGE: Final = "does not represent a valid image"
+_BAD_IMAGE: Final = re.compile(
+    r"not represent a valid image|image exceeds|image dimensions exceed|unsupported image(?! input)"
+    r"|(could not|failed to|unable to) (process|load|decode) (the )?image|cannot identify image",
+    re.IGNORECASE,
+)
 _NO_IMAGES: Final = re.compile(
-    r"image input is not supported|mmproj|support(s|ed)? image|not support (vision|multimodal)"
+    r"image input is not supported|mmproj|\bsupport(s|ed)? image|not support (vision|multimodal)"
     r"|image_url.{0,80}(only|not) supported|not a (multimodal|vision) model"
     r"|(images?|vision|multimodal)( input)? (is|are) not (supported|enabled)",
     re.IGNORECASE,
 )
+_BAD_REASONING: Final = re.compile(
+    r"encrypted content .*could not be (verified|decrypted)|'rs_\w*' not found"
+    r"|(reasoning.{0,9} was provided without|without its required .?reasoning)"
+    r"|signature.{0,40}\bthinking|\bthinking.{0,40}signature"
+    r"|final block in an assistant message cannot be|thinking\b.{0,60}cannot be modified",
+    re.IGNORECASE,
+)
 _WINDOW: Final = re.compile(
-    r"(?:maximum context length(?: is| of)?|context size \(|context (?:length|window) of) *(\d+)",
+    r"(?:maximum (?:context|prompt) length(?: is| of)?|context size \(|context (?:length|window) of"
+    r"|context limit: \d+ \+ \d+ >|prompt is too long: \d+ tokens >|number of tokens allowed \()"
+    r" *(\d+)",
     re.IGNORECASE,
 )
 _DATA: Final = re.compile(r"\A\s*(?:event:[^\n]*\n)?data:")
@@ -141,7 +165,13 @@ def error_in_stream(body: Any, wire: Wire) -> ModelError:
     if kind == "overloaded" and wire != "responses":
         retryable = True
     message = found.message or "the server reported a failure without a reason"
-    return ModelError(kind, message, retryable=retryable, retry_after=wait, window=found.window)
+    return ModelError(
+        kind,
+        message + _long_wait(wait),
+        retryable=retryable and not _long_wait(wait),
+        retry_after=wait,
+        window=found.window,
+    )
 
 
 def error_of_status(
@@ -160,12 +190,31 @@ def error_of_status(
     where = f"{url}, request id {request_id}" if request_id else url
     return ModelError(
         kind,
-        f"HTTP {status} from {where}: {message}",
+        f"HTTP {status} from {where}: {message}{_long_wait(wait)}{_redirect(status, headers)}",
         status=status,
-        retryable=_is_retryable(kind, wait, wire),
+        retryable=_is_retryable(kind, wait, wire) and not _long_wait(wait),
         retry_after=wait,
         window=found.window,
     )
+
+
+def _redirect(status: int, headers: Mapping[str, str]) -> str:
+    """A note on where a redirect leads: it is not followed, as the request has the user's key."""
+    location = headers.get("location", "")
+    if not 300 <= status < 400 or not location:
+        return ""
+    try:
+        location = parse_url(location).without_query
+    except ValueError:
+        location = location.partition("?")[0]
+    return f" (redirects to {_short(location)}, which is not followed; check base_url)"
+
+
+def _long_wait(wait: float | None) -> str:
+    """A note on a time to wait that is too long for a turn; empty for any other."""
+    if wait is None or wait <= LONGEST_WAIT:
+        return ""
+    return f" (the server asks to wait {wait / 60:,.0f} minutes; try again then)"
 
 
 def _is_retryable(kind: ModelErrorKind, wait: float | None, wire: Wire) -> bool:
@@ -181,10 +230,12 @@ def _kind(found: ErrorBody, otherwise: ModelErrorKind) -> ModelErrorKind:
     if kind in ("invalid_request", "server", "stream", "not_found"):
         if _FULL.search(found.message):
             return "context_window"
-        if _BAD_IMAGE in found.message:
+        if _BAD_IMAGE.search(found.message):
             return "invalid_image"
         if _NO_IMAGES.search(found.message):
             return "no_images"
+        if _BAD_REASONING.search(found.message):
+            return "bad_reasoning"
     return kind
 
 
@@ -198,23 +249,26 @@ def _wait_in(message: str) -> float | None:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds that the server asks to wait, given as seconds, milliseconds or a date."""
-    millis = headers.get("retry-after-ms", "")
-    if millis.isdecimal():
-        return int(millis) / 1000
-    value = headers.get("retry-after", "").strip()
-    if not value:
-        return None
+    millis, value = headers.get("retry-after-ms", ""), headers.get("retry-after", "").strip()
     try:
-        return max(0.0, float(value)) if value[0].isdigit() else _until(value, time.time())
-    except ValueError:
+        if millis.isdecimal():
+            seconds = float(millis) / 1000
+        elif value[:1].isdigit():
+            seconds = float(value)
+        else:
+            seconds = _until(value, time.time())
+    except (ValueError, OverflowError):
         return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _until(date: str, now: float) -> float:
+    if not date:
+        raise ValueError
     # Slow to import; few servers send a date.
     from email.utils import parsedate_to_datetime
 
-    return max(0.0, parsedate_to_datetime(date).timestamp() - now)
+    return parsedate_to_datetime(date).timestamp() - now
 
 
 def rate_limits(headers: Mapping[str, str]) -> JSONObject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 LARGEST_EVENT: Final = 64 << 20
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 class TooLarge(ValueError):
@@ -34,6 +35,7 @@ class Events:
         return done
 
     def _take(self, line: bytes, done: list[bytes]) -> None:
+        line = line.removeprefix(_BOM)
         if not line:
             if self._data:
                 done.append(b"\n".join(self._data))

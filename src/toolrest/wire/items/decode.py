@@ -276,6 +276,11 @@ def _custom_call(head: _Head, body: Object) -> CallItem:
     return CustomToolCall(head.call_id, head.name, text, head.wire)
 
 
+def is_call_item(value: object) -> bool:
+    """Whether a value is a call in our own form."""
+    return isinstance(value, _ITEMS)
+
+
 def plain(value: object) -> Any:
     """SDK objects as the JSON they stand for."""
     dump = getattr(value, "model_dump", None)

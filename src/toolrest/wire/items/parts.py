@@ -15,7 +15,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class FunctionForm(NamedTuple):
+class FunctionCallForm(NamedTuple):
     """A call in the form of the wires that have functions only."""
 
     call_id: str
@@ -84,24 +84,26 @@ def output_parts(item: JSONObject) -> list[Content]:
     return parts_of(item.get("output"))
 
 
-def as_function(item: JSONObject) -> FunctionForm:
+def as_function(item: JSONObject) -> FunctionCallForm:
     """Any call as a function call: freeform input under `input`, the hosted shell as `shell`.
 
     Hosted items have no name; the functions are those that `wire/specs.py` offers in their place.
     """
     kind, call_id = item.get("type"), str(item.get("call_id"))
     if kind == "custom_tool_call":
-        return FunctionForm(
+        return FunctionCallForm(
             call_id, legal_name(item.get("name")), dumps({"input": item.get("input")})
         )
     if kind == "local_shell_call":
-        return FunctionForm(call_id, "shell", dumps(_shell(item.get("action"))))
+        return FunctionCallForm(call_id, "shell", dumps(_shell(item.get("action"))))
     if kind == "view_image_call":
         path = item.get("image_path", item.get("path"))
-        return FunctionForm(call_id, "view_image", dumps({"path": path}))
+        return FunctionCallForm(call_id, "view_image", dumps({"path": path}))
     if kind == "web_search_call":
-        return FunctionForm(call_id, "web_search", dumps({"query": item.get("query")}))
-    return FunctionForm(call_id, legal_name(item.get("name")), object_text(item.get("arguments")))
+        return FunctionCallForm(call_id, "web_search", dumps({"query": item.get("query")}))
+    return FunctionCallForm(
+        call_id, legal_name(item.get("name")), object_text(item.get("arguments"))
+    )
 
 
 def _shell(action: Any) -> JSONObject:
@@ -142,7 +144,8 @@ def without_images(item: JSONObject) -> JSONObject:
     for key in ("content", "output"):
         parts = item.get(key)
         if isinstance(parts, list) and any(map(is_image, parts)):
-            return {**item, key: [_left_out(part) if is_image(part) else part for part in parts]}
+            text = {"type": "input_text", "text": LEFT_OUT}
+            return {**item, key: [text if is_image(part) else part for part in parts]}
     if item.get("type") == "view_image_call_output" and item.get("image_data"):
         return {**item, "image_data": None, "metadata": {"error": LEFT_OUT}}
     return item
@@ -151,7 +154,3 @@ def without_images(item: JSONObject) -> JSONObject:
 def is_image(part: Any) -> bool:
     """Whether this part of a message or output is an image."""
     return isinstance(part, dict) and part.get("type") == "input_image"
-
-
-def _left_out(part: JSONObject) -> JSONObject:
-    return {"type": "input_text", "text": LEFT_OUT}

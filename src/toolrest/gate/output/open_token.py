@@ -1,0 +1,37 @@
+"""Tokens that a piece of a stream leaves unfinished: redaction holds these back."""
+
+from __future__ import annotations
+
+from toolrest.config.secrets import IN_TOKENS, TOKENS, may_begin
+
+_PARTS = frozenset(prefix[:size] for prefix in TOKENS for size in range(1, len(prefix) + 1))
+_LONGEST_PART = max(map(len, TOKENS))
+_KEY, _KEY_HEADER = "-----BEGIN ", 60
+_LONGEST_TOKEN, _LONGEST_KEY = 8192, 20_000
+
+
+def open_token(text: str, before: str = "") -> int:
+    """Index where the earliest token may begin that the text leaves unfinished."""
+    length = hold = len(text)
+    for size in range(min(_LONGEST_PART, length), 0, -1):
+        if text[length - size :] in _PARTS and may_begin(text, length - size, before):
+            hold = length - size
+            break
+    run = max(len(text.rstrip(IN_TOKENS)), length - _LONGEST_TOKEN)
+    for prefix in TOKENS:
+        at = text.find(prefix, run, hold)
+        if at >= 0 and may_begin(text, at, before):
+            hold = at
+    at = text.rfind(_KEY, max(0, length - _LONGEST_KEY), hold)
+    if at >= 0 and _is_open_key(text, at):
+        hold = at
+    return hold
+
+
+def _is_open_key(text: str, at: int) -> bool:
+    header = text[at : at + _KEY_HEADER]
+    if len(header) == _KEY_HEADER and "PRIVATE KEY-----" not in header:
+        return False
+    end = text.find("-----END ", at)
+    footer = text[end : end + _KEY_HEADER] if end >= 0 else ""
+    return len(footer) < _KEY_HEADER and "KEY-----" not in footer

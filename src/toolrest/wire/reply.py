@@ -1,0 +1,100 @@
+"""The reply of a server: its parser, and its body as a stream of events or one JSON document."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Final
+
+from toolrest.items import JSONObject
+from toolrest.wire.http.endpoint import Opened
+from toolrest.wire.http.sse import Events, TooLarge
+from toolrest.wire.model import Completed, ModelError, ModelEvent
+
+_LONGEST_DOCUMENT: Final = 64 << 20
+
+
+class Parser(ABC):
+    """The parser of a server's reply into events. `completed` is set when the reply is complete."""
+
+    completed: Completed | None = None
+    is_ending: bool = False
+    """Whether the server has said how the reply ends: `end` may be called even if it is cut now."""
+
+    def feed(self, data: bytes) -> Iterator[ModelEvent]:
+        """The events of one server-sent event; what is not JSON is skipped."""
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return iter(())
+        return self.take(value) if isinstance(value, dict) else iter(())
+
+    @abstractmethod
+    def take(self, event: JSONObject) -> Iterator[ModelEvent]:
+        """The events of one decoded server-sent event."""
+
+    @abstractmethod
+    def end(self) -> Iterator[ModelEvent]:
+        """The last events when the stream ends before `completed` was set, or an error."""
+
+    @abstractmethod
+    def whole(self, document: JSONObject) -> Iterator[ModelEvent]:
+        """The events of a reply that came as one document, from a server that cannot stream."""
+
+
+class Body:
+    """The body of a reply, in any pieces; its first byte that is not blank shows what it is."""
+
+    def __init__(self, parser: Parser) -> None:
+        self._parser = parser
+        self._stream = Events()
+        self._opened: Opened | None = None
+        self._document: bytearray | None = None
+
+    def open(self, opened: Opened) -> None:
+        """Take the headers."""
+        self._opened = opened
+
+    def feed(self, part: bytes) -> Iterator[ModelEvent]:
+        """The events that this piece completes; of a document there are none before its end."""
+        if self._opened is not None and (part := part.lstrip()):
+            self._document = None if self._opened.is_events(part) else bytearray()
+            self._opened = None
+        if self._document is not None:
+            self._document += part
+            if len(self._document) > _LONGEST_DOCUMENT:
+                raise ModelError("stream", f"an answer of more than {_LONGEST_DOCUMENT} bytes")
+            return
+        try:
+            events = self._stream.feed(part)
+        except TooLarge as error:
+            raise ModelError("stream", str(error)) from None
+        for data in events:
+            yield from self._parser.feed(data)
+            if self._parser.completed is not None:
+                return
+
+    def end(self) -> Iterator[ModelEvent]:
+        """The last events up to `Completed`, when nothing more comes; ModelError without it."""
+        parser = self._parser
+        if self._document is not None:
+            yield from parser.whole(_object(self._document))
+        else:
+            for data in self._stream.flush():
+                yield from parser.feed(data)
+            if parser.completed is None:
+                yield from parser.end()
+        if parser.completed is None:
+            raise ModelError("stream", "stream closed before response.completed")
+        yield parser.completed
+
+
+def _object(document: bytearray) -> JSONObject:
+    try:
+        value = json.loads(document)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ModelError("stream", "the server answered with JSON that cannot be read")
+    return value
